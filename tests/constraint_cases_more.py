@@ -44,11 +44,19 @@ def assigned(to: Any, value: Any) -> None:
         sg.assign(sg.parameter(np.zeros(3, np.float32)) if to is None else to, value)
 
 
+def built(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    with sg.Graph().as_default():
+        function(*args, **kwargs)
+
+
 # ------------------------------------------------------------------------------------------ values, shapes
 
 refuses(
     "Assign", lambda: assigned("w", FLOATS), lambda: assigned(None, DOUBLES), lambda: assigned(None, FOUR)
 )
+refuses("Shard", call("Shard", FLOATS, ("data", None)))
+refuses("Placeholder", lambda: built(sg.placeholder, sg.float32, [3], sharding=("data", None)))
+refuses("Parameter", lambda: built(sg.parameter, FLOATS, sharding=("data", None)))
 refuses("Size", call("Size", FLOATS, axis=1))
 refuses("Fill", call("Fill", [2], FLOATS))
 refuses(

@@ -136,3 +136,20 @@ def test_scale_reads_what_devices_send_and_hold_and_agrees_with_jax(tmp_path: Pa
         assert found["sent"] <= stopped["libraries"]["jax"]["sent"]
         assert found["memory"] > 0
     assert stopped["agrees"] < 1e-5
+
+
+def test_data_measures_batches(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("data.py", "--quick", "--peers", "grain", "--rounds", "1", "--json", str(out))
+    assert "| one by one | 1024 |" in shown
+    rows = json.loads(out.read_text())
+    assert [set(row["seconds"]) for row in rows] == [{"stopgrad", "grain"}] * 4
+
+
+def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("checkpoints.py", "--quick", "--rounds", "1", "--folder", str(tmp_path), "--json", str(out))
+    assert "while a checkpoint is written" in shown
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["way"] for row in rows] == ["Session.save", "Checkpoints", "orbax", "orbax, uncompressed"]
+    assert all(row["bytes"] > 1.5e7 and row["written"] >= row["returns"] > 0 for row in rows)

@@ -39,6 +39,7 @@ CONTAINERS = (
 
 # Those that change after the package has been imported: what each holds, and what bounds it.
 CHANGES = {
+    "stopgrad.array_folders._UNDER_WAY": "folders that are being written, without their arrays once they are",
     "stopgrad.builder.CURRENT": "who builds here and now: one link for each open block of the thread or task",
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",
@@ -56,6 +57,7 @@ CHANGES = {
     "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
     "stopgrad.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
     "stopgrad.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
+    "stopgrad.source._INSTRUCTIONS": "numbers below source.INSTRUCTIONS",
     "stopgrad.source._INTERNAL": "names of files: source.FILES",
     "stopgrad.source._positions": "places in code: lru_cache(8)",
     "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
@@ -197,7 +199,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._COSTS",
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
-    "stopgrad.files._CURES",
+    "stopgrad.files.CURES",
     "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",

@@ -50,6 +50,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 RUNTIME = importlib.util.find_spec("onnxruntime") is not None
+SCALE = [importlib.util.find_spec(name) for name in ("jax", "grain", "orbax")]
 FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
 
 PAGES = [
@@ -62,6 +63,7 @@ PAGES = [
     pytest.param(
         "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
     ),
+    pytest.param("scale.md", marks=pytest.mark.skipif(None in SCALE, reason="needs JAX, grain and orbax")),
 ]
 
 
@@ -72,6 +74,32 @@ def test_the_code_of_a_recipe_runs_and_prints_what_the_page_shows(page: str, tmp
     expected = "".join(blocks(page, "text"))
     assert expected
     assert run(tmp_path, program).replace(f"{tmp_path}/", "") == expected
+
+
+@pytest.mark.nightly
+def test_the_loop_of_the_page_on_scale_goes_on_after_all_its_processes_were_killed(tmp_path: Path) -> None:
+    """As two processes of four devices: the losses are those of one process that nobody killed."""
+    loop = blocks("scale.md", "python")[0].replace("epochs=5", "epochs=60")
+    assert "epochs=60" in loop
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "train.py").write_text(loop)
+    whole = run(tmp_path / "whole", tmp_path / "train.py").splitlines()
+    assert len(whole) == 36
+    command = ["-m", "stopgrad", "launch", "-n", "2", "--devices", "4", str(tmp_path / "train.py")]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        begun = [next(line for line in first.stdout if "step 150" in line)]
+        first.kill()  # The processes that it started die with it.
+        begun += first.stdout.readlines()
+    assert not any("step 1800" in line for line in begun)
+    rest = run(tmp_path, *command).splitlines()
+    for process in "01":
+        shown = [line.removeprefix(f"[{process}] ") for line in rest if line.startswith(f"[{process}] step")]
+        assert 0 < len(shown) < 36
+        assert shown == whole[-len(shown) :]
 
 
 def test_an_operation_in_the_package_passes_the_tests_that_it_brings(extended: Path) -> None:

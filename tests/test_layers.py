@@ -27,7 +27,7 @@ MODULES = {
 ROWS = [
     ["source"],
     ["errors"],
-    ["locks"],
+    ["locks", "garbage"],
     ["hints"],
     ["interning", "plain"],
     ["dtypes"],
@@ -39,11 +39,13 @@ ROWS = [
     ["names"],
     ["graph"],
     ["scope", "body", "operands"],
-    ["namespaces", "samples", "structure", "fingerprint", "sharding"],
-    ["distributed"],
+    ["namespaces", "rendezvous", "samples", "structure", "fingerprint", "sharding"],
+    ["agreement", "distributed"],
     ["meshes"],
     ["arguments"],
     ["files", "folders", "machine"],
+    ["array_folders"],
+    ["array_entries"],
     ["op"],
     ["interpreter", "inferred"],
     ["immediate"],
@@ -60,7 +62,8 @@ ROWS = [
     ["engines"],
     ["compiling", "costs", "feeds", "quick", "tuning"],
     ["calls", "instances", "traced"],
-    ["session", "function", "lowered"],
+    ["session", "function", "lowered", "data"],
+    ["checkpoints"],
     ["flow", "interchange"],
     ["optimizers", "adapters"],
     ["imported", "trainer"],
@@ -73,7 +76,10 @@ ROWS = [
     ["cli", "__main__", "pytest_plugin"],
 ]
 LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
-HEAVY = ("jax", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib", "torch", "tensorflow")
+HEAVY = (
+    *("jax", "orbax", "tensorstore", "grain", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib"),
+    *("torch", "tensorflow"),
+)
 
 
 def part_of(module: str) -> str:

@@ -17,9 +17,9 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    code, on_a_mesh = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     program = tmp_path / "train.py"
-    program.write_text(code)
+    program.write_text(f"{code}\n{on_a_mesh}")
     done = subprocess.run(
         [sys.executable, program.name], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -30,6 +30,7 @@ def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path
     comment = code[code.index("# Gradients") :].splitlines()
     shown = [line.removeprefix("#").removeprefix(" ") for line in comment]
     assert lines[4:] == shown
+    assert (tmp_path / "run" / "20").is_dir()  # The last checkpoint.
 
 
 def test_the_session_shows_what_python_shows() -> None:

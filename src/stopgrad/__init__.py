@@ -12,6 +12,7 @@ from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
 from stopgrad import (
+    data as data,
     distributed as distributed,
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
@@ -33,6 +34,7 @@ from stopgrad.autodiff.transforms import (
 )
 from stopgrad.batching.jacobians import hessian as hessian, jacobian as jacobian
 from stopgrad.batching.vmap import vmap as vmap
+from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.control import (
     checkpoint as checkpoint,
     cond as cond,
@@ -154,6 +156,7 @@ from stopgrad.ops.scatters import *
 from stopgrad.ops.segments import *
 from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
+from stopgrad.ops.sharding import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from stopgrad.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.operands import shorten, show_shape
 from stopgrad.plain import is_whole, whole
-from stopgrad.sharding import Spec, spec_of
+from stopgrad.sharding import Spec, show_spec, spec_of
 from stopgrad.types import Dim, Shape, shape_of
 
 # -------------------------------------------------------------------------------------------- names
@@ -335,8 +335,14 @@ class Shardings(ByPath):
         """The sharding of the leaves that have one, by their positions."""
         found = {}
         for i, given in self.positions(paths, signature, below=True).items():
+            rank = len(signature[i][0])
             try:
-                found[i] = spec_of(given, len(signature[i][0]))
+                found[i] = spec_of(given, rank)
             except StopgradError as error:
                 raise type(error)(f"{self._name}: {paths[i]}: {error.message}") from None
+            if len(found[i]) > rank:
+                raise ShapeError(
+                    f"{self._name}: {paths[i]}: the sharding {show_spec(found[i])} has {len(found[i])} "
+                    f"entries; the array has {rank} axes"
+                )
         return found

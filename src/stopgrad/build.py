@@ -6,8 +6,7 @@ arrays and Python numbers, and where there is no graph at all it computes with N
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
@@ -309,20 +308,6 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
         )
         found = graph._exits[key] = stop.outputs[0]
     return found
-
-
-def without_gc(build: Callable[..., T], *args: Any) -> T:
-    """Call a function without the cyclic garbage collector, which would visit the growing graph each time."""
-    if not gc.isenabled():
-        return build(*args)
-    try:
-        try:
-            gc.disable()
-            return build(*args)
-        finally:
-            gc.enable()
-    finally:  # Once more, should an interrupt have come before.
-        gc.enable()
 
 
 def check_name(name: Any) -> None:

@@ -19,7 +19,8 @@ from stopgrad.errors import ArgumentError
 from stopgrad.fingerprint import fingerprint
 from stopgrad.graph import Operation, Output
 from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Placeholder, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
 from stopgrad.sharding import Spec
@@ -73,7 +74,7 @@ def compile_for(
     donated: Sequence[int] = (),
     assigned: Sequence[Output] = (),
     sample: Sample | None = None,
-    shardings: Sequence[Spec | None] = (),
+    shardings: Sequence[Spec] = (),
 ) -> Ready:
     """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
 
@@ -94,8 +95,9 @@ def compile_for(
     ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
     tried: list[Tried] = []
     known = None
+    notes: dict[Way, Sequence[str]] = {}
     compile = partial(
-        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations"
+        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations", notes
     )
     if len(ways) == 1 or sample is None:
         way = ways[0]
@@ -111,8 +113,9 @@ def compile_for(
             if graph:
                 remember(graph, ways, how.tune, way, tried)
     took = time.perf_counter() - start
+    shown, measured = _shown(prepared), (tuple(tried), known is not None)
     how.reports.append(
-        Report(_shown(prepared), way.engine.name, way.variant.name, took, tuple(tried), known is not None)
+        Report(shown, way.engine.name, way.variant.name, took, *measured, tuple(notes.get(way, ())))
     )
     return Ready(way.engine, run)
 
@@ -168,23 +171,32 @@ def _compile(
     prepared: Rewritten,
     donated: Sequence[int],
     assigned: Sequence[Output],
-    shardings: Sequence[Spec | None],
+    shardings: Sequence[Spec],
     what: str,
+    notes: dict[Way, Sequence[str]],
     way: Way,
 ) -> Compiled:
     engine, variant = way
     form = formed(prepared, variant.forms, variant.passes)
+    notes[way] = form.notes
     spare = [
         emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
         for x in (assigned if engine.reuses else ())
     ]
-    inputs, count = [*form.inputs, *spare], len(form.inputs)
+    inputs, count, outputs = [*form.inputs, *spare], len(form.inputs), form.outputs
+    if engine.mesh is not None and shardings:
+        outputs = [_divided(y, spec) for y, spec in zip(outputs, shardings, strict=True)]
     try:
         with noted(f"{what} on {engine.name}"):
             donate = [*donated, *range(count, len(inputs))]
-            return engine.compile(inputs, form.outputs, donate, variant, shardings)
+            return engine.compile(inputs, outputs, donate, variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
+
+
+def _divided(y: Output, spec: Spec) -> Output:
+    """A result that is to be divided so; as it is, where nothing is said."""
+    return emit(Shard, (y,), (spec,), "", y.op.graph).outputs[0] if spec else y
 
 
 NOTED = 3.0

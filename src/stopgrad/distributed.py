@@ -1,24 +1,393 @@
-"""Several processes that run one program: around ``jax.distributed``."""
+"""Several processes that compute together, by ``jax.distributed``; its errors name who is missing.
+
+Every process runs the same script. :func:`initialize` comes first, before JAX's devices are asked for; a
+session or function on a mesh then computes across all of them, each process feeding its own part:
+
+.. code-block:: python
+
+    import stopgrad as sg
+
+    sg.distributed.initialize()
+    with sg.Mesh(data=-1):
+        ...
+
+``stopgrad launch -n 4 script.py`` starts such a script four times on one machine; Slurm, Open MPI, Kubernetes
+and Cloud TPU are found out by JAX. Started by hand, the same script is a run of one process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import atexit
+import contextlib
+import json
+import logging
+import math
+import operator
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stopgrad import rendezvous
+from stopgrad.agreement import FAILED, Comparison
+from stopgrad.errors import ArgumentError, DistributedError, StopgradError
+from stopgrad.namespaces import require
+
+__all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
+
+COUNT, INDEX = "STOPGRAD_NUM_PROCESSES", "STOPGRAD_PROCESS_ID"
+"""The variables by which ``stopgrad launch`` tells each process its place.
+
+JAX itself knows one for the coordinator, ``JAX_COORDINATOR_ADDRESS``, but none for these.
+"""
 
 
-def process_index() -> int:
-    """The number of this process in the run."""
-    return 0
+class _Run:
+    """What this process knows of its run, beside what JAX does."""
+
+    def __init__(self) -> None:
+        self.alone = False  # Initialised, and nobody else is there.
+        self.timeout = 300.0
+        self.hosts: dict[int, str] = {}
+        self.rounds: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.failed: BaseException | None = None
 
 
-def process_count() -> int:
-    """The number of processes in the run."""
-    return 1
+_RUN = _Run()
+
+
+def _runtime() -> Any:
+    """JAX's record of the run; None where there is none, which is so wherever JAX has not been imported.
+
+    There is no public way to the index and the number of processes that would not start JAX's devices, nor to
+    the key-value store: of what is private in JAX, this is all that is used here, and :func:`_detected`.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return state if getattr(state, "client", None) is not None else None
 
 
 def is_initialized() -> bool:
-    """Whether this process is one of a run of several."""
-    return False
+    """Whether :func:`initialize` has been called, or JAX's own.
+
+    Examples:
+        >>> sg.distributed.is_initialized()
+        False
+    """
+    return _RUN.alone or _runtime() is not None
 
 
-def agree(what: str, lines: Sequence[str], timeout: float = 60.0) -> None:
-    """Hold against each other what all processes are about to do."""
+def process_index() -> int:
+    """Which process this is: from 0; 0 where nothing was initialised. JAX's devices are not asked for.
+
+    Examples:
+        >>> sg.distributed.process_index()
+        0
+    """
+    run = _runtime()
+    return 0 if run is None else int(run.process_id)
+
+
+def process_count() -> int:
+    """How many processes compute together: 1 where nothing was initialised. JAX's devices are not asked for.
+
+    Examples:
+        >>> sg.distributed.process_count()
+        1
+    """
+    run = _runtime()
+    return 1 if run is None else int(run.num_processes)
+
+
+# ---------------------------------------------------------------------------------------- begin and end
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    local_device_ids: int | Sequence[int] | None = None,
+    timeout: float = 300.0,
+    heartbeat_timeout: float = 100.0,
+) -> None:
+    """Join the processes of this run; every one of them calls it, before anything computes.
+
+    What is not given is found out: the variables that ``stopgrad launch`` sets
+    (``JAX_COORDINATOR_ADDRESS``, ``STOPGRAD_NUM_PROCESSES``, ``STOPGRAD_PROCESS_ID``), then what
+    ``jax.distributed`` detects by itself: Open MPI, Slurm, Cloud TPU, Kubernetes. Where nothing is given and
+    nothing detected, this is a run of one process and no error, so that one script serves both.
+
+    Comes a process not in time, each that did raises an error which names it. Later on, JAX's runtime
+    watches: where a process dies without a word, all others are ended after ``heartbeat_timeout`` seconds
+    (at once, should it be process 0), by an abort whose message names it; no Python error can be had there.
+    A process that ends by an uncaught exception does not wait for the others, which therefore end in the same
+    way; at a normal end each waits until all have come there, 300 s at most.
+
+    Args:
+        coordinator_address: ``"host:port"`` where process 0 is reached by all, at a free port.
+        num_processes: how many processes there are.
+        process_id: which of them this is, from 0.
+        local_device_ids: the GPUs that are this process's, where it shall not have all of its machine.
+            Slurm and Open MPI give each process one.
+        timeout: seconds to wait for the others here, and later wherever processes compare what they run.
+        heartbeat_timeout: seconds after which a silent process is taken for dead.
+
+    Raises:
+        ArgumentError: an argument that cannot be, or one that is missing where others are given.
+        DistributedError: a process did not come, two say that they are the same one, initialised before, or
+            JAX's devices are in use already.
+
+    Examples:
+        >>> sg.distributed.initialize("10.0.0.1:1234", num_processes=2, process_id=0)  # doctest: +SKIP
+    """
+    try:
+        _initialize(
+            coordinator_address, num_processes, process_id, local_device_ids, timeout, heartbeat_timeout
+        )
+    except StopgradError as error:
+        error.name_after("distributed.initialize")
+        raise
+
+
+def _initialize(
+    address: str | None,
+    count: int | None,
+    index: int | None,
+    local_device_ids: int | Sequence[int] | None,
+    timeout: float,
+    heartbeat_timeout: float,
+) -> None:
+    if is_initialized():
+        raise DistributedError("called a second time; call it once, at the beginning of the script")
+    seconds = _positive(timeout, "timeout"), _positive(heartbeat_timeout, "heartbeat_timeout")
+    jax = require("jax", "sg.distributed", "xla")
+    _require_unused(jax)
+    place = _place(address, count, index, local_device_ids, seconds[0])
+    _RUN.timeout = seconds[0]
+    if place is None:
+        _RUN.alone = True
+        return
+    address, count, index, local_device_ids = place
+    bind = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f":{rendezvous.split_address(address)[1]}"
+    began = time.monotonic()
+    if count > 1:
+        _RUN.hosts = dict(enumerate(rendezvous.meet(address, bind, count, index, seconds[0])))
+    if jax.config.jax_cpu_collectives_implementation is None:  # Without one, CPUs cannot talk to each other.
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            address,
+            count,
+            index,
+            local_device_ids,
+            cluster_detection_method="deactivate",
+            initialization_timeout=math.ceil(max(seconds[0] - (time.monotonic() - began), 10.0)),
+            heartbeat_timeout_seconds=math.ceil(seconds[1]),
+        )
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise DistributedError(f"jax.distributed: {error}") from error
+    if _runtime() is None:
+        raise DistributedError(
+            f"JAX {jax.__version__} keeps the run elsewhere than JAX 0.8 to 0.10 do; take one of those"
+        )
+    _leave_when_failed()
+
+
+def shutdown() -> None:
+    """Leave the run, which waits until all processes do, 300 s at most; nothing where there is none.
+
+    It is called by itself when the script ends.
+
+    Raises:
+        DistributedError: the others did not come here, or have ended.
+    """
+    _RUN.alone = False
+    if _runtime() is None:
+        return
+    try:
+        require("jax", "sg.distributed", "xla").distributed.shutdown()
+    except RuntimeError as error:
+        raise DistributedError(f"distributed.shutdown: {error}") from error
+    _RUN.hosts = {}
+
+
+def _positive(seconds: float, name: str) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise ArgumentError(f"{name} must be a number of seconds above 0, not {seconds!r}")
+    return float(seconds)
+
+
+def _require_unused(jax: Any) -> None:
+    """Raise where JAX has made its devices: it would know those of this process alone for good."""
+    try:
+        # Public, and refused just then; the value is the one that it has.
+        jax.config.update("jax_num_cpu_devices", jax.config.jax_num_cpu_devices + 1)
+    except RuntimeError:
+        raise DistributedError(
+            "JAX's devices are in use already; call it before anything computes on JAX or asks for its "
+            "devices, best as the first line after the imports"
+        ) from None
+    jax.config.update("jax_num_cpu_devices", jax.config.jax_num_cpu_devices - 1)
+
+
+# --------------------------------------------------------------------------------- where this process is
+
+_Place = tuple[str, int, int, "int | Sequence[int] | None"]
+
+
+def _place(
+    address: str | None,
+    count: int | None,
+    index: int | None,
+    local_device_ids: int | Sequence[int] | None,
+    timeout: float,
+) -> _Place | None:
+    """The place of this process in the run, complete; None: it is alone."""
+    if address is not None and not isinstance(address, str):
+        raise ArgumentError(f"coordinator_address must be a text 'host:port', not {address!r}")
+    count, index = _integer(count, "num_processes", COUNT), _integer(index, "process_id", INDEX)
+    address = address or os.environ.get("JAX_COORDINATOR_ADDRESS") or None
+    if count is not None and count < 1:
+        raise ArgumentError(f"num_processes must be at least 1, not {count}")
+    if count == 1 and address is None and index in (None, 0):
+        return None
+    if None in (address, count, index):
+        address, count, index, local_device_ids = _detected(address, count, index, local_device_ids, timeout)
+    given = {"coordinator_address": address, "num_processes": count, "process_id": index}
+    lacking = [name for name, value in given.items() if value is None]
+    if len(lacking) == len(given):
+        return None
+    if address is None or count is None or index is None:
+        raise ArgumentError(
+            f"{' and '.join(lacking)} must be given, too: JAX finds no cluster here that would say it. Give "
+            "all three, or start the processes by 'stopgrad launch', srun, mpirun or a Kubernetes job; "
+            "without any of them it is a run of one process"
+        )
+    rendezvous.split_address(address)
+    if not 0 <= index < count:
+        raise ArgumentError(
+            f"process_id must be from 0 to num_processes - 1 = {count - 1}, but it is {index}; the first "
+            "process is number 0"
+        )
+    return address, count, index, local_device_ids
+
+
+def _integer(given: int | None, name: str, variable: str) -> int | None:
+    """An argument, or else what a variable of the environment says."""
+    if given is not None:
+        try:
+            return operator.index(given)
+        except TypeError:
+            raise ArgumentError(f"{name} must be an integer, not {given!r}") from None
+    said = os.environ.get(variable)
+    if not said:
+        return None
+    if not said.isascii() or not said.isdigit():
+        raise ArgumentError(f"the variable {variable} must be a number, not {said!r}")
+    return int(said)
+
+
+def _detected(
+    address: str | None,
+    count: int | None,
+    index: int | None,
+    local_device_ids: int | Sequence[int] | None,
+    timeout: float,
+) -> tuple[str | None, int | None, int | None, int | Sequence[int] | None]:
+    """What is not given, as JAX detects it; the same as it is where there is nothing to detect.
+
+    ``jax.distributed.initialize`` does this on its way, but then does not come back where a process is
+    missing: who is where has to be known before.
+    """
+    clusters = require("jax._src.clusters", "sg.distributed", "xla")
+    try:
+        return clusters.ClusterEnv.auto_detect_unset_distributed_params(
+            address, count, index, local_device_ids, None, math.ceil(timeout)
+        )
+    except Exception as error:  # Whatever a scheduler's client raises.
+        raise DistributedError(
+            f"JAX sees a cluster here, but cannot tell this process's place in it "
+            f"({type(error).__name__}: {error}). "
+            "Give coordinator_address, num_processes and process_id; num_processes=1 for a run of one process"
+        ) from error
+
+
+# -------------------------------------------------------------------------------------- a failing process
+
+_WORDS = 1000
+_LAST_WORDS = 3.0
+"""Seconds that a process which failed waits for others that fail, too, and for those that ask for it."""
+
+
+def _leave_when_failed() -> None:
+    """Have a process that ends by an uncaught exception end, and not wait for the others, who wait for it."""
+    previous = sys.excepthook
+
+    def note(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        _RUN.failed = error
+        previous(kind, error, trace)
+
+    sys.excepthook = note
+    atexit.register(_leave)  # Runs before what JAX has registered, which would wait 300 s for the others.
+
+
+def _leave() -> None:
+    run = _runtime()
+    failed = _RUN.failed
+    if failed is None or run is None:
+        return
+    # When process 0 is gone, the others are aborted: those that fail with it print their errors before.
+    with contextlib.suppress(Exception):
+        known = isinstance(failed, DistributedError)
+        why = str(failed.args[0]) if known else "".join(traceback.format_exception_only(failed)).strip()
+        note = json.dumps({"known": known, "why": why[:_WORDS]})
+        run.client.key_value_set(f"{FAILED}/{run.process_id}", note)
+        run.client.wait_at_barrier(FAILED, int(1e3 * _LAST_WORDS))
+        time.sleep(0.3 if run.process_id == 0 else 0.0)
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(130 if isinstance(failed, KeyboardInterrupt) else 1)
+
+
+# --------------------------------------------------------------------------------------------- agreement
+
+
+def agree(
+    what: str,
+    lines: Sequence[str],
+    timeout: float | None = None,
+    shown: Callable[[int], str] | None = None,
+) -> None:
+    """Compare with all other processes; come back when they are all here, with the same lines.
+
+    It goes through the store of the coordination service, and never through devices, so that what differs is
+    an error and no hang. Every process comes here equally often with the same *what*; threads may come at the
+    same time with different ones. One process: nothing happens.
+
+    Args:
+        what: what is compared, as the error names it.
+        lines: what must be equal. It is sent as a digest; only where they differ, the differing line is.
+        timeout: seconds to wait for the others; None: the time given to :func:`initialize`.
+        shown: what shows a line in an error, by its number from 0; None: the line itself does.
+
+    Raises:
+        DistributedError: in all processes. They differ: in which line, who differs; or one did not come.
+    """
+    run = _runtime()
+    if run is None or run.num_processes == 1:
+        return
+    with _RUN.lock:
+        number = _RUN.rounds[what]
+        _RUN.rounds[what] += 1
+    seconds = _RUN.timeout if timeout is None else timeout
+    place = run.process_id, run.num_processes
+    complaint = Comparison(run.client, place, _RUN.hosts, (what, number, lines), seconds, shown).result()
+    if complaint:
+        raise DistributedError(complaint)

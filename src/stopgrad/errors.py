@@ -32,6 +32,10 @@ class StopgradError(Exception):
         """The text without the line."""
         return str(self.args[0])
 
+    def point_here(self) -> None:
+        """Name the user's line that leads here: the error was made in another thread."""
+        self._place = capture()
+
     def name_after(self, what: str) -> None:
         """Begin the message with the operation or function that it is about, where nothing has yet."""
         if self.args and _NAMED.match(self.message) is None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.distributed import process_count
 from stopgrad.engines import Engine
-from stopgrad.errors import FeedError, StopgradError
+from stopgrad.errors import FeedError, ShapeError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import show_shape
-from stopgrad.ops.data import declared_sharding
-from stopgrad.types import FRESH, TensorType, bind_sizes, size_value
+from stopgrad.ops.sharding import declared_sharding
+from stopgrad.types import FRESH, Size, TensorType, bind_sizes, size_value
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
@@ -35,6 +34,7 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
             )
         with np.errstate(all="ignore"):
             value = value.astype(wanted.dtype.numpy)
+    part = value.shape
     if engine.mesh is not None:
         value = _placed(x, value, engine)
     shape = value.shape
@@ -43,8 +43,7 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
         or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))
     ):
         raise FeedError(
-            f"{describe(x)} was fed a value of shape {show_shape(shape)}{_of_all(engine)}; "
-            f"it takes {show_shape(wanted.shape)}"
+            f"{describe(x)} was fed {_fed(part, shape, wanted.shape)}; it takes {show_shape(wanted.shape)}"
         )
     return value
 
@@ -56,8 +55,8 @@ def _placed(x: Output, value: Any, engine: Engine) -> Any:
         return value  # To be refused for its shape.
     try:
         return engine.place(value, spec)
-    except FeedError as error:
-        raise FeedError(f"{describe(x)}: {error.message}") from None
+    except ShapeError as error:
+        raise FeedError(f"{describe(x)} was fed a value that does not fit: {error.message}") from None
 
 
 def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
@@ -79,11 +78,18 @@ def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
         raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
 
 
-def _of_all(engine: Engine) -> str:
-    """Where a shape is not that of what one process was given."""
-    if engine.mesh is None or process_count() == 1:
-        return ""
-    return f", the parts of {process_count()} processes together: each feeds its own part"
+def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]) -> str:
+    """A shape that was fed: where that is a process's own part, also what it should be."""
+    if part == whole:
+        return f"a value of shape {show_shape(whole)}"
+    own = [
+        size * mine // all if isinstance(size, int) and all else size
+        for size, mine, all in zip(wanted, part, whole, strict=True)
+    ]
+    return (
+        f"{show_shape(part)} by this process, whose own part is to be {show_shape(own)}; with those of the "
+        f"others it is a value of shape {show_shape(whole)}"
+    )
 
 
 def _may_become(value: Any, wanted: TensorType) -> bool:

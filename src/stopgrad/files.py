@@ -116,7 +116,7 @@ def replacing(path: AnyPath) -> Iterator[int]:
     It is written under a name of its own in the same folder. Whoever writes holds a lock on it: a part file
     without one was left by a process that died, and is removed by the next who writes to *path*.
     """
-    shown = _checked(path)
+    shown = checked_path(path)
     part, file = "", -1
     try:
         target = os.path.realpath(shown)
@@ -133,7 +133,7 @@ def replacing(path: AnyPath) -> Iterator[int]:
             os.close(file)
             file = -1
         os.replace(part, target)
-        _flush_folder(folder)
+        flush_folder(folder)
     except OSError as error:
         _refuse(error, shown, "written")
     finally:
@@ -144,7 +144,8 @@ def replacing(path: AnyPath) -> Iterator[int]:
             os.close(file)
 
 
-def _checked(path: AnyPath) -> str:
+def checked_path(path: AnyPath) -> str:
+    """A path as a string, if it can be one."""
     try:
         shown = os.fspath(path)
     except TypeError:
@@ -176,12 +177,12 @@ def _part_file(beginning: str) -> tuple[str, int]:
             file = os.open(part, flags, 0o666)
         except FileExistsError:
             continue
-        if _locked(file, wait=True) is not False and os.fstat(file).st_nlink:
+        if locked(file, wait=True) is not False and os.fstat(file).st_nlink:
             return part, file
         os.close(file)  # Somebody took it for an abandoned one before it was locked.
 
 
-def _locked(file: int, wait: bool) -> bool | None:
+def locked(file: int, wait: bool) -> bool | None:
     """Whether the lock of an open file is ours now; None where there are no locks."""
     if sys.platform == "win32":
         return None
@@ -208,7 +209,7 @@ def _remove_if_abandoned(part: str) -> None:
         return
     file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        if _locked(file, wait=False):
+        if locked(file, wait=False):
             os.unlink(part)
     finally:
         os.close(file)
@@ -224,7 +225,7 @@ def _keep_owner_and_mode(file: int, old: os.stat_result) -> None:
     os.fchmod(file, stat.S_IMODE(old.st_mode))
 
 
-def _flush_folder(folder: str) -> None:
+def flush_folder(folder: str) -> None:
     """Make the new name last; where the system can."""
     with contextlib.suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
@@ -234,7 +235,7 @@ def _flush_folder(folder: str) -> None:
             os.close(file)
 
 
-_CURES = {
+CURES = {
     errno.ENOENT: "its folder does not exist; make it first",
     errno.ENOTDIR: "its folder is no folder",
     errno.ENOSPC: "the disk is full; make room, or save elsewhere",
@@ -251,7 +252,7 @@ _CURES = {
 def _refuse(error: OSError, path: str, done: str) -> NoReturn:
     if isinstance(error, FileError):
         raise error
-    why = _CURES.get(error.errno or 0, error.strerror or str(error))
+    why = CURES.get(error.errno or 0, error.strerror or str(error))
     if done == "read" and error.errno == errno.ENOENT:
         why = "there is no such file"
     kind = MissingFileError if error.errno == errno.ENOENT else FileError
@@ -272,7 +273,7 @@ class ArrayFile:
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self._path = _checked(path)
+        self._path = checked_path(path)
         try:
             found = os.stat(self._path)
             if not stat.S_ISREG(found.st_mode):

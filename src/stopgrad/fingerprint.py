@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from stopgrad.body import Body
 from stopgrad.dtypes import DType
-from stopgrad.graph import Operation, Output
+from stopgrad.graph import Operation, Output, describe
 from stopgrad.operands import Array, Literal
 
 
@@ -29,9 +29,36 @@ def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | No
     return found.hexdigest()
 
 
-def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[str]:
-    """What is computed, operation by operation: to be held against what other processes compute."""
-    return [line if op is None else f"{op.name} = {line}" for op, line in _lines(inputs, outputs)]
+def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[str], Callable[[int], str]]:
+    """What is computed, operation by operation, to be held against what other processes compute.
+
+    Returns:
+        the lines; and what shows one of them to the user, by its number.
+    """
+    found = [*_lines(inputs, outputs)]
+
+    def shown(i: int) -> str:
+        op, line = found[i]
+        return line if op is None else _shown(op)
+
+    return [line for _, line in found], shown
+
+
+def _shown(op: Operation) -> str:
+    values = [_value_shown(value) for value in op.values]
+    return f"{describe(op)}, of {', '.join([*[x.name for x in op.inputs], *values]) or 'nothing'}"
+
+
+def _value_shown(value: Any) -> str:
+    if isinstance(value, Literal):
+        array = value.array
+        few = repr(array.tolist()) if array.size <= _FEW else digest(array)[:12]
+        return f"{array.dtype.name}{list(array.shape)} {few}"
+    return "a body" if isinstance(value, Body) else repr(value)
+
+
+_FEW = 8
+"""Of how many numbers a user is shown each."""
 
 
 def _lines(inputs: Sequence[Output], outputs: Sequence[Output]) -> Iterator[tuple[Operation | None, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -38,8 +37,8 @@ from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.quick import OTHER, Quick, quick_call
 from stopgrad.rewrite import prepare
-from stopgrad.sharding import Spec, check_spec
-from stopgrad.source import is_internal
+from stopgrad.sharding import Spec
+from stopgrad.source import to_user
 from stopgrad.structure import flatten
 from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
 from stopgrad.tuning import REPORTS, Report, Sample
@@ -283,11 +282,8 @@ class Function:
         return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
 
     def _placed(self, array: Any, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
-        assert engine.mesh is not None
         try:
-            placed = engine.place(array, sharding)
-            check_spec(sharding, placed.shape, engine.mesh.axes)
-            return placed
+            return engine.place(array, sharding)
         except StopgradError as error:
             raise type(error)(f"{self.__name__}: {path()}: {error.message}") from None
 
@@ -315,7 +311,7 @@ class Function:
                 "" if self._last is None else f"; the last time because {self._difference(self._last, given)}"
             )
             text = f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}"
-            warnings.warn(text, stacklevel=_to_user())
+            warnings.warn(text, stacklevel=to_user())
 
     def _difference(self, old: Given, new: Given) -> str:
         """What tells two calls apart, for messages."""
@@ -419,14 +415,6 @@ def _seen(known: Any) -> str:
     return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
 
 
-def _to_user() -> int:
-    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
 _MANY = 16
 _SYMBOLIC = {Output, Operation}
 _CURE = (
@@ -524,7 +512,8 @@ def function(
         shardings: how arguments are divided over the mesh: from the paths of arguments to shardings as
             :func:`placeholder` takes them; that of a structure is that of all arrays in it. An argument of
             which nothing is said stays as it is, where it lies on the mesh already; else all devices hold the
-            whole of it. Results are divided as the engine leaves them, or as :func:`shard` says.
+            whole of it. Of what is divided among several processes, each process gives its own part. Results
+            are divided as the engine leaves them, or as :func:`shard` says.
 
     Returns:
         a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left where they

@@ -175,9 +175,7 @@ _ADVICE = {
         ("device", "devices", "device_put", "cuda", "default_device", "set_default_device"),
         "engines place what they run; sg.function and sg.Session take engine=",
     ),
-    **dict.fromkeys(
-        ("distributed", "distribute"), "there is no distribution over machines; an engine runs on one"
-    ),
+    "distribute": "sg.Session and sg.function take mesh=, and sg.distributed joins several processes",
     **dict.fromkeys(
         ("print", "Print", "debug"), "fetch the value with sg.Session.run, or return it from the function"
     ),
@@ -232,7 +230,9 @@ _ADVICE = {
     "config": "sg.function and sg.Session take engine= and strict=; there is no global configuration",
     "device_get": "results of sg.function are NumPy arrays already; leave it out",
     "block_until_ready": "results of sg.function are NumPy arrays already; leave it out",
-    "data": "feed NumPy arrays from any loader to sg.function or to a sg.Session",
+    **dict.fromkeys(
+        ("Dataset", "DataLoader"), "sg.data.batches reads arrays, and anything with len() and brackets"
+    ),
     "io": "read files with NumPy; a sg.Graph has save and load",
     "save": "a sg.Graph has save; a sg.Session saves the values of parameters",
     "load": "sg.Graph.load reads a graph; a sg.Session restores the values of parameters",

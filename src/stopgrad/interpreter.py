@@ -18,6 +18,7 @@ import numpy as np
 
 from stopgrad.body import Body, walk
 from stopgrad.errors import EngineError, InternalError, StopgradError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import Op, Unsupported
@@ -154,10 +155,10 @@ class _Step(NamedTuple):
 
     op: Operation
     function: Callable[..., Any]
-    reads: list[int]
-    writes: list[int]
-    dtypes: list[Any]
-    dead: list[int]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    dtypes: tuple[Any, ...]
+    dead: tuple[int, ...]
 
 
 def program(
@@ -168,7 +169,7 @@ def program(
     With *regions*, the operations of each are one step; also inside bodies.
     """
     slots = {x: i for i, x in enumerate(inputs)}
-    steps = _steps(slots, inputs, outputs, backend, regions)
+    steps = without_gc(_steps, slots, inputs, outputs, backend, regions)
     results = [slots[y] for y in outputs]
     count = len(slots)
     convert = backend.array
@@ -213,18 +214,19 @@ def _steps(
             slots[y] = len(slots)
     last_use = {slots[x]: n for n, unit in enumerate(units) for x in (*unit.outputs, *unit.inputs)}
     kept = {slots[y] for y in outputs}
-    dead: dict[int, list[int]] = {}
+    dead: dict[int, tuple[int, ...]] = {}
     for slot, n in last_use.items():
         if slot not in kept:
-            dead.setdefault(n, []).append(slot)
+            dead[n] = (*dead.get(n, ()), slot)
+    dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # One tuple for all that are equal.
     return [
         _Step(
             unit.operations[0],
             unit.function,
-            [slots[x] for x in unit.inputs],
-            [slots[y] for y in unit.outputs],
-            [y.dtype.numpy for y in unit.outputs],
-            dead.get(n, []),
+            tuple([slots[x] for x in unit.inputs]),
+            tuple([slots[y] for y in unit.outputs]),
+            dtypes.setdefault(key := tuple([y.dtype.numpy for y in unit.outputs]), key),
+            dead.get(n, ()),
         )
         for n, unit in enumerate(units)
     ]
@@ -237,9 +239,15 @@ def _units(
     home: dict[Operation, Region] = {}
     for region in together:
         home.update(dict.fromkeys(region.operations, region))
+    functions: dict[Any, Callable[..., Any]] = {}  # One for all that differ in operands only.
     for op in operations:
         if op not in home:
-            home[op] = Region((op,), op.inputs, op.outputs, _function_of(op, backend, regions))
+            types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+            same = op.definition, op.definition.identity(op.values), types
+            function = functions.get(same)
+            if function is None:
+                function = functions[same] = _function_of(op, types, backend, regions)
+            home[op] = Region((op,), op.inputs, op.outputs, function)
     if all(len(region.operations) == 1 for region in together):
         return [home[op] for op in operations]
     units = {id(region): region for region in home.values()}
@@ -270,8 +278,9 @@ def _as_lowering(region: Region) -> Region:
     return region._replace(function=lambda *arrays: function(*arrays)[0])
 
 
-def _function_of(op: Operation, backend: Backend, regions: Regions | None) -> Callable[..., Any]:
-    types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+def _function_of(
+    op: Operation, types: Types, backend: Backend, regions: Regions | None
+) -> Callable[..., Any]:
     return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
 
 

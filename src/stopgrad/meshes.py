@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from stopgrad.builder import Block, current
-from stopgrad.distributed import process_count
+from stopgrad.distributed import process_count, process_index
 from stopgrad.errors import ArgumentError, EngineError
 from stopgrad.namespaces import require
 from stopgrad.operands import shorten
 from stopgrad.plain import is_whole, whole
-from stopgrad.sharding import show_axes
+from stopgrad.sharding import show_axes, show_spec
 
 _JAX = ("jax", "a mesh of devices", "xla")
 
@@ -107,6 +110,51 @@ class Mesh(Block):
             )
         sizes = tuple(self.axes.values())
         return jax.make_mesh(sizes, names, axis_types=automatic, devices=devices[: self.size])
+
+    def part(self, *names: str) -> tuple[int, int]:
+        """Which part of a batch this process feeds, and of how many, where these axes divide the batch.
+
+        Args:
+            names: axes of the mesh, as a sharding names them for the batch's first axis.
+
+        Returns:
+            A part's number and the number of parts: ``process_index`` and ``process_count`` of
+            ``sg.data.batches``. Processes that hold the same part along these axes have the same number.
+
+        Raises:
+            ArgumentError: an axis that the mesh does not have, or none named.
+            EngineError: what the devices of this process hold is not in one piece.
+
+        Examples:
+            >>> sg.Mesh(data=4, model=2).part("data")
+            (0, 1)
+        """
+        if not names or not self.axes.keys() >= {*names}:
+            raise ArgumentError(
+                f"Mesh.part: takes the axes that divide a batch, of {show_axes(self.axes)}, not {names!r:.60}"
+            )
+        if process_count() == 1:
+            return 0, 1
+        devices = self.native().devices if self._devices is None else self._devices
+        sizes = [self.axes[name] for name in names]
+        along = [list(self.axes).index(name) for name in names]
+        held: dict[int, set[int]] = {}
+        for position in np.ndindex(devices.shape):
+            index = int(np.ravel_multi_index([position[axis] for axis in along], sizes))
+            held.setdefault(devices[position].process_index, set()).add(index)
+        mine = held.get(process_index(), set())
+        first, each, total = min(mine, default=0), len(mine), math.prod(sizes)
+        if (
+            any(len(parts) != each for parts in held.values())
+            or mine != {*range(first, first + each)}
+            or first % each
+        ):
+            raise EngineError(
+                f"Mesh.part: along {show_spec(names)} the devices of this process are at {sorted(mine)} of "
+                f"{total}, not an equal part in one piece; give Mesh a jax.sharding.Mesh with the devices in "
+                "the order of their processes"
+            )
+        return first // each, total // each
 
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name}={size}' for name, size in self.axes.items()])})"

@@ -5,31 +5,36 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from stopgrad.array_entries import begin_values, reader_of
+from stopgrad.array_folders import FolderReader
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.distributed import agree, process_count
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
-from stopgrad.files import ArrayFile, write_arrays
+from stopgrad.files import ArrayFile, checked_path, write_arrays
 from stopgrad.fingerprint import digest
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.lowered import Program
 from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Assign, Parameter, Placeholder, check_shardings, declared_sharding
+from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.ops.sharding import check_shardings, declared_sharding
 from stopgrad.rewrite import needed
 from stopgrad.sharding import Spec
 from stopgrad.structure import flatten, unflatten
 from stopgrad.tuning import REPORTS, Report, Sample
+from stopgrad.types import TensorType
 
 Feeds = Mapping[Any, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,29 +228,36 @@ class Session:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            return np.array(state.engine.fetched(state.value(member)))
+            value = state.value(member)
+            if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
+                agree("Session.value", [f"{member.op.name} {member.type!r}"])
+            return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
 
-        The file is one of safetensors, which other libraries read.
+        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder,
+        through orbax: each process its own part, and all of them name the same folder.
 
-        The old file stays until the new is whole.
+        The old file, or what was saved in the folder before, stays until the new is whole.
         """
-        self._present("save")
-        with self._lock():
-            state = self._present("save")
-            fetched = state.engine.fetched
-            arrays = {p.op.name: fetched(state.value(p)) for p in self._all_parameters()}
+        if self.mesh is not None:
+            self._hand_out(partial(begin_values, path)).wait()
+            return
+        arrays = self._hand_out(lambda values: {name: np.asarray(x) for name, x in values.items()})
         write_arrays(path, arrays)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Take the values of all parameters from a file that :meth:`save` wrote.
+        """Take the values of all parameters from what :meth:`save` wrote: a file, or a folder.
 
-        All of them or, after an error, none.
+        All of them or, after an error, none. Where a folder holds several checkpoints, as one of
+        :class:`stopgrad.Checkpoints` does, the newest that is as it was written.
         """
         self._present("restore")
         lock = self._lock_outside("restore")
+        if os.path.isdir(checked_path(path)):
+            self._take_in(reader_of(path, self._parameter_types()))
+            return
         found = {}
         with ArrayFile(path) as stored:
             for p in self._all_parameters():
@@ -256,9 +268,9 @@ class Session:
                 found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
-            values = {p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()}
-            state.engine.finish(values.values())
-            self._commit(state._replace(values={**state.values, **values}))
+            self._replace_all(
+                {p: state.engine.spread(array, declared_sharding(p)) for p, array in found.items()}
+            )
 
     def close(self) -> None:
         """Let go of parameters and compiled code. A closed session runs nothing.
@@ -347,6 +359,35 @@ class Session:
             raise GraphError("Session: the session was closed before the run had ended")
         self._state = state
 
+    def _hand_out(self, use: Callable[[dict[str, Any]], Result]) -> Result:
+        """What comes of the values of all parameters, as they are together at one moment, by name."""
+        self._present("save")
+        with self._lock():
+            state = self._present("save")
+            return use({p.op.name: state.value(p) for p in self._all_parameters()})
+
+    def _take_in(self, reader: FolderReader, first: Callable[[], None] | None = None) -> None:
+        """Take the values of all parameters from a folder, after what is done *first*; all or nothing."""
+        lock = self._lock_outside("restore")
+        layout = self._present("restore").engine.layout
+        found = reader.read({p.op.name: layout(declared_sharding(p)) for p in self._all_parameters()})
+        if first is not None:
+            first()
+        with lock:
+            # What was read onto a mesh is the engine's own already.
+            hold = self._present("restore").engine.hold
+            read = {p: found[p.op.name] for p in self._all_parameters()}
+            self._replace_all(read if self.mesh is not None else {p: hold(x) for p, x in read.items()})
+
+    def _replace_all(self, values: Mapping[Output, Any]) -> None:
+        """Give parameters these values, the engine's own: with the lock held."""
+        state = self._present("restore")
+        state.engine.finish(values.values())
+        self._commit(state._replace(values={**state.values, **values}))
+
+    def _parameter_types(self) -> dict[str, TensorType]:
+        return {p.op.name: p.type for p in self._all_parameters()}
+
     def _all_parameters(self) -> list[Output]:
         return [op.outputs[0] for op in self.graph.operations if op.definition is Parameter]
 
@@ -369,7 +410,7 @@ def _spare(state: _State, parameter: Output) -> Any:
     found = state.spare.pop(parameter, None)
     if found is not None:
         return found
-    return state.engine.hold(parameter.op.values[0].array, declared_sharding(parameter))
+    return state.engine.spread(parameter.op.values[0].array, declared_sharding(parameter))
 
 
 def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
@@ -377,7 +418,7 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
     if parameters and state.engine.mesh is not None and process_count() > 1:
         digests = [(p, digest(state.value(p))) for p in parameters]
         agree("the first values of parameters", [f"{p.op.name} {p.type!r} {d}" for p, d in digests])
-    return {p: state.engine.hold(state.value(p), declared_sharding(p)) for p in parameters}
+    return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 
 def _member(graph: Graph, x: Any) -> Output:
@@ -438,8 +479,8 @@ def _compile(
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
     # What is fetched is whole everywhere; a parameter's next value lies where the old one does.
-    whole: list[Spec | None] = [(None,) * y.ndim for y in plan.fetches]
-    shardings = [*whole, *[declared_sharding(p) for p in plan.assigned]]
+    lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
+    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
     compile = partial(
         compile_for, engine, how=how, assigned=plan.assigned, sample=sample, shardings=shardings
     )

@@ -33,7 +33,6 @@ def spec_of(sharding: Any, rank: int) -> Spec:
 
     Raises:
         ArgumentError: an entry that is none, or one axis of the mesh for two of the tensor.
-        ShapeError: more entries than axes.
 
     Examples:
         >>> spec_of(("data",), 2), spec_of([None, ("data", "model")], 2)
@@ -46,10 +45,6 @@ def spec_of(sharding: Any, rank: int) -> Spec:
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise ArgumentError(f"{shorten(sharding)} is no sharding; {_CURE}")
     spec = checked_spec(tuple([_entry(entry) for entry in given]))
-    if len(spec) > rank:
-        raise ShapeError(
-            f"the sharding {show_spec(spec)} has {len(spec)} entries; the tensor has {rank} axes"
-        )
     return spec + (None,) * (rank - len(spec))
 
 

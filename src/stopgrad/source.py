@@ -30,12 +30,26 @@ FILES = 4096
 """Of so many files at most it is remembered; cells of notebooks are files, too."""
 
 
+# One number for all places with the same: a graph holds one for each operation.
+_INSTRUCTIONS: dict[int, int] = {}
+INSTRUCTIONS = 2**14
+"""Of so many instructions of a function at most; what stands further on has numbers of its own."""
+
+
 def is_internal(file: str) -> bool:
     """Whether a file is part of the package, and no recipe; or may stand between it and the user's line."""
     if len(_INTERNAL) >= FILES:
         _INTERNAL.clear()
     found = _INTERNAL[file] = file.startswith((_PACKAGE, *_BETWEEN)) and not file.startswith(_RECIPES)
     return found
+
+
+def to_user() -> int:
+    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def capture() -> tuple[CodeType, int] | None:
@@ -48,7 +62,8 @@ def capture() -> tuple[CodeType, int] | None:
         if internal is None:
             internal = is_internal(code.co_filename)
         if not internal:
-            return code, frame.f_lasti
+            at = frame.f_lasti
+            return code, _INSTRUCTIONS.setdefault(at, at) if at < INSTRUCTIONS else at
         if frame.f_back is None:
             return None
         frame = frame.f_back

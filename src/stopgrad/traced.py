@@ -122,9 +122,9 @@ def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, ...]) -> Out
     shape, dtype, *sharding = known
     try:
         values = dtype_of(dtype), tuple(shape), *(sharding or [()])
+        return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
     except StopgradError as error:
         raise type(error)(f"{name}: {path}: {error.message}") from None
-    return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
 
 
 def _is_result(x: Any) -> bool:

@@ -75,6 +75,8 @@ class Report:
         compiling: how many seconds it took to compile.
         tried: what was measured, in this process or an earlier one; empty where nothing was.
         remembered: whether the choice was made by an earlier process, or for an equal graph.
+        notes: what was done to the graph, and what could not be done, where that makes a difference to how
+            long it takes to compile: which repeated layers run as a loop.
     """
 
     what: str
@@ -83,13 +85,13 @@ class Report:
     compiling: float
     tried: Sequence[Tried] = ()
     remembered: bool = False
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         head = f"{self.what}: {self.engine}, {self.variant} (compiled in {self.compiling:.2f} s)"
-        if not self.tried:
-            return head
-        measured = "measured before" if self.remembered else "measured"
-        return "\n".join([f"{head}; {measured}:", *[f"  {one}" for one in self.tried]])
+        if self.tried:
+            head = f"{head}; {'measured before' if self.remembered else 'measured'}:"
+        return "\n".join([head, *[f"  {one}" for one in (*self.tried, *self.notes)]])
 
 
 class Sample:

@@ -11,9 +11,10 @@ from typing import Any
 
 from stopgrad.autodiff.reach import Step, routes
 from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.build import as_output, local, visible, without_gc
+from stopgrad.build import as_output, local, visible
 from stopgrad.builder import Builder, Inside, Trace, current
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.names import check_name
 from stopgrad.operands import as_array
@@ -34,17 +35,18 @@ def backpropagate(
     ys: Sequence[Output],
     xs: Sequence[Output],
     seeds: Sequence[Output],
-    path: Sequence[Step],
+    path: list[Step],
     acting: Acting,
     stops: Collection[Output] = (),
 ) -> list[Output | None]:
     """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls.
 
-    None where none arrives.
+    None where none arrives. The path is used up: of a long one nothing is held for longer than needed.
     """
     builder = current()
-    cotangents = Cotangents(ys, seeds, stops, builder)
-    for op, live in reversed(path):  # ids are a topological order: no recursion, no sort
+    cotangents = Cotangents(ys, xs, seeds, stops, builder)
+    while path:
+        op, live = path.pop()  # ids are a topological order: no recursion, no sort
         g = cotangents.take(op)
         if g is not None:
             builder.origin = op  # each gradient operation remembers its forward operation
@@ -83,14 +85,20 @@ def fit_to(dx: Output, x: TensorType) -> Output:
 
 
 class Cotangents:
-    """What has arrived so far at each tensor, added up only when it is read."""
+    """What has arrived so far at each tensor, added up only when it is read; forgotten then, but at xs."""
 
-    __slots__ = ("_arrived", "_builder", "_stops")
+    __slots__ = ("_arrived", "_builder", "_kept", "_stops")
 
     def __init__(
-        self, ys: Sequence[Output], seeds: Sequence[Output], stops: Collection[Output], builder: Builder
+        self,
+        ys: Sequence[Output],
+        xs: Sequence[Output],
+        seeds: Sequence[Output],
+        stops: Collection[Output],
+        builder: Builder,
     ) -> None:
-        self._arrived: dict[Output, list[Output]] = {}
+        self._arrived: dict[Output, Output | list[Output]] = {}  # A list where there are several.
+        self._kept = frozenset(xs)
         self._stops = stops
         self._builder = builder
         for y, seed in zip(ys, seeds, strict=True):
@@ -100,19 +108,22 @@ class Cotangents:
     def add(self, x: Output, dx: Output) -> None:
         known = self._arrived.get(x)
         if known is None:
-            self._arrived[x] = [dx]
-        else:
+            self._arrived[x] = dx
+        elif isinstance(known, list):
             known.append(dx)
+        else:
+            self._arrived[x] = [known, dx]
 
     def arrived_at(self, x: Output) -> Output | None:
         """The sum of what has arrived at a tensor; None where nothing has."""
-        known = self._arrived.get(x)
-        if known is None:
-            return None
-        if len(known) > 1:
+        kept = x in self._kept
+        known = self._arrived.get(x) if kept else self._arrived.pop(x, None)
+        if isinstance(known, list):
             self._builder.origin = x.op
-            known[:] = [add(*known) if len(known) == 2 else add_n(known)]
-        return known[0]
+            known = add(*known) if len(known) == 2 else add_n(known)
+            if kept:
+                self._arrived[x] = known
+        return known
 
     def take(self, op: Operation) -> Any:
         """The cotangent of an operation's output; of several outputs, a tuple.

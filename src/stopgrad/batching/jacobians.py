@@ -20,9 +20,10 @@ from stopgrad.autodiff.transforms import (
 from stopgrad.batch_core import replay
 from stopgrad.batch_rules import repeated
 from stopgrad.body import Body
-from stopgrad.build import as_output, close, local, parameter_of, tracing, visible, without_gc
+from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
 from stopgrad.builder import current
 from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Output
 from stopgrad.ops.data import full
 from stopgrad.ops.index import one_hot

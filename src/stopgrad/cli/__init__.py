@@ -1,4 +1,4 @@
-"""The ``stopgrad`` command: reports on functions, graphs that train, the operations, the workloads."""
+"""The ``stopgrad`` command: reports on functions, graphs that train, runs of several processes, workloads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import stopgrad as sg
 from stopgrad.cli.common import ERROR, FAILED, INTERRUPTED, LEFT, OK, told
 from stopgrad.cli.flow import add_flow
+from stopgrad.cli.launch import add_launch
 from stopgrad.cli.ops import add_ops
 from stopgrad.cli.tour import add_tour
 from stopgrad.cli.train_graph import add_train_graph
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     add_flow(commands)
     add_train_graph(commands)
+    add_launch(commands)
     add_tour(commands)
     add_ops(commands)
     return parser

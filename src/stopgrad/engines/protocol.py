@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 
 from stopgrad.body import walk
-from stopgrad.errors import EngineError, StopgradError
+from stopgrad.distributed import process_count
+from stopgrad.errors import DistributedError, EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.meshes import Mesh
@@ -98,20 +99,19 @@ class Engine(ABC):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
 
-        The graph is in the variant's form already. On a mesh, *shardings* say how results are to be divided;
-        None, or none of them, leaves that to the engine.
+        The graph is in the variant's form already. On a mesh, the operations of inputs and outputs say how
+        these are divided; where they do not, inputs are whole on each device, outputs as the engine likes.
 
         Its results share no memory with the other inputs, nor with each other. They may still be on their
         way; :meth:`finish` waits for them.
         """
 
     @abstractmethod
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
-        """The engine's own copy of an array, which nobody else can change; on a mesh, divided so."""
+    def hold(self, array: Any) -> Any:
+        """The engine's own copy of an array, which nobody else can change."""
 
     @abstractmethod
     def is_native(self, x: Any) -> bool:
@@ -121,9 +121,17 @@ class Engine(ABC):
         """How an array is divided over the engine's mesh already; ``()`` where it does not lie there."""
         return ()
 
+    def spread(self, array: Any, spec: Spec) -> Any:
+        """As :meth:`hold`, for an array that all processes have; on a mesh, divided so."""
+        return self.hold(array)
+
     def place(self, value: Any, spec: Spec) -> Any:
         """What this process has of a value, as an array of the engine, on its mesh."""
         return value
+
+    def layout(self, spec: Spec) -> Any:
+        """How an array divided so lies on the mesh, as its library says it; None without a mesh."""
+        return None
 
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         """A result as a NumPy array, whole."""
@@ -136,11 +144,20 @@ class Engine(ABC):
         """
 
 
+_LOST = ("Gloo", "Connection reset by peer", "Connection closed by peer", "NCCL")
+"""What is in errors of JAX's where another process is gone."""
+
+
 def fail(engine: Engine, what: Sequence[Output], error: Exception) -> NoReturn:
     """Raise, as an error of ours, what happened while an engine compiled or computed outputs."""
     if isinstance(error, StopgradError):
         raise error
     first = describe(what[0]) if what else "nothing"
+    if process_count() > 1 and any(sign in str(error) for sign in _LOST):
+        raise DistributedError(
+            f"another process of the run has ended, or is not reached any more, while {first} was computed; "
+            f"look at what the others print ({error})"
+        ) from error
     more = f" and {len(what) - 1} more" if len(what) > 1 else ""
     raise EngineError(
         f"the {engine.name} engine could not compute {first}{more}: {type(error).__name__}: {error}"

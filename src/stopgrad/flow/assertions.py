@@ -9,7 +9,6 @@ from typing import Any
 
 from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.body import walk
-from stopgrad.build import without_gc
 from stopgrad.errors import FlowError, GraphError
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
@@ -17,6 +16,7 @@ from stopgrad.flow.report import Flow
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.text import of_what, stories_of
 from stopgrad.flow.words import counted, listed, names, plain, some
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, describe, title
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import named, without_gc
+from stopgrad.build import named
 from stopgrad.builder import Region
 from stopgrad.errors import ArgumentError, GraphError, InternalError, StopgradError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.inferred import infer_types
 from stopgrad.interchange import limits

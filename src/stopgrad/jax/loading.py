@@ -7,13 +7,13 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.arguments import operation_name
-from stopgrad.build import without_gc
 from stopgrad.builder import Inside
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
 from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import BROADCAST, ELEMENTWISE, along
-from stopgrad.body import walk
+from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
 from stopgrad.build import apply, check_name, constant_in, emit, graph_for, joined
 from stopgrad.builder import current, default_graph
-from stopgrad.errors import GraphError, ShapeError, StopgradError
+from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.immediate import evaluate
 from stopgrad.inferred import naming
 from stopgrad.interpreter import constant_value
-from stopgrad.meshes import Mesh
 from stopgrad.op import Kind, Op, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes
+from stopgrad.ops.sharding import current_spec, divided
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
-from stopgrad.sharding import FREE, Spec, check_spec, show_spec, spec_of
+from stopgrad.sharding import Spec
 from stopgrad.types import (
     Dim,
     DType,
@@ -49,7 +47,6 @@ __all__ = [
     "ones_like",
     "parameter",
     "placeholder",
-    "shard",
     "size",
     "zeros",
     "zeros_like",
@@ -71,6 +68,9 @@ class Placeholder(Op):
     Returns:
         The value fed. Running without it is an error.
 
+    Constraints:
+        (C1) The sharding has an entry for each axis, or fewer: axes behind the last are not divided.
+
     Examples:
         >>> with sg.Graph().as_default():
         ...     sg.placeholder(sg.float32, ["batch", 10], name="x")
@@ -79,7 +79,7 @@ class Placeholder(Op):
 
     @staticmethod
     def infer(*, dtype: DType, shape: Shape, sharding: Spec) -> TensorType:
-        return _divided(tensor_type(dtype, shape), sharding)
+        return divided(tensor_type(dtype, shape), sharding)
 
     gradient = {}
     lower = unsupported("a placeholder has no value of its own; it is fed")
@@ -99,30 +99,9 @@ def placeholder(
     graph = require_graph("placeholder")
     _outside_of_bodies("a placeholder", "give the function an argument for it, or make it outside")
     sizes = shape_of(shape)
-    return emit(Placeholder, (), (dtype_of(dtype), sizes, _spec(sharding, sizes)), name, graph).outputs[0]
-
-
-def _divided(type: TensorType, sharding: Spec) -> TensorType:
-    """A type, where the sharding has an entry for each of its axes or says nothing."""
-    if sharding and len(sharding) != type.ndim:
-        raise ShapeError(f"the sharding {show_spec(sharding)} has {len(sharding)} entries for {type!r}")
-    return type
-
-
-def _spec(sharding: Any, shape: Shape) -> Spec:
-    """What a user wrote, held against the mesh for which is built."""
-    spec = spec_of(sharding, len(shape))
-    mesh = current().mesh
-    if mesh is not None:
-        check_spec(spec, shape, mesh.axes)
-    return spec
-
-
-def declared_sharding(x: Output) -> Spec:
-    """How an output is divided, where its operation says so; ``()`` where it says nothing."""
-    slot = x.op.definition.slots.get("sharding")
-    spec: Spec = () if slot is None else x.op.values[slot[1]]
-    return spec
+    return emit(
+        Placeholder, (), (dtype_of(dtype), sizes, current_spec(sharding, sizes)), name, graph
+    ).outputs[0]
 
 
 def _outside_of_bodies(what: str, cure: str) -> None:
@@ -130,17 +109,6 @@ def _outside_of_bodies(what: str, cure: str) -> None:
     trace = current().tracing
     if trace is not None:
         raise GraphError(f"{what} cannot be made inside {trace.what}; {cure}")
-
-
-def check_shardings(operations: Iterable[Operation], mesh: Mesh) -> None:
-    """Hold what operations, and those in their bodies, say of their sharding against a mesh."""
-    for op in walk(operations):
-        if "sharding" in op.definition.slots:
-            y = op.outputs[0]
-            try:
-                check_spec(declared_sharding(y), y.shape, mesh.axes)
-            except StopgradError as error:
-                raise type(error)(f"{describe(op)}: {error.message}") from None
 
 
 class Const(Op):
@@ -210,13 +178,16 @@ class Parameter(Op):
 
     Returns:
         The value that the session holds when a run begins.
+
+    Constraints:
+        (C1) The sharding has an entry for each axis, or fewer: axes behind the last are not divided.
     """
 
     cached = False
 
     @staticmethod
     def infer(*, value: Literal, sharding: Spec) -> TensorType:
-        return _divided(tensor_type(dtype_of(value.array.dtype), value.array.shape), sharding)
+        return divided(tensor_type(dtype_of(value.array.dtype), value.array.shape), sharding)
 
     gradient = {}
     lower = unsupported("a parameter's value is held by a session")
@@ -259,7 +230,7 @@ def parameter(
             )
         value = found
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
-    spec = _spec(sharding, array.shape)
+    spec = current_spec(sharding, array.shape)
     return emit(Parameter, (), (Literal(np.array(array)), spec), name, graph).outputs[0]
 
 
@@ -343,50 +314,6 @@ class Identity(Op):
 @builds(Identity)
 def identity(input: Any, name: str | None = None) -> Tensor:
     return apply(Identity, (input,), (), name)
-
-
-class Shard(Op):
-    """The operand itself, divided over a mesh of devices; the gradient is divided alike.
-
-    Without a mesh, it is the identity. With one, the engine's partitioner takes it as given and divides all
-    else to fit.
-
-    Args:
-        x (``input``): any tensor.
-        sharding: for each axis the name of an axis of the mesh, several in a tuple, None where it
-            is not divided, or ``"*"`` where that is left to the engine; JAX's PartitionSpec will do.
-
-    Returns:
-        The operand.
-
-    Constraints:
-        (C1) The sharding has at most one entry for each axis of the tensor; no axis of the mesh stands twice.
-        (C2) The mesh for which is built has these axes, and they divide the sizes evenly.
-
-    References:
-        Xu et al. 2021, GSPMD, arXiv:2105.04663.
-
-    Examples:
-        >>> with sg.Mesh(data=4, model=2), sg.Graph().as_default():
-        ...     x = sg.placeholder(sg.float32, [8, 6])
-        ...     sg.shard(x, ("data", "model"))
-        <Shard:0 float32[8, 6]>
-    """
-
-    @staticmethod
-    def infer(x: TensorType, *, sharding: Spec) -> TensorType:
-        return _divided(x, sharding)
-
-    gradient = {"x": lambda g, op: shard(g, op.sharding)}
-    batch = along(sharding=lambda size: FREE)
-    lower = lambda xp, x, sharding: x
-    samples = [sample(floats("n", 2), sharding=("data", None)), sample(bools(3), sharding=("*",))]
-
-
-@builds(Shard)
-def shard(input: Any, sharding: Any, name: str | None = None) -> Tensor:
-    shape = input.shape if hasattr(input, "shape") else as_array(input).shape
-    return apply(Shard, (input,), (_spec(sharding, shape),), name)
 
 
 class Size(Op):

@@ -18,8 +18,9 @@ from stopgrad.graph import Graph, Output, describe
 from stopgrad.operands import Array, Literal, Tensor
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import Parameter, assign, constant, declared_sharding, parameter
+from stopgrad.ops.data import Parameter, assign, constant, parameter
 from stopgrad.ops.groups import group
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.optimizers.clipping import by_global_norm, by_value
 from stopgrad.optimizers.groups import rules_for

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import without_gc
 from stopgrad.errors import StopgradError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
 from stopgrad.operands import Literal
-from stopgrad.ops.data import Placeholder, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.types import (
     DType,
     TensorType,
@@ -51,12 +52,16 @@ _VALUES = {
 
 @dataclass
 class Rewritten:
-    """A new graph, and where the old outputs went. Several old ones may have become one new."""
+    """A new graph, and where the old outputs went. Several old ones may have become one new.
+
+    What the rewrite has to say to users stands in *notes*, a line each.
+    """
 
     graph: Graph
     inputs: list[Output]
     outputs: list[Output]
     mapping: dict[Output, Output]
+    notes: Sequence[str] = ()
 
     def sources(self) -> dict[Operation, list[Operation]]:
         """For each new operation the old ones that it stands for, so that their locations are kept."""

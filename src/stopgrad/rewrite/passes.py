@@ -7,6 +7,7 @@ forward a gate is its first operand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from stopgrad.immediate import evaluate
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
-from stopgrad.ops.data import Const, Fill, Shard
+from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
+from stopgrad.ops.sharding import Shard
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
 
@@ -140,6 +142,8 @@ def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = 
     """A prepared graph in the form that an engine runs best."""
     if forms:
         prepared = rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    notes = [*prepared.notes]
     for step in passes:
         prepared = step(prepared)
-    return prepared
+        notes += prepared.notes
+    return replace(prepared, notes=notes)

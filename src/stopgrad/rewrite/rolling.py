@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from stopgrad.body import Body, bodies_in
-from stopgrad.build import without_gc
 from stopgrad.control.scans import Scan
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
 from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Assign, Const, Fill, Placeholder, declared_sharding
+from stopgrad.ops.data import Assign, Const, Fill, Placeholder
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.ops.slices import StridedSliceGrad
 from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run
@@ -61,10 +62,11 @@ def _roll(prepared: Rewritten) -> Rewritten:
         rolled = _roll(done)
         mapping = {old: rolled.mapping[new] for old, new in done.mapping.items() if new in rolled.mapping}
         return replace(rolled, mapping=mapping)
-    mapping, graph = _rolled(prepared.outputs, prepared.inputs, {})
+    notes: list[str] = []
+    mapping, graph = _rolled(prepared.outputs, prepared.inputs, {}, notes)
     verify_if_enabled(graph)
     inputs, outputs = [mapping[x] for x in prepared.inputs], [mapping[y] for y in prepared.outputs]
-    return Rewritten(graph, inputs, outputs, mapping)
+    return Rewritten(graph, inputs, outputs, mapping, notes)
 
 
 def _assigned(
@@ -75,40 +77,63 @@ def _assigned(
 
 
 def _rolled(
-    outputs: Sequence[Output], inputs: Sequence[Output], bodies: dict[Body, Body]
+    outputs: Sequence[Output], inputs: Sequence[Output], bodies: dict[Body, Body], notes: list[str]
 ) -> tuple[dict[Output, Output], Graph]:
     operations = needed(outputs, set(inputs))
     for op in operations:
         for body in bodies_in(op.values) if op.definition.has_bodies else ():
             if body not in bodies:
-                bodies[body] = _rolled_body(body, bodies)
+                bodies[body] = _rolled_body(body, bodies, notes)
     listing = Listing(operations, outputs)
-    runs = _worthwhile(listing) if len(listing.operations) >= LEAST_SAVED else []
+    runs = _worthwhile(listing, notes) if len(listing.operations) >= LEAST_SAVED else []
     roller = _Roller(listing, runs, inputs, outputs, bodies)
     roller.build()
     return roller.stacks.mapping, roller.copying.graph
 
 
-def _rolled_body(body: Body, bodies: dict[Body, Body]) -> Body:
-    mapping, graph = _rolled(body.results, body.inputs, bodies)
+def _rolled_body(body: Body, bodies: dict[Body, Body], notes: list[str]) -> Body:
+    mapping, graph = _rolled(body.results, body.inputs, bodies, notes)
     outputs = [None if y is None else mapping[y] for y in body.outputs]
     return Body(graph, [mapping[x] for x in body.inputs], outputs)
 
 
-def _worthwhile(listing: Listing) -> list[Run]:
+def _worthwhile(listing: Listing, notes: list[str]) -> list[Run]:
     """The runs that save enough, with few values that have to be cut out of what they hand out."""
     runs = [r for r in listing.runs(LEAST_TIMES) if _saved(r) >= _LEAST_IN_ONE]
+    refused: list[tuple[Run, str]] = []
     while True:
         homes = _homes(runs)
-        kept = [
-            r
-            for r in runs
-            if _scattered(listing, r, homes) * _SCATTERED <= _saved(r)
-            and _copied(listing, r, homes) <= _saved(r) * _COPIED
-        ]
-        if len(kept) == len(runs):
-            return kept if sum(map(_saved, kept)) >= LEAST_SAVED else []
-        runs = kept
+        against = [_against(listing, r, homes) for r in runs]
+        if not any(against):
+            break
+        refused += [(r, why) for r, why in zip(runs, against, strict=True) if why]
+        runs = [r for r, why in zip(runs, against, strict=True) if not why]
+    if sum(map(_saved, runs)) < LEAST_SAVED:
+        runs = []
+    notes += [f"{_named(listing, r)} run as a loop" for r in runs]
+    notes += [
+        f"{_named(listing, r)} are compiled one by one, since {why}; sg.scan, over stacks, is compiled once"
+        for r, why in refused
+        if _saved(r) >= LEAST_SAVED
+    ]
+    return runs
+
+
+def _against(listing: Listing, run: Run, homes: Collection[int]) -> str:
+    """Why a loop would cost more than it saves; empty where it does not."""
+    scattered, copied = _scattered(listing, run, homes), _copied(listing, run, homes)
+    if scattered * _SCATTERED > _saved(run):
+        return f"{scattered:,} of their values are used one by one outside"
+    if copied > _saved(run) * _COPIED:
+        return f"{copied / 2**20:,.0f} MiB would be copied at every run"
+    return ""
+
+
+def _named(listing: Listing, run: Run) -> str:
+    """A run, in notes."""
+    location = listing.operations[run.start + run.inside[0]].location
+    place = f", built at {location!r}," if location else ""
+    return f"{run.times} times {len(run.inside)} operations{place}"
 
 
 def _saved(run: Run) -> int:

@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
-from stopgrad.build import without_gc
 from stopgrad.errors import GraphError
 from stopgrad.flow.report import Flow
+from stopgrad.garbage import without_gc
 from stopgrad.public import guarded
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.torch.questions import chosen, holds_optimizer, losses_in, named_tensors

@@ -13,7 +13,6 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program
-from stopgrad.sharding import Spec
 
 
 @register
@@ -30,7 +29,6 @@ class NumPyEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         interpret = program(inputs, outputs, NUMPY_BACKEND, None if variant is PLAIN else pieces.regions)
 
@@ -41,7 +39,7 @@ class NumPyEngine(Engine):
         # In a copy of the context, where an interrupt cannot leave the caller's warnings switched off.
         return lambda arrays: contextvars.copy_context().run(run, arrays)
 
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
+    def hold(self, array: Any) -> Any:
         return np.array(array)
 
     def is_native(self, x: Any) -> bool:

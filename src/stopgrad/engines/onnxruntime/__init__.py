@@ -12,7 +12,6 @@ from stopgrad.engines.registry import register
 from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import require
 from stopgrad.onnx_nodes import Program, model_of, unwritable, written
-from stopgrad.sharding import Spec
 from stopgrad.types import bfloat16
 
 _INEXACT = ["MatMulScaleFusion"]
@@ -45,7 +44,6 @@ class OnnxRuntimeEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         if not outputs:
             return lambda arrays: []
@@ -75,7 +73,7 @@ class OnnxRuntimeEngine(Engine):
 
         return compute
 
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
+    def hold(self, array: Any) -> Any:
         return np.array(array)
 
     def is_native(self, x: Any) -> bool:

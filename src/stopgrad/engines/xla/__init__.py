@@ -19,7 +19,7 @@ from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
 from stopgrad.engines.xla.native import loaded, regions
-from stopgrad.engines.xla.options import CHEAP_KERNELS, compile_lowered, compiler_options
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.placement import Placement
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
@@ -28,7 +28,8 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interpreter import Region, program
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import Namespace, require
-from stopgrad.ops.data import Placeholder, Shard, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.rewrite.forms import DIVIDED, FORMS
 from stopgrad.rewrite.forms.divided import contract_in_place
 from stopgrad.rewrite.rolling import roll
@@ -97,10 +98,9 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         if self._placement is not None:
-            return self._divided(self._placement, inputs, outputs, donate, variant, shardings)
+            return self._divided(self._placement, inputs, outputs, donate, variant)
         found = None if variant is PLAIN else edges(inputs, outputs)
         if found is None:
             return self._compiled(inputs, outputs, donate, variant)
@@ -116,7 +116,7 @@ class XlaEngine(Engine):
         """A program that cuts so many parts out of an array of a type, from a given position on."""
         graph = Graph()
         whole = emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
-        first = emit(Placeholder, (), (int32, ()), "", graph).outputs[0]
+        first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
         cut = self.namespace.lax.dynamic_index_in_dim
 
         def parts(x: Any, i: Any) -> list[Any]:
@@ -131,21 +131,23 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int],
         variant: Variant,
-        shardings: Sequence[Spec | None],
     ) -> Compiled:
         """A program for all devices of the mesh."""
-        specs = shardings or [declared_sharding(y) or None for y in outputs]
+        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
         if process_count() > 1:
+            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
+            lines, shown = lines_of(inputs, outputs)
             agree(
-                "compiling",
-                [repr(self.mesh), repr((donate, variant.name, specs)), *lines_of(inputs, outputs)],
+                "compiling the graph",
+                [*facts, *lines],
+                shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
             )
-        given = placement.all_sharded([declared_sharding(x) for x in inputs])
+        given = [placement.sharding(spec) for spec in declared]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
             in_shardings=tuple(given),
-            out_shardings=placement.all_sharded(specs),
+            out_shardings=[placement.sharding(spec) if spec else None for spec in wanted],
             donate_argnums=tuple(donate),
             keep_unused=bool(donate),
         )
@@ -153,7 +155,9 @@ class XlaEngine(Engine):
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         backend = self._jax.default_backend()
         options = {} if variant is PLAIN else compiler_options(operations, backend)
-        compiled = self._settings.fixed(True, lambda: compile_lowered(jit.lower(*kinds), options))
+        how = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
+        parts = (lambda: jit.lower(*kinds), inputs, outputs, options, how)
+        compiled = self._settings.fixed(True, lambda: self._programs.compile(*parts, placement.devices))
         config = self._jax.config
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -255,9 +259,9 @@ class XlaEngine(Engine):
         run.executable = compiled  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
+    def hold(self, array: Any) -> Any:
         if self._placement is not None:
-            return self._placement.hold(array, spec)
+            return self._placement.hold(array, ())
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
@@ -268,8 +272,14 @@ class XlaEngine(Engine):
         found = None if self._placement is None else self._placement.spec_of(value)
         return found or ()
 
+    def spread(self, array: Any, spec: Spec) -> Any:
+        return self.hold(array) if self._placement is None else self._placement.hold(array, spec)
+
     def place(self, value: Any, spec: Spec) -> Any:
         return value if self._placement is None else self._placement.place(value, spec)
+
+    def layout(self, spec: Spec) -> Any:
+        return None if self._placement is None else self._placement.sharding(spec)
 
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(value) if self._placement is None else self._placement.fetched(value)

@@ -96,6 +96,8 @@ class Edges(NamedTuple):
             parts = {cut: cutters[cut[0]](made[cut[0]]) for cut in cuts}
             return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
 
+        # What computes; the others only put together and cut apart what it takes and makes.
+        run.executable = getattr(inner, "executable", None)  # type: ignore[attr-defined]
         return run
 
 

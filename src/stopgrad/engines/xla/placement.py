@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.engines.xla.settings import Settings
-from stopgrad.errors import FeedError
+from stopgrad.errors import ShapeError
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import require
 from stopgrad.operands import show_shape
@@ -25,6 +24,11 @@ class Placement:
         self._jax, self._mesh, self._settings = jax, mesh, settings
         self._native = mesh.native()
         self._spec, self._sharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+
+    @property
+    def devices(self) -> list[Any]:
+        """The devices of the mesh, of all processes."""
+        return list(self._native.devices.flat)
 
     def sharding(self, spec: Spec) -> Any:
         """JAX's form of a spec; what is left to the engine is not divided."""
@@ -58,8 +62,10 @@ class Placement:
         """What a process has of a value, on the mesh: its own part along axes that divide the processes.
 
         Raises:
-            FeedError: the size of the part does not go with the devices of this process.
+            ArgumentError: the mesh has no axis of this name.
+            ShapeError: the size of the part does not go with the devices of this process.
         """
+        check_spec(spec, (None,) * len(value.shape), self._mesh.axes)
         wanted = self.sharding(spec)
         if isinstance(value, self._jax.Array):
             if value.sharding.is_equivalent_to(wanted, value.ndim):
@@ -71,16 +77,18 @@ class Placement:
         for axis, (size, entry) in enumerate(zip(value.shape, spec or (None,) * value.ndim, strict=True)):
             here, all = self._parts(names_in(entry))
             if size % here:
-                raise FeedError(
-                    f"a value of shape {show_shape(value.shape)} was fed, which this process cannot divide "
-                    f"over its {here} devices along axis {axis}"
+                raise ShapeError(
+                    f"a value of shape {show_shape(value.shape)} cannot be divided evenly along axis {axis} "
+                    f"over {here} devices of this process; take a multiple"
                 )
             shape.append(size // here * all)
         make = self._jax.make_array_from_process_local_data
         try:
             return self._settings.fixed(True, make, wanted, value, tuple(shape))
         except ValueError as error:
-            raise FeedError(f"a value of shape {show_shape(value.shape)} was fed: {error}") from None
+            raise ShapeError(
+                f"a value of shape {show_shape(value.shape)} cannot be divided: {error}"
+            ) from None
 
     def _parts(self, names: tuple[str, ...]) -> tuple[int, int]:
         """Into how many parts axes of the mesh divide: how many of them are this process's, and all."""
@@ -108,7 +116,3 @@ class Placement:
         gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather
         found: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
         return found
-
-    def all_sharded(self, specs: Sequence[Spec | None]) -> list[Any]:
-        """JAX's forms of specs; None stays, for what is left to JAX."""
-        return [None if spec is None else self.sharding(spec) for spec in specs]

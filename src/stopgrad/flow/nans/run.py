@@ -16,9 +16,9 @@ import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.body import Body
-from stopgrad.build import without_gc
 from stopgrad.control.loops import While
 from stopgrad.control.scans import Scan
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, prepared, program, quietly
 from stopgrad.ops.data import Const

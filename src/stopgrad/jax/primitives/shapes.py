@@ -265,10 +265,15 @@ rule("cumlogsumexp")(_cumulative(sg.cumulative_logsumexp))
 _WHERE_IT_IS = (
     "optimization_barrier",
     "device_put",
-    "sharding_constraint",
     "layout_constraint",
     "with_memory_space_constraint",
     "reshard",
 )
 """What says only where values are, and when they are computed."""
 plain(dict.fromkeys(_WHERE_IT_IS, lambda *xs: [sg.identity(x) for x in xs]))
+
+
+@rule("sharding_constraint")
+def _sharding_constraint(step: Step, x: Output) -> Any:
+    # A sharding without the names of axes says nothing about another mesh.
+    return sg.shard(x, step["sharding"]) if hasattr(step["sharding"], "spec") else sg.identity(x)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stopgrad.build import without_gc
 from stopgrad.flow.ablation.without import stopping
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
 from stopgrad.onnx.training.adapters import Adapter, Lora, adapted, learned

@@ -1,0 +1,254 @@
+"""Processes compare what they are about to run, through the store of JAX's coordination service."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import socket
+import time
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from stopgrad.errors import DistributedError
+from stopgrad.rendezvous import named
+
+ROOMS = "stopgrad/agree"
+FAILED = "stopgrad/failed"
+"""Where in the store stands what is compared, and who ended by an exception."""
+
+
+class _Late(Exception):  # noqa: N818
+    """Nobody has written it yet."""
+
+
+class Comparison:
+    """One round: process 0 compares with all, one after the other, and tells them how it ended.
+
+    Under ``room/0``, ``room/1`` … stands what the processes have, as digests; under ``room/turn0`` … what
+    process 0 says next: to which process a question, which is answered under ``room/answer0`` …, or the end.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        place: tuple[int, int],
+        hosts: dict[int, str],
+        subject: tuple[str, int, Sequence[str]],
+        seconds: float,
+        shown: Callable[[int], str] | None = None,
+    ) -> None:
+        self.shown = shown
+        self.client, self.hosts, self.seconds = client, hosts, seconds
+        self.index, self.count = place
+        self.what, number, self.lines = subject
+        self.room = f"{ROOMS}/{hashlib.sha256(self.what.encode()).hexdigest()[:16]}/{number}"
+        self.turn = 0
+        hosts[self.index] = socket.gethostname()
+
+    def result(self) -> str:
+        """What is wrong, the same in all processes; empty: nothing."""
+        complaint = self._collected() if self.index == 0 else self._joined()
+        self._leave()
+        return complaint
+
+    def _collected(self) -> str:
+        """Process 0: what is wrong; empty: nothing."""
+        deadline = time.monotonic() + self.seconds
+        own = self._card()
+        self._put("0", own)
+        different, missing, late = [], [], []
+        for i in range(1, self.count):
+            card = self._get(str(i), deadline)
+            if card is None:
+                missing.append(i)
+                continue
+            self.hosts[i] = card["host"]
+            if card["gone"]:
+                late.append(i)
+            elif card["digest"] != own["digest"]:
+                different.append(i)
+        complaint = ""
+        if missing:
+            complaint = self._absent(missing)
+        elif late:
+            waited = self._named(late)
+            complaint = f"{self._named([0])} came to {self.what} when {waited} did not wait any more. {_LATE}"
+        elif different:
+            complaint = self._difference(different)
+        self._put(f"turn{self.turn}", {"complaint": complaint})
+        return complaint
+
+    def _joined(self) -> str:
+        """Another process: what is wrong; empty: nothing."""
+        own = self._card()
+        self._put(str(self.index), own)
+        first = self._get("0", time.monotonic() + self.seconds)
+        if first is None:
+            # Process 0, should it come only now, shall know that this one does not wait any more.
+            self._put(str(self.index), {**own, "gone": True})
+            first = self._get("0", time.monotonic())
+            if first is None:
+                return self._absent(self._missing())
+        self.hosts[0] = first["host"]
+        while True:  # Process 0 comes to an end by itself; and should it die, the runtime ends this one.
+            said = self._get(f"turn{self.turn}", math.inf)
+            if "complaint" in said:
+                return str(said["complaint"])
+            if said["to"] == self.index:
+                self._put(f"answer{self.turn}", self._answer(said))
+            self.turn += 1
+
+    def _leave(self) -> None:
+        """Whoever leaves last clears away what was written."""
+        if self.client.key_value_increment(f"{self.room}/left", 1) == self.count:
+            self.client.key_value_delete(f"{self.room}/")
+
+    # ----------------------------------------------------------------------------- what is written and read
+
+    def _card(self) -> dict[str, Any]:
+        return {
+            "host": self.hosts[self.index],
+            "what": self.what,
+            "digest": self._digest(0, len(self.lines)),
+            "gone": False,
+        }
+
+    def _digest(self, start: int, stop: int) -> str:
+        digest = hashlib.sha256()
+        for i in range(start, min(stop, len(self.lines))):
+            line = self.lines[i].encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(line))  # So that no two texts differ in their division alone.
+            digest.update(line)
+        return digest.hexdigest()
+
+    def _put(self, name: str, value: dict[str, Any]) -> None:
+        self.client.key_value_set(f"{self.room}/{name}", json.dumps(value), allow_overwrite=True)
+
+    def _get(self, name: str, deadline: float) -> Any:
+        """What another process has written, or will have until then; None where it has not."""
+        while True:
+            # Not for long at a time: no signal is handled in there.
+            left = min(max(deadline - time.monotonic(), 0.001), 2.0)
+            with contextlib.suppress(_Late):
+                return json.loads(self._read(name, math.ceil(1e3 * left)))
+            self._heed_failures()
+            if time.monotonic() >= deadline:
+                return None
+
+    def _read(self, name: str, milliseconds: int) -> str:
+        try:
+            return self.client.blocking_key_value_get(f"{self.room}/{name}", milliseconds)
+        except RuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                raise _Late from None
+            raise DistributedError(f"{self.what}: process 0 is gone: {error}") from error
+
+    def _heed_failures(self) -> None:
+        """Raise where a process ended by an exception: it does not come any more."""
+        for key, value in self.client.key_value_dir_get(f"{FAILED}/"):
+            failure = json.loads(value)
+            if failure["known"]:  # It waited here, too, or has been told of a difference.
+                raise DistributedError(failure["why"])
+            failed = self._named([int(key.rpartition("/")[2])])
+            raise DistributedError(f"{failed} does not come to {self.what}: it failed: {failure['why']}")
+
+    # ------------------------------------------------------------------------------------ who is not there
+
+    def _named(self, indices: Sequence[int]) -> str:
+        return named(indices, self.hosts)
+
+    def _missing(self) -> list[int]:
+        """Who has not come here, as far as has been written."""
+        here = {key.rpartition("/")[2] for key, _ in self.client.key_value_dir_get(f"{self.room}/")}
+        return [i for i in range(self.count) if str(i) not in here]
+
+    def _absent(self, missing: Sequence[int]) -> str:
+        elsewhere = ""
+        for key, value in self.client.key_value_dir_get(f"{ROOMS}/"):
+            if key.endswith(f"/{missing[0]}") and not key.startswith(self.room):
+                elsewhere = f"; {self._named(missing[:1])} waits at {json.loads(value)['what']} instead"
+        return (
+            f"{self._named(missing)} of {self.count} did not come to {self.what} within {self.seconds:g} "
+            f"s{elsewhere}. {_LATE}"
+        )
+
+    # ------------------------------------------------------------------------------------- what is different
+
+    def _difference(self, different: Sequence[int]) -> str:
+        """Where the first that differs does so: in a part, a part of that, and so on, down to a line."""
+        other = different[0]
+        start, stop = 0, max(len(self.lines), self._asked(other, "length"))
+        while stop - start > 1:
+            step = -(-(stop - start) // _PARTS)
+            theirs = self._asked(other, "digests", start, stop, step)
+            parts = range(start, stop, step)
+            start = next(
+                i for i, digest in zip(parts, theirs, strict=True) if digest != self._digest(i, i + step)
+            )
+            stop = min(start + step, stop)
+        ours, theirs = self._line(start), self._asked(other, "line", start)
+        also = f" (also other than process 0: {self._named(different[1:])})" if different[1:] else ""
+        return (
+            f"the processes differ in {self.what}, line {start + 1}{also}:\n"
+            f"  {self._named([0])}: {_around(ours, theirs)}\n"
+            f"  {self._named([other])}: {_around(theirs, ours)}\n"
+            f"All run the same script on the same inputs; {_CAUSES}"
+        )
+
+    def _asked(self, other: int, *question: Any) -> Any:
+        """What another process answers."""
+        self._put(f"turn{self.turn}", {"to": other, "question": question})
+        answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))
+        if answer is None:
+            raise DistributedError(f"{self._named([other])} did not answer what it has for {self.what}")
+        self.turn += 1
+        return answer["answer"]
+
+    def _answer(self, said: dict[str, Any]) -> dict[str, Any]:
+        kind, *rest = said["question"]
+        if kind == "length":
+            return {"answer": len(self.lines)}
+        if kind == "line":
+            return {"answer": self._line(*rest)}
+        start, stop, step = rest
+        return {"answer": [self._digest(i, i + step) for i in range(start, stop, step)]}
+
+    def _line(self, i: int) -> str | None:
+        """A line as it is shown, not too much of it; None after the last one."""
+        if i >= len(self.lines):
+            return None
+        return (self.lines[i] if self.shown is None else self.shown(i))[:_LONGEST]
+
+
+_PARTS = 512
+"""How many digests are sent at once."""
+
+_LONGEST = 1 << 16
+"""How much of a line is sent, in characters."""
+
+_WIDTH = 240
+"""How much of a line is shown."""
+
+_LATE = (
+    "Every process must run every step; look at what that one prints, whether it still runs, and whether it "
+    "only needs more time (the timeout of sg.distributed.initialize)"
+)
+_CAUSES = (
+    "what comes from a clock, from random numbers without a key, from the order of a set or from "
+    "process_index() makes them differ"
+)
+
+
+def _around(text: str | None, other: str | None) -> str:
+    """A line as it is shown: a long one is cut to where it begins to differ."""
+    if text is None:
+        return "(no such line)"
+    if len(text) <= _WIDTH:
+        return text
+    pairs = enumerate(zip_longest(text, other or ""))
+    start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - _WIDTH // 2)
+    shown = text[start : start + _WIDTH]
+    return f"{'…' if start else ''}{shown}{'…' if start + len(shown) < len(text) else ''}"

@@ -1,0 +1,122 @@
+"""The checkpoints that one folder holds: what they are called, which is the newest, which are passed over."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from stopgrad.array_folders import (
+    NOTES,
+    PATIENCE,
+    BrokenError,
+    FolderReader,
+    Writing,
+    refuse,
+    remove_folder,
+    together,
+)
+from stopgrad.distributed import agree
+from stopgrad.errors import CheckpointError
+from stopgrad.files import AnyPath, checked_path
+from stopgrad.source import to_user
+from stopgrad.types import TensorType
+
+VALUES = "values"
+"""What entries are called that hold the values of a session; those of a run are called by their steps."""
+
+_ENTRY = re.compile(r"(?P<stem>values|\d+)(?:\.(?P<serial>\d+))?")
+
+
+class Entry(NamedTuple):
+    """One of the checkpoints that a folder holds. Later ones compare greater.
+
+    Attributes:
+        step: its number; 0 for the values of a session.
+        serial: which one of that name it is: an old one stays until the new one is whole.
+        path: of its folder.
+    """
+
+    step: int
+    serial: int
+    path: str
+
+
+def entries(folder: str, values: bool) -> list[Entry]:
+    """The entries of a folder, from old to new; the *values* of a session, or those of a run."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        if os.path.isfile(folder):
+            raise CheckpointError(
+                f"{folder} is a file; checkpoints stand in a folder, give its path"
+            ) from None
+        refuse(error, folder, "read")
+    found = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
+    return sorted(
+        Entry(0 if values else int(m["stem"]), int(m["serial"] or 0), path)
+        for m, path in found
+        if m is not None and (m["stem"] == VALUES) is values
+    )
+
+
+def new_entry(folder: str, stem: str) -> str:
+    """The path of the next entry of this name."""
+    there = [e.serial for e in entries(folder, stem == VALUES) if stem == VALUES or str(e.step) == stem]
+    return os.path.join(folder, f"{stem}.{max(there) + 1}" if there else stem)
+
+
+def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> FolderReader | None:
+    """The newest entry that is as it was written, checked; None where there is none.
+
+    Newer ones that are broken are passed over, with a warning.
+
+    Raises:
+        CheckpointError: the newest good one is another graph's.
+    """
+    found = entries(folder, values)
+    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=PATIENCE)
+    for entry in reversed(found):
+        try:
+            reader = together("opening", entry.path, partial(FolderReader, entry.path))
+            reader.compare(wanted)
+            reader.check()
+        except BrokenError as error:
+            warnings.warn(f"a checkpoint is passed over: {error.message}", stacklevel=to_user())
+        else:
+            return reader
+    return None
+
+
+def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
+    """Begin to write the values of a session into a folder; what was there stays until they are whole."""
+    shown = checked_path(folder)
+    path = new_entry(shown, VALUES)
+
+    def remove_old() -> None:
+        for entry in entries(shown, values=True):
+            if entry.path != path:
+                remove_folder(entry.path)
+
+    writing = Writing(path, values, {}, then=remove_old)
+    writing.copied()
+    return writing
+
+
+def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
+    """What a path names, checked: an entry, or the newest good one of the folder."""
+    shown = checked_path(path)
+    if os.path.exists(os.path.join(shown, NOTES)):
+        reader = FolderReader(shown)
+        reader.compare(wanted)
+        reader.check()
+        return reader
+    found = newest_good(shown, bool(entries(shown, values=True)), wanted)
+    if found is None:
+        raise CheckpointError(f"{shown} holds no checkpoint that can be read; give the folder of one")
+    return found

@@ -1,0 +1,512 @@
+"""Arrays in folders, through orbax: each process writes its own part, while the program goes on.
+
+A folder appears whole or not at all. In it, ``arrays`` is orbax's, and :data:`NOTES` says what the arrays are
+called, of what type they are, what else belongs to them, and the sum of every file. Orbax writes and reads
+arrays that are divided among devices and processes, and divides them anew. It is asked for no more than
+that (for a handler, not for its managers): what fails in one process is here an error in all of them at once,
+where its own checkpointers wait for a time-out; and nothing of it notices a flipped bit in an array.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from stopgrad.distributed import agree, process_count, process_index
+from stopgrad.errors import CheckpointError, DistributedError, StopgradError
+from stopgrad.files import CURES, flush_folder, locked
+from stopgrad.namespaces import require
+from stopgrad.operands import show_shape
+from stopgrad.types import DTYPES, TensorType, dtype_of, tensor_type
+
+NOTES = "stopgrad.json"
+_ARRAYS = "arrays"
+_PARTS = "parts"
+_PART = ".part"
+_VERSION = 1
+PATIENCE = 3600.0
+"""Seconds for which processes wait for each other: one may have far more to write than another."""
+
+T = TypeVar("T")
+
+
+class BrokenError(CheckpointError):
+    """A checkpoint whose files are not as they were written."""
+
+
+# ------------------------------------------------------------------------------------- all processes
+
+
+def together(what: str, path: str, step: Callable[[], T]) -> T:
+    """The result of a step that every process of the run takes; where one fails, an error in all of them."""
+    result, failed = None, None
+    try:
+        result = step()
+    except Exception as error:  # Told to the others, and raised below.
+        failed = error
+    if process_count() > 1:
+        folder, name = os.path.split(path)
+        try:
+            why = failed.message if isinstance(failed, StopgradError) else str(failed)
+            line = f"{name}: done" if failed is None else why.replace(path, name)  # Long ones are cut.
+            agree(f"{what} in {folder}", [line], timeout=PATIENCE)
+        except DistributedError as error:
+            if failed is None:
+                told = error.message.partition("\nAll run the same")[0]  # What follows is about graphs.
+                raise CheckpointError(f"{what} {path} failed in another process: {told}") from None
+    if failed is not None:
+        raise failed
+    return result  # type: ignore[return-value]
+
+
+def _leads() -> bool:
+    """Whether this process does what is done once."""
+    return process_index() == 0
+
+
+def refuse(error: BaseException, path: str, done: str) -> NoReturn:
+    """Raise what happened while *path* was written or read as an error of ours, with a cure if it has one."""
+    if isinstance(error, StopgradError) or not isinstance(error, Exception):
+        raise error
+    raise CheckpointError(f"{path} cannot be {done}: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    """The cure for what happened; the system's own error may be deep inside, or only in the text."""
+    seen: BaseException | None = error
+    text = str(error)
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in CURES:
+            return CURES[seen.errno]
+        text += f" {seen}"
+        seen = seen.__cause__ or seen.__context__
+    for number, cure in CURES.items():
+        if os.strerror(number) in text:
+            return cure
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+# -------------------------------------------------------------------------------------------- writing
+
+
+class Writing:
+    """Arrays on their way to a folder, written by a thread of its own.
+
+    Args:
+        path: of the folder, which is not there yet; the folder that holds it may be missing, too.
+        arrays: by name: NumPy's, or JAX's as they lie on their devices, of any dtype of ours. Nobody may
+            change them before :meth:`copied` returns.
+        notes: what else belongs to them, for JSON: the same in all processes.
+        own: the same, of this process alone.
+        then: called in the first process when the folder is there.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        arrays: Mapping[str, Any],
+        notes: Mapping[str, Any],
+        own: Any = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self._arrays: Mapping[str, Any] = dict(arrays)
+        self._types = {name: tensor_type(dtype_of(x.dtype), tuple(x.shape)) for name, x in arrays.items()}
+        self._notes = {"version": _VERSION, "processes": process_count(), "notes": dict(notes)}
+        self._own = own
+        self._then = then
+        self._failed: BaseException | None = None
+        self._copied = threading.Event()
+        self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
+        self._jax = require("jax", "saving into a folder", "scale")
+        self._thread = threading.Thread(target=self._run, name="stopgrad-checkpoint")
+        _UNDER_WAY.add(self)
+        self._thread.start()
+
+    def copied(self) -> None:
+        """Wait until the arrays may change."""
+        self._copied.wait()
+
+    def wait(self) -> None:
+        """Wait until the folder is there.
+
+        Raises:
+            CheckpointError: it will not be there: the disk is full, for instance. Raised once.
+        """
+        self._thread.join()
+        _UNDER_WAY.discard(self)
+        failed, self._failed = self._failed, None
+        if isinstance(failed, StopgradError):
+            failed.point_here()
+        if failed is not None:
+            raise failed
+
+    def _run(self) -> None:
+        try:
+            with self._jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
+                self._write()
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._arrays = {}
+            if self._failed is None:
+                _UNDER_WAY.discard(self)
+            self._copied.set()
+
+    def _write(self) -> None:
+        shown = ("saving", self.path)
+        with contextlib.ExitStack() as stack:
+            part = together(*shown, lambda: self._begin(stack))
+            try:
+                futures = together(*shown, lambda: self._copy(part))
+                self._copied.set()
+                together(*shown, lambda: self._finish_own(part, futures))
+                together(*shown, lambda: self._finish(part) if _leads() else None)
+            except BaseException:
+                if _leads():
+                    _clear(part)
+                raise
+        if self._then is not None and _leads():
+            self._then()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            refuse(error, self.path, "written")
+
+    def _begin(self, stack: contextlib.ExitStack) -> str:
+        """An empty folder to write into, and no others of processes that died."""
+        folder, name = os.path.split(self.path)
+        part = os.path.join(folder, f".{name}{_PART}")
+        if _leads():
+            with self._explained():
+                os.makedirs(folder, exist_ok=True)
+                stack.enter_context(_only_one(folder))
+                for left in os.listdir(folder):
+                    if left.startswith(".") and left.endswith(_PART):
+                        _clear(os.path.join(folder, left))
+                os.makedirs(os.path.join(part, _ARRAYS))
+                os.makedirs(os.path.join(part, _PARTS))
+        return part
+
+    def _copy(self, part: str) -> Sequence[Any]:
+        """Have orbax copy the arrays and begin to write them."""
+        arrays = {name: self._as_saved(x) for name, x in self._arrays.items() if math.prod(x.shape)}
+        if not arrays:  # It refuses to write nothing.
+            return []
+        # Compressing takes longer than writing what it saves, a tenth of trained numbers.
+        self._handler = self._orbax.PyTreeCheckpointHandler(use_compression=False)
+        folder = _orbax_path(os.path.join(part, _ARRAYS))
+        with self._explained():
+            save = self._handler.async_save(folder, args=self._orbax.args.PyTreeSave(arrays))
+            loop = require("asyncio", "saving").new_event_loop()  # Needed by nobody else: 10 ms to import.
+            try:
+                return loop.run_until_complete(save) or []
+            finally:
+                loop.close()
+
+    def _as_saved(self, x: Any) -> Any:
+        # What a process has for itself, orbax writes only as NumPy's, from the first process.
+        alone = not isinstance(x, self._jax.Array) or (process_count() > 1 and x.is_fully_addressable)
+        return np.asarray(x) if alone else x
+
+    def _finish_own(self, part: str, futures: Sequence[Any]) -> None:
+        """Wait until this process's part is written, and note what is in its files."""
+        with self._explained():
+            for future in futures:
+                future.result()
+            index = process_index()
+            sums = _sums(part, lambda path: f"process_{index}" in path.replace(".", os.sep).split(os.sep))
+            note = os.path.join(part, _PARTS, f"{index}.json")
+            _write_note(note, {"files": sums, "own": self._own})
+
+    def _finish(self, part: str) -> None:
+        """Put the parts together, and give the folder its name."""
+        with self._explained():
+            if os.listdir(os.path.join(part, _ARRAYS)):
+                self._handler.finalize(_orbax_path(os.path.join(part, _ARRAYS)))
+                self._handler.close()
+            parts = os.path.join(part, _PARTS)
+            found = [_read_note(os.path.join(parts, f"{i}.json")) for i in range(process_count())]
+            shutil.rmtree(parts)
+            files: dict[str, Any] = {}
+            for one in found:
+                files |= one["files"]
+            files |= _sums(part, lambda path: path not in files)
+            types = {name: [kind.dtype.name, list(kind.shape)] for name, kind in self._types.items()}
+            own = [one["own"] for one in found]
+            _write_note(
+                os.path.join(part, NOTES), {**self._notes, "own": own, "arrays": types, "files": files}
+            )
+            for folder, _, _ in os.walk(part):
+                flush_folder(folder)
+            os.rename(part, self.path)
+            flush_folder(os.path.dirname(self.path))
+
+
+_UNDER_WAY: set[Writing] = set()
+
+
+def _finish_all() -> None:
+    """What a program does at its end, so that its last checkpoint is whole though nobody waits for it."""
+    for writing in list(_UNDER_WAY):
+        try:
+            writing.wait()
+        except StopgradError as error:
+            warnings.warn(error.message, stacklevel=1)
+
+
+# A callback of atexit would come too late: Python has then stopped the threads that orbax hands work to, as
+# concurrent.futures has asked it to, in this same way. Without it, such a checkpoint would not be written.
+getattr(threading, "_register_atexit", lambda _: None)(_finish_all)
+
+
+def write_folder(
+    path: str, arrays: Mapping[str, Any], notes: Mapping[str, Any], wait: bool = True
+) -> Writing:
+    """Write arrays by name into a new folder; see :class:`Writing`.
+
+    Returns when the folder is there; without *wait*, as soon as the arrays may change.
+    """
+    writing = Writing(path, arrays, notes)
+    writing.wait() if wait else writing.copied()
+    return writing
+
+
+@contextmanager
+def _only_one(folder: str) -> Iterator[None]:
+    """Refuse to write where another program writes. The lock of one that was killed is gone with it."""
+    if sys.platform == "win32":  # No folder can be opened there.
+        yield
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        if locked(file, wait=False) is False:
+            raise CheckpointError(
+                f"{folder} cannot be written: another program saves there; take another folder"
+            )
+        yield
+    finally:
+        os.close(file)
+
+
+def _orbax_path(path: str) -> Any:
+    """A path as orbax takes it."""
+    return require("etils.epath", "orbax").Path(path)
+
+
+def _clear(path: str) -> None:
+    """Remove a folder. Where writing has failed, threads of orbax may be writing into it for a moment yet."""
+    for _ in range(50):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            return
+        time.sleep(0.02)
+
+
+def remove_folder(path: str) -> None:
+    """Remove an entry. Killed half-way, it leaves nothing that looks like one."""
+    folder, name = os.path.split(path)
+    gone = os.path.join(folder, f".{name}{_PART}")
+    with contextlib.suppress(OSError):  # The next who saves tries again.
+        os.rename(path, gone)
+        shutil.rmtree(gone)
+
+
+def _sums(part: str, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
+    """Size and CRC-32 of the files in a folder; when this returns, they are on the disk."""
+    found = {}
+    for folder, _, names in os.walk(part):
+        for name in names:
+            whole = os.path.join(folder, name)
+            path = os.path.relpath(whole, part)
+            if wanted(path) and not path.startswith(_PARTS + os.sep):
+                found[path.replace(os.sep, "/")] = _sum(whole, flush=True)
+    return found
+
+
+def _sum(path: str, flush: bool = False) -> list[int]:
+    size = crc = 0
+    with open(path, "rb" if not flush or sys.platform != "win32" else "r+b", buffering=0) as file:
+        buffer = memoryview(bytearray(1 << 20))
+        while count := file.readinto(buffer):
+            crc = zlib.crc32(buffer[:count], crc)
+            size += count
+        if flush:
+            os.fsync(file.fileno())
+    return [size, crc]
+
+
+def _write_note(path: str, value: Any) -> None:
+    """JSON after the CRC-32 of its text."""
+    text = json.dumps(value, separators=(",", ":")).encode()
+    with open(path, "wb") as file:
+        file.write(b"%08x " % zlib.crc32(text) + text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_note(path: str) -> Any:
+    with open(path, "rb") as file:
+        crc, _, text = file.read().partition(b" ")
+    if crc != b"%08x" % zlib.crc32(text):
+        raise BrokenError(f"{path} is not as it was written")
+    return json.loads(text)
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+class FolderReader:
+    """A folder of arrays, open for reading. What stands in its notes is there at once.
+
+    Attributes:
+        path: of the folder.
+        types: of its arrays, by name.
+        notes: what was given when it was written.
+        own: what each process gave for itself, in their order.
+
+    Raises:
+        BrokenError: it is not as it was written.
+        CheckpointError: it cannot be read, or is none of ours.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            found = _read_note(os.path.join(path, NOTES))
+        except FileNotFoundError:
+            what = "it has no notes" if os.path.isdir(path) else "there is no such folder"
+            raise BrokenError(f"{path} is no checkpoint: {what}") from None
+        except ValueError:
+            raise BrokenError(f"{os.path.join(path, NOTES)} is not as it was written") from None
+        except OSError as error:
+            refuse(error, path, "read")
+        if found["version"] > _VERSION:
+            raise CheckpointError(
+                f"{path} was written by a newer stopgrad, in form {found['version']}; this one reads form "
+                f"{_VERSION}"
+            )
+        self.notes: dict[str, Any] = found["notes"]
+        self.own: list[Any] = found["own"]
+        self.types = {
+            n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()
+        }
+        self._files: dict[str, list[int]] = found["files"]
+
+    def compare(self, wanted: Mapping[str, TensorType]) -> None:
+        """Refuse it where its arrays are not those wanted: as when it was saved from another graph."""
+        lines = differences(self.types, wanted)
+        if lines:
+            raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))
+
+    def check(self) -> None:
+        """Read every file and compare it with how it was written; each process reads some of them.
+
+        Raises:
+            BrokenError: a file is not as it was written; in all processes.
+        """
+        largest_first = sorted(self._files, key=lambda name: (-self._files[name][0], name))
+
+        def check_some() -> None:
+            for name in largest_first[process_index() :: process_count()]:
+                whole = os.path.join(self.path, *name.split("/"))
+                try:
+                    found = _sum(whole)
+                except FileNotFoundError:
+                    raise BrokenError(f"{self.path} is broken: {name} is missing") from None
+                except OSError as error:
+                    refuse(error, whole, "read")
+                if found != self._files[name]:
+                    raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
+
+        try:
+            together("checking", self.path, check_some)
+        except CheckpointError as error:
+            raise BrokenError(error.message) from error.__cause__
+
+    def read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of these names: JAX's, divided as is said, or NumPy's where None is said."""
+        found = together("reading", self.path, lambda: self._read(shardings))
+        for name, x in found.items():
+            kind = self.types[name]
+            if x.dtype != kind.dtype.numpy or x.shape != kind.shape:
+                shown = f"{x.dtype}{show_shape(x.shape)}, not {kind!r}"
+                raise BrokenError(f"{self.path} is broken: {name} is read as {shown}")
+        return found
+
+    def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            # Orbax runs an event loop, of which a thread has no more than one.
+            with ThreadPoolExecutor(1, "stopgrad-restore") as thread:
+                return thread.submit(self._read_here, shardings).result()
+        except Exception as error:
+            refuse(error, self.path, "read")
+
+    def _read_here(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+        jax = require("jax", "reading checkpoints", "scale")
+        orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
+        found: dict[str, Any] = {}
+        asked: dict[str, Any] = {}
+        with jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
+            for name, sharding in shardings.items():
+                kind = self.types[name]
+                if not math.prod(kind.shape):  # Of these orbax has stored nothing.
+                    empty = np.empty(kind.shape, kind.dtype.numpy)
+                    found[name] = empty if sharding is None else jax.device_put(empty, sharding)
+                elif sharding is None:
+                    asked[name] = orbax.RestoreArgs(restore_type=np.ndarray)
+                else:
+                    asked[name] = orbax.ArrayRestoreArgs(
+                        sharding=sharding, global_shape=kind.shape, dtype=kind.dtype.numpy
+                    )
+            if asked:
+                handler = orbax.PyTreeCheckpointHandler()
+                item = dict.fromkeys(asked, 0)
+                args = orbax.args.PyTreeRestore(item=item, restore_args=asked, partial_restore=True)
+                found |= handler.restore(_orbax_path(os.path.join(self.path, _ARRAYS)), args=args)
+                handler.close()
+        return found
+
+
+SHOWN = 20
+"""How many differences an error names."""
+
+
+def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorType]) -> list[str]:
+    """In which arrays a checkpoint and a graph differ, a line for each; the first few, and how many more.
+
+    Examples:
+        >>> old, new = [tensor_type(DTYPES["float32"], (n,)) for n in (2, 3)]
+        >>> differences({"w": old}, {"w": new})
+        ['w: float32[2] in the checkpoint, float32[3] in the graph']
+    """
+    lines = [
+        f"{n}: {kind!r} in the graph, not in the checkpoint" for n, kind in wanted.items() if n not in stored
+    ]
+    lines += [
+        f"{n}: {kind!r} in the checkpoint, not in the graph" for n, kind in stored.items() if n not in wanted
+    ]
+    lines += [
+        f"{n}: {stored[n]!r} in the checkpoint, {kind!r} in the graph"
+        for n, kind in wanted.items()
+        if n in stored and stored[n] != kind
+    ]
+    more = len(lines) - SHOWN
+    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else lines

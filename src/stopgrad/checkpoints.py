@@ -1,0 +1,224 @@
+"""The checkpoints of a run: written beside it, found again after it died."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from stopgrad.array_entries import entries, new_entry, newest_good
+from stopgrad.array_folders import Writing, remove_folder
+from stopgrad.distributed import process_index
+from stopgrad.errors import ArgumentError, CheckpointError, StopgradError
+from stopgrad.files import checked_path
+from stopgrad.operands import shorten
+from stopgrad.plain import is_whole, whole
+from stopgrad.session import Session
+from stopgrad.source import to_user
+
+
+@runtime_checkable
+class Positioned(Protocol):
+    """What has a position that belongs into a checkpoint, such as batches of data."""
+
+    def state(self) -> Any:
+        """The position, for JSON."""
+
+    def restore(self, state: Any) -> None:
+        """Go on from a position."""
+
+
+class Checkpoints:
+    """The checkpoints of a run: the values of a session, the position in its data, the number of the step.
+
+    Args:
+        folder: where they stand, each in a folder of its own, named by its step. It is made when the first is
+            saved. All processes of a run name the same folder, which all of them see.
+        session: whose parameters are saved, and the optimiser's state, which is made of parameters.
+        data: with ``state()``, for JSON, and ``restore(state)``, such as what :func:`stopgrad.data.batches`
+            returns. What else must go on where it was, as the count of a scheduler, belongs into parameters.
+        keep: how many are kept: the newest, once they are whole.
+
+    A checkpoint is there whole or not at all, whenever the program is killed, and is checked by its sums when
+    it is read. With several processes, each calls every method, and writes and reads its own part.
+
+    References:
+        orbax-checkpoint, https://orbax.readthedocs.io, which divides the arrays among processes.
+
+    Examples:
+        >>> import tempfile
+        >>> graph = sg.Graph()
+        >>> with graph.as_default():
+        ...     w = sg.parameter([1.0, 2.0], name="w")
+        ...     step = sg.assign(w, w * 2.0)
+        >>> with tempfile.TemporaryDirectory() as folder, sg.Session(graph) as session:
+        ...     with sg.Checkpoints(folder, session, keep=2) as checkpoints:
+        ...         start = checkpoints.restore() or 0
+        ...         for i in range(start, 3):
+        ...             _ = session.run(step)
+        ...             checkpoints.save(i + 1)
+        ...     checkpoints.steps
+        [2, 3]
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], session: Session, *, data: Any = None, keep: int = 3
+    ) -> None:
+        if not isinstance(session, Session):
+            raise ArgumentError(f"Checkpoints: a session is needed, not {shorten(session)}")
+        if data is not None and not isinstance(data, Positioned):
+            raise ArgumentError(
+                "Checkpoints: data must have state() and restore(state), as what sg.data.batches returns; "
+                f"{shorten(data)} has not"
+            )
+        if not is_whole(keep) or whole(keep) < 1:
+            raise ArgumentError(
+                f"Checkpoints: keep is how many checkpoints are kept, 1 or more, not {shorten(keep)}"
+            )
+        self._folder = os.path.abspath(checked_path(folder))
+        self._session = session
+        self._data = data
+        self._keep = whole(keep)
+        self._writing: Writing | None = None
+        self._closed = False
+        self._restored = False  # Or begun: what else is in the folder is then ours.
+
+    @property
+    def folder(self) -> Path:
+        """Where they stand."""
+        return Path(self._folder)
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints that are there, from old to new; they were not read for this."""
+        return sorted({entry.step for entry in entries(self._folder, values=False)})
+
+    def save(self, step: int, wait: bool = False) -> None:
+        """Save what the session, and the data, are now.
+
+        Args:
+            step: how many steps were made; what :meth:`restore` returns. One that is there is replaced.
+            wait: whether to return only when the checkpoint is there. Else this returns as soon as values are
+                copied, and it is written while the session runs on; first, the one before is waited for.
+
+        Raises:
+            CheckpointError: this checkpoint, or without *wait* the one before, cannot be written: the disk is
+                full, for instance. Those that are there stay.
+        """
+        if self._closed:
+            raise CheckpointError("Checkpoints.save: these are closed; make new ones, with the same folder")
+        if not is_whole(step) or whole(step) < 0:
+            raise ArgumentError(f"Checkpoints.save: step is a whole number, 0 or more, not {shorten(step)}")
+        self._wait()
+        step, position = whole(step), self._position()
+        if not self._restored and self.steps[-1:] > [step]:
+            raise CheckpointError(
+                f"Checkpoints.save: {self._folder} holds later steps, up to {self.steps[-1]}, of another "
+                "run; go on from there with restore(), or take another folder"
+            )
+        self._restored = True
+        path = new_entry(self._folder, str(step))
+
+        def begin(values: dict[str, Any]) -> None:
+            self._writing = Writing(path, values, {"step": step}, position, partial(self._remove_old, step))
+            self._writing.copied()
+
+        self._session._hand_out(begin)
+        if wait:
+            self._wait()
+
+    def restore(self) -> int | None:
+        """Take up the newest checkpoint that is as it was written.
+
+        Newer ones that are broken are passed over, with a warning.
+
+        Returns:
+            Its step; None, where there is none.
+
+        Raises:
+            CheckpointError: it is another graph's. The session, and the data, are then as they were.
+        """
+        self._wait()
+        self._restored = True
+        reader = newest_good(self._folder, values=False, wanted=self._session._parameter_types())
+        if reader is None:
+            return None
+        position = self._own(reader.own, reader.path)
+        self._session._take_in(reader, None if self._data is None else partial(self._data.restore, position))
+        return int(reader.notes["step"])
+
+    def wait(self) -> None:
+        """Wait until what was saved is there.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        self._wait()
+
+    def close(self) -> None:
+        """Wait until what was saved is there; nothing can be saved any more.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        self._closed = True
+        self._wait()
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except StopgradError as error:
+            if kind is None:
+                raise
+            warnings.warn(str(error), stacklevel=to_user())  # The error that led here is the one to see.
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.wait()
+
+    def _position(self) -> Any:
+        """What *data* says about its position."""
+        if self._data is None:
+            return None
+        state = self._data.state()
+        try:
+            json.dumps(state)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                "Checkpoints.save: the state of data must be numbers, texts, lists and dicts, "
+                f"for JSON: {error}"
+            ) from None
+        return state
+
+    def _own(self, positions: list[Any], path: str) -> Any:
+        """The position in the data of this process, from those of all that saved."""
+        if self._data is None:
+            return None
+        if any(position != positions[0] for position in positions):
+            if process_index() >= len(positions):
+                raise CheckpointError(
+                    f"{path} was saved by {len(positions)} processes, each at another position in its data; "
+                    "restore it with as many"
+                )
+            return positions[process_index()]
+        if positions[0] is None:
+            raise CheckpointError(f"{path} was saved without data; leave data out, or begin anew")
+        return positions[0]
+
+    def _remove_old(self, step: int) -> None:
+        """Once a checkpoint is whole: remove those it replaces, and those beyond the number kept."""
+        there = entries(self._folder, values=False)
+        newest = {entry.step: entry for entry in there}
+        kept = sorted(newest, reverse=True)[: self._keep]
+        for entry in there:
+            if entry is not newest[entry.step] or (entry.step not in kept and entry.step != step):
+                remove_folder(entry.path)

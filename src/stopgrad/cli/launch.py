@@ -1,0 +1,259 @@
+"""``stopgrad launch``: several processes of one script on this machine, for development."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from stopgrad.cli.common import OK
+from stopgrad.distributed import COUNT, INDEX
+from stopgrad.namespaces import require
+
+GRACE = 5.0
+"""Seconds that processes have to end by themselves once one has failed, and again once they are told to."""
+
+_LONGEST = 1 << 20
+"""Bytes after which a line is printed that has not ended yet."""
+
+
+def add_launch(commands: Any) -> None:
+    """The command and its options."""
+    launch = commands.add_parser(
+        "launch",
+        help="run a script in several processes on this machine",
+        description="Run a script in several processes on this machine, joined by sg.distributed.",
+        usage="stopgrad launch [-h] [-n N] [--devices K] [--port P] (script.py | -m module) ...",
+    )
+    launch.add_argument("-n", type=int, default=1, metavar="N", help="how many processes (1)")
+    launch.add_argument(
+        "--devices", type=int, metavar="K", help="give each process K virtual CPU devices, and no others"
+    )
+    launch.add_argument("--port", type=int, metavar="P", help="where process 0 listens (any that is free)")
+    launch.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, help="a module, as 'python -m' runs it"
+    )
+    launch.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="script.py ...", help="the script and its arguments"
+    )
+    launch.set_defaults(run=run_launch, parser=launch)
+
+
+def run_launch(arguments: argparse.Namespace) -> int:
+    """Start the processes, print what they print, and wait; the status of the first that failed."""
+    command = _command(arguments)
+    for name, least, most in (("n", 1, 1 << 16), ("devices", 1, 1 << 16), ("port", 1, (1 << 16) - 1)):
+        value = getattr(arguments, name)
+        if value is not None and not least <= value <= most:
+            option = "-n" if name == "n" else f"--{name}"
+            arguments.parser.error(f"{option} must be from {least} to {most}, not {value}")
+    return _Launch(command, arguments.n, arguments.devices, arguments.port or _free_port()).run()
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    script = [word for i, word in enumerate(arguments.script) if i or word != "--"]
+    if arguments.module is not None:
+        if not arguments.module:
+            arguments.parser.error("-m needs the name of a module")
+        return ["-m", *arguments.module]
+    if not script:
+        arguments.parser.error("the following arguments are required: script.py, or -m module")
+    if not Path(script[0]).is_file():
+        arguments.parser.error(f"there is no file {script[0]!r}")
+    return script
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class _Launch:
+    """The processes of one launch."""
+
+    def __init__(self, command: Sequence[str], count: int, devices: int | None, port: int) -> None:
+        self.command, self.count = command, count
+        address = f"127.0.0.1:{port}"
+        # Bound there, too: no other machine gets in.
+        self.environment = {
+            **os.environ,
+            "JAX_COORDINATOR_ADDRESS": address,
+            "JAX_COORDINATOR_BIND_ADDRESS": address,
+            COUNT: str(count),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if devices is not None:
+            self.environment |= {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu"}
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.pumps: list[threading.Thread] = []
+        self.news: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self.lock = threading.Lock()
+
+    def run(self) -> int:
+        """The status of the first that failed; 128 and its number where a signal ends them."""
+        with self._signals():
+            try:
+                for i in range(self.count):
+                    self._start(i)
+                # Only now, since to start a process is safe where there is one thread.
+                for i, process in enumerate(self.processes):
+                    self._attend(i, process)
+                return self._watch()
+            finally:
+                self._kill()
+                for pump in self.pumps:
+                    pump.join(GRACE)
+
+    def _start(self, index: int) -> None:
+        process = subprocess.Popen(  # noqa: S603 - the user's own script
+            [sys.executable, *self.command],
+            env={**self.environment, INDEX: str(index)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # What it starts is ended with it; Ctrl-C comes by way of this process.
+            preexec_fn=_die_with_parent(),
+        )
+        self.processes.append(process)
+
+    def _attend(self, index: int, process: subprocess.Popen[bytes]) -> None:
+        prefix = _prefix(index)
+        for pipe, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+            pump = threading.Thread(target=self._pump, args=(pipe, out, prefix), daemon=True)
+            self.pumps.append(pump)
+            pump.start()
+        threading.Thread(target=self._await, args=(index, process), daemon=True).start()
+
+    def _pump(self, pipe: IO[bytes], out: Any, prefix: bytes) -> None:
+        """Print a process's lines, as the bytes that they are."""
+        with pipe:
+            for line in iter(lambda: pipe.readline(_LONGEST), b""):
+                whole = line if line.endswith(b"\n") else line + b"\n"
+                try:
+                    with self.lock:
+                        out.flush()
+                        out.buffer.write(prefix + whole)
+                        out.buffer.flush()
+                except (OSError, ValueError):  # Nobody reads on.
+                    self.news.put(("unread", 0))
+                    return
+
+    def _await(self, index: int, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self.news.put(("ended", index))
+
+    # --------------------------------------------------------------------------------------- how it ends
+
+    def _watch(self) -> int:
+        running, first, told = self.count, None, 0
+        deadline = None
+        while running:
+            kind, number = self._next(deadline)
+            if kind == "late" and told == 0:
+                self._pass_on(signal.SIGTERM)
+                told, deadline = signal.SIGTERM, time.monotonic() + GRACE
+            elif kind == "late":
+                self._kill()
+                deadline = None
+            elif kind == "unread":
+                raise BrokenPipeError
+            elif kind == "signal":
+                if told == number:  # Asked twice: it is meant.
+                    self._kill()
+                self._pass_on(number)
+                told, deadline = number, time.monotonic() + GRACE
+                first = first or (f"ended by {signal.Signals(number).name}", 128 + number)
+            else:
+                running -= 1
+                status = self.processes[number].returncode
+                if status and first is None:
+                    first = _failure(number, status)
+                    deadline = time.monotonic() + GRACE
+        if first is None:
+            return OK
+        for pump in self.pumps:  # The last word is the verdict.
+            pump.join(GRACE)
+        others = "; the others were ended" if told and first[1] != 128 + told else ""
+        print(f"stopgrad: {first[0]}{others}", file=sys.stderr)
+        return first[1]
+
+    def _next(self, deadline: float | None) -> tuple[str, int]:
+        while True:
+            # Not for long at a time: signals are handled in between.
+            left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
+            try:
+                return self.news.get(timeout=max(left, 0.0))
+            except queue.Empty:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return "late", 0
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self.news.put(("signal", number))
+
+        # Only the main thread hears them.
+        heard = (
+            (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        )
+        before = {number: signal.signal(number, note) for number in heard}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _pass_on(self, number: int) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if process.returncode is None:
+                    os.killpg(process.pid, number)
+
+    def _kill(self) -> None:
+        self._pass_on(signal.SIGKILL)
+
+
+def _failure(index: int, status: int) -> tuple[str, int]:
+    """What is said of a process that failed, and the launch's own status."""
+    if status > 0:
+        return f"process {index} failed first, with status {status}", status
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"process {index} failed first, ended by {name}", 128 - status
+
+
+def _prefix(index: int) -> bytes:
+    """``[0] ``, in a colour of its own where the terminal has colours."""
+    console = require("rich.console", "stopgrad launch").Console()
+    text = require("rich.text", "stopgrad launch").Text(f"[{index}]", style=_COLORS[index % len(_COLORS)])
+    with console.capture() as captured:
+        console.print(text, end=" ")
+    return str(captured.get()).encode()
+
+
+_COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """What a new process does on Linux, so that none is left when this one is killed."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+_PR_SET_PDEATHSIG = 1

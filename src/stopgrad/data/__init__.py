@@ -1,0 +1,386 @@
+"""Batches of examples for training: in an order that a key fixes, from a position that a checkpoint keeps.
+
+Threads, processes and the queue between are grain's. Ours is the arithmetic of indices: which examples a
+batch holds is a function of the key, the epoch and the position alone, so any position is reached at once,
+and any number of processes sees the same batches.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import optree
+
+from stopgrad.data.order import permuted, read_key, round_keys
+from stopgrad.data.sources import Ended, Unfit, about, column_of, joined
+from stopgrad.distributed import process_count as count_processes, process_index as own_index
+from stopgrad.errors import ArgumentError, CheckpointError, GraphError, ShapeError, StopgradError
+from stopgrad.namespaces import require
+from stopgrad.plain import flag, is_whole, whole
+from stopgrad.structure import NAMESPACE, unflatten
+
+__all__ = ["Batches", "batches"]
+
+THREADS = 16
+"""At most so many read at once."""
+
+
+class _Plan:
+    """Which examples a batch holds, and how they are read: all that threads and other processes need.
+
+    It has no reference to the :class:`Batches`, which may be collected while threads read.
+    """
+
+    def __init__(self, source: Any, batch_size: Any, key: Any, transform: Any, drop_remainder: Any) -> None:
+        if isinstance(source, Mapping) and not isinstance(source, dict):
+            source = dict(source)  # As np.load gives it, and h5py.
+        leaves, self.spec = optree.tree_flatten(
+            source, is_leaf=lambda x: not isinstance(x, (dict, tuple)), none_is_leaf=True, namespace=NAMESPACE
+        )
+        if not leaves:
+            raise ArgumentError(f"the source {source!r:.60} holds nothing to read examples from")
+        paths = [".".join(map(str, path)) for path in self.spec.paths()]
+        self.columns = [column_of(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
+        lengths = [len(leaf) for leaf in leaves]
+        if len(set(lengths)) > 1:
+            told = ", ".join(f"{path}: {length}" for path, length in zip(paths, lengths, strict=True))
+            raise ShapeError(f"the parts of the source differ in how many examples they have ({told})")
+        self.n = lengths[0]
+        self.size = _positive(batch_size, "batch_size")
+        self.key = read_key(key)
+        self.transform = transform
+        self.drop_remainder = flag(drop_remainder, "drop_remainder")
+        if transform is not None and not callable(transform):
+            raise ArgumentError(f"transform is a function of an example, not {transform!r:.60}")
+        if not self.n:
+            raise ShapeError("the source has no examples")
+        if self.n < self.size and self.drop_remainder:
+            raise ShapeError(
+                f"batch_size={self.size} is more than the {self.n} examples of the source; "
+                "drop_remainder=False gives a smaller batch"
+            )
+        self.per_epoch = self.n // self.size if self.drop_remainder else -(-self.n // self.size)
+        self.index, self.count = 0, 1
+        self._keys: tuple[int, Any] = (-1, None)  # Of the epoch that was read last.
+
+    def divide(self, index: int, count: int) -> None:
+        """Read the rows of one of so many processes."""
+        last = self.n % self.size
+        if self.size % count:
+            raise ShapeError(
+                f"batch_size={self.size} is not divisible by the {count} processes that share a batch"
+            )
+        if not self.drop_remainder and last % count:
+            raise ShapeError(
+                f"the last batch of an epoch has {last} examples ({self.n} in batches of {self.size}), which "
+                f"{count} processes cannot share equally; drop_remainder=True leaves them out"
+            )
+        self.index, self.count = index, count
+
+    def indices(self, position: int) -> tuple[int, Any]:
+        """The epoch of a batch, and which examples of it this process reads."""
+        epoch, batch = divmod(position, self.per_epoch)
+        first = batch * self.size
+        rows = min(self.size, self.n - first) // self.count
+        first += self.index * rows
+        found = np.arange(first, first + rows, dtype=np.uint64)
+        if self.key is not None:
+            known, keys = self._keys
+            if known != epoch:
+                keys = round_keys(self.key, epoch)
+                self._keys = epoch, keys
+            found = permuted(found, self.n, keys)
+        return epoch, found.astype(np.int64)
+
+    def batch(self, position: int, check: Callable[[], None]) -> Any:
+        """This process's part of a batch."""
+        epoch, indices = self.indices(position)
+        try:
+            parts = [column.read(indices, epoch, check) for column in self.columns]
+            if self.transform is None:
+                joint = [one.joined(part, indices) for one, part in zip(self.columns, parts, strict=True)]
+                return unflatten(self.spec, joint)
+            made = []
+            for row, index in enumerate(indices.tolist()):
+                check()
+                made.append(self.transformed([part[row] for part in parts], index))
+            return joined(made, indices)
+        except Exception as error:
+            if not isinstance(error, (Unfit, Ended)):
+                about(error, f"for batch {position}")
+            raise
+
+    def transformed(self, parts: list[Any], index: int) -> Any:
+        try:
+            return self.transform(unflatten(self.spec, parts))
+        except StopIteration as error:
+            raise RuntimeError(f"transform raised StopIteration for example {index}") from error
+        except BaseException as error:
+            about(error, f"while example {index} was transformed")
+            raise
+
+
+class _Reader:
+    """What grain reads: batch after batch from a position on."""
+
+    def __init__(self, plan: _Plan, start: int, total: int) -> None:
+        self.plan = plan
+        self.start = start
+        self.total = total
+        self.ended = False
+
+    def __len__(self) -> int:
+        return self.total - self.start
+
+    def __getitem__(self, i: int) -> Any:
+        return self.plan.batch(self.start + i, self.check)
+
+    def check(self) -> None:
+        if self.ended:
+            raise Ended
+
+
+def _end(reader: _Reader, elements: Any) -> None:
+    """Let threads and processes go, without waiting for what they read."""
+    reader.ended = True
+    elements.close()
+
+
+class Batches:
+    """An iterator over batches; :func:`batches` makes it.
+
+    It is its own iterator: a second loop goes on where the first one left off. It may be used in a ``with``,
+    which closes it.
+
+    Attributes:
+        per_epoch: how many batches an epoch has.
+        total: how many there are in all; None for no end.
+    """
+
+    def __init__(
+        self, plan: _Plan, epochs: int | None, prefetch: int, workers: int, ask: Callable[[], tuple[int, int]]
+    ) -> None:
+        self._plan = plan
+        self._epochs = epochs
+        self._prefetch = prefetch
+        self._workers = workers
+        self._ask = ask
+        self._position = 0
+        self._elements: Any = None
+        self._finalizer: Any = None
+        self._process = os.getpid()
+        self._closed = False
+        self.per_epoch = plan.per_epoch
+        self.total = None if epochs is None else epochs * plan.per_epoch
+        plan.divide(*ask())
+
+    @property
+    def position(self) -> int:
+        """How many batches have been handed out, of all epochs; the same in all processes."""
+        return self._position
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        if self._closed:
+            raise GraphError("data.batches: these batches were closed")
+        if (
+            self._process != os.getpid()
+        ):  # A fork has no threads; those of the parent are none of its business.
+            if self._finalizer is not None:
+                self._finalizer.detach()
+            self._elements, self._finalizer, self._process = None, None, os.getpid()
+        try:
+            if self._elements is None:
+                self._start()
+            batch = next(self._elements)
+        except Unfit as error:
+            self._stop()
+            raise error.kind(f"data.batches: batch {self._position}: {error}") from None
+        except BaseException:  # KeyboardInterrupt, too: what comes next is read anew.
+            self._stop()
+            raise
+        self._position += 1
+        return batch
+
+    def _start(self) -> None:
+        """Have batches read from the position on."""
+        grain = require("grain", "sg.data", "scale")
+        if (self._plan.index, self._plan.count) != self._ask():
+            raise GraphError(
+                "data.batches: the processes of this run have become known since these batches were made; "
+                "make them after sg.distributed.initialize()"
+            )
+        reader = _Reader(self._plan, self._position, sys.maxsize if self.total is None else self.total)
+        ahead = 0 if self._workers else self._prefetch
+        how = grain.ReadOptions(num_threads=min(ahead, THREADS), prefetch_buffer_size=ahead)
+        dataset = grain.MapDataset.source(reader).to_iter_dataset(how, allow_nones=True)
+        if self._workers:
+            flags = require("absl.flags", "sg.data with workers", "scale").FLAGS
+            if not flags.is_parsed():  # grain asks them when it starts processes.
+                flags.mark_as_parsed()
+            each = max(1, self._prefetch // self._workers)
+            # Through pipes: containers have little shared memory, and what a killed run leaves there stays.
+            options = grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
+            dataset = grain.experimental.WithOptionsIterDataset(dataset, options)
+            dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(self._workers, each))
+        self._elements = iter(dataset)
+        self._finalizer = weakref.finalize(self, _end, reader, self._elements)
+
+    def _stop(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        self._elements = self._finalizer = None
+
+    def close(self) -> None:
+        """Let its threads go. Closing twice does no harm."""
+        self._closed = True
+        self._stop()
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def state(self) -> dict[str, Any]:
+        """The position, and what it is a position in: numbers, lists and None, as JSON has them.
+
+        It is the same in all processes. Batches that were read ahead do not count.
+        """
+        plan = self._plan
+        return {
+            "position": self._position,
+            "examples": plan.n,
+            "batch_size": plan.size,
+            "key": None if plan.key is None else plan.key.tolist(),
+            "drop_remainder": plan.drop_remainder,
+            "epochs": self._epochs,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`state` gave, of this run or another, with any number of processes.
+
+        Args:
+            state: of batches of as many examples in the same order. The number of epochs may be another.
+
+        Raises:
+            CheckpointError: the state is that of other batches. Nothing is changed then.
+        """
+        own = self.state()
+        if not isinstance(state, Mapping) or not own.keys() <= state.keys():
+            raise ArgumentError(f"data.restore: needs what Batches.state() gave, not {state!r:.80}")
+        fixed = own.keys() - {"position", "epochs"}
+        other = [
+            f"{name} {state[name]!r}, here {own[name]!r}"
+            for name in own
+            if name in fixed and state[name] != own[name]
+        ]
+        if other:
+            raise CheckpointError(
+                f"data.restore: the state is that of other batches: {'; '.join(other)}. Its position, "
+                f"{state['position']}, means nothing in these"
+            )
+        position = state["position"]
+        if not is_whole(position) or whole(position) < 0:
+            raise ArgumentError(f"data.restore: a position is a number of batches, not {position!r:.60}")
+        if self.total is not None and position > self.total:
+            raise CheckpointError(
+                f"data.restore: {position} batches were handed out; {self._epochs} epochs have {self.total}"
+            )
+        self._stop()
+        self._position = whole(position)
+
+    def __repr__(self) -> str:
+        total = "" if self.total is None else f" of {self.total}"
+        return f"Batches(position {self._position}{total}, {self._plan.size} of {self._plan.n} examples each)"
+
+
+def _positive(value: Any, what: str, least: int = 1) -> int:
+    if not is_whole(value) or whole(value) < least:
+        raise ArgumentError(f"{what} is an integer of at least {least}, not {value!r:.60}")
+    return whole(value)
+
+
+def _asking(index: Any, count: Any) -> Callable[[], tuple[int, int]]:
+    """What says which process this is, and of how many."""
+    if index is None and count is None:
+        return lambda: (own_index(), count_processes())
+    if index is None or count is None:
+        raise ArgumentError("process_index and process_count come together")
+    given = _positive(index, "process_index", 0), _positive(count, "process_count")
+    if given[0] >= given[1]:
+        raise ArgumentError(
+            f"process_index={given[0]} is none of 0 to {given[1] - 1}, the {given[1]} processes"
+        )
+    return lambda: given
+
+
+def batches(
+    source: Any,
+    batch_size: int,
+    *,
+    key: Any = None,
+    epochs: int | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    prefetch: int = 2,
+    workers: int = 0,
+    drop_remainder: bool = True,
+    process_index: int | None = None,
+    process_count: int | None = None,
+) -> Batches:
+    """Batches of the examples of a source, shuffled by a key, read ahead in threads.
+
+    Which examples a batch holds, and in which order, depends on the key, the epoch and the source's length
+    alone: batch i of an epoch is ``order[i * batch_size : (i + 1) * batch_size]``, whatever the number of
+    processes. Each process reads its own rows of it, and no others: the p-th of P equal parts.
+
+    Args:
+        source: what has ``len()`` and brackets. Arrays, also mapped from disk, of h5py or zarr; dicts and
+            tuples of arrays with one first axis, as ``{"image": images, "label": labels}``; a list of
+            examples; a data source or MapDataset of grain's, whose random transforms differ from epoch to
+            epoch. An example may be a structure of numbers and arrays.
+        batch_size: examples in a batch, of all processes together.
+        key: None for the order of the source; an integer, or a key of :func:`random_key`, for another order
+            in each epoch.
+        epochs: how often the source is gone through; None for no end.
+        transform: a function of one example, before examples are joined. Not of a batch: what it made would
+            depend on the number of processes. What can be done to a whole batch belongs into the graph.
+        prefetch: how many batches are read ahead, each in a thread of its own (16 threads at most); 1 for a
+            source that cannot be read by several threads at once, 0 for no thread.
+        workers: how many processes read instead of threads, for a transform in Python that takes long.
+            Source and transform are sent there.
+        drop_remainder: whether the examples that do not fill a batch are left out of their epoch. Else the
+            last batch is smaller.
+        process_index: which part of each batch to read; this process's, unless given.
+        process_count: of how many parts; the number of processes, unless given.
+
+    Returns:
+        An iterator over structures of NumPy arrays.
+
+    Raises:
+        ArgumentError, ShapeError: what is given does not fit together.
+        EngineError: grain is not installed.
+
+    Examples:
+        >>> batches = sg.data.batches({"x": np.arange(10), "y": np.arange(10) ** 2}, 4)
+        >>> next(batches)
+        {'x': array([0, 1, 2, 3]), 'y': array([0, 1, 4, 9])}
+        >>> batches.position, batches.per_epoch
+        (1, 2)
+    """
+    try:
+        ask = _asking(process_index, process_count)
+        ahead, several = _positive(prefetch, "prefetch", 0), _positive(workers, "workers", 0)
+        rounds = None if epochs is None else _positive(epochs, "epochs")
+        plan = _Plan(source, batch_size, key, transform, drop_remainder)
+        return Batches(plan, rounds, ahead, several, ask)
+    except StopgradError as error:
+        error.name_after("data.batches")
+        raise

@@ -1,0 +1,438 @@
+"""The processes of a run: how they meet, compare what they run, and what is said where one is missing.
+
+Here threads stand for processes, and a dictionary for the store of the coordination service; JAX's own, with
+real processes, is in test_processes.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import stopgrad as sg
+from stopgrad import agreement, distributed, rendezvous
+from stopgrad.agreement import Comparison
+from stopgrad.errors import ArgumentError, DistributedError
+
+HOST = socket.gethostname()
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """What each call gives, or raises, all of them at once."""
+
+    def kept(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except DistributedError as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [*pool.map(kept, calls)]
+
+
+def comes(address: str, count: int, index: int, timeout: float = 10.0) -> Callable[[], list[str]]:
+    """A process that meets the others; JAX's runtime listens next where process 0 has."""
+
+    def come() -> list[str]:
+        hosts = rendezvous.meet(address, address, count, index, timeout)
+        if index == 0:
+            with socket.create_server(rendezvous.split_address(address)) as runtime:
+                runtime.settimeout(5)
+                for _ in range(count - 1):
+                    runtime.accept()[0].close()
+        return hosts
+
+    return come
+
+
+# ---------------------------------------------------------------------------------------------- meeting
+
+
+def test_all_who_meet_know_the_hosts() -> None:
+    address = free_address()
+    assert at_once(*[comes(address, 8, i) for i in range(8)]) == [[HOST] * 8] * 8
+
+
+def test_each_that_came_names_those_that_did_not() -> None:
+    address = free_address()
+    found = at_once(comes(address, 6, 0, 1.0), comes(address, 6, 1), comes(address, 6, 4))
+    text = (
+        f"processes 2, 3 and 5 of 6 did not come within 1 s; processes 0 ({HOST}), 1 ({HOST}) and 4 ({HOST}) "
+        "did. Look at what those print themselves, and whether their hosts are up and reach process 0"
+    )
+    assert [error.message for error in found] == [text] * 3
+
+
+def test_a_process_0_that_does_not_come_is_named() -> None:
+    address = free_address()
+    found = at_once(*[comes(address, 3, i, 0.5) for i in (1, 2)])
+    for error in found:
+        assert error.message.startswith(
+            f"process 0 did not come within 0.5 s: at {address}, Connection refused. Look at what it prints"
+        )
+
+
+def test_who_waits_less_long_than_process_0_names_the_missing_too() -> None:
+    address = free_address()
+    zero, one = at_once(comes(address, 3, 0, 2.0), comes(address, 3, 1, 0.7))
+    assert f"of 3 did not come within 2 s; process 1 ({HOST}) came, but left; process 0" in zero.message
+    assert "process 2 did not come within the 0.7 s that process 1 waits" in one.message
+
+
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ([(3, 1), (3, 1)], "two processes say that they are number 1, on {0} and on {0}; give each its own"),
+        (
+            [(4, 1), (3, 2)],
+            "process 1 ({0}) was told of 4 processes, process 0 ({0}) of 3; give all",
+        ),
+    ],
+)
+def test_places_that_do_not_go_together_are_an_error_in_all(
+    others: Sequence[tuple[int, int]], says: str
+) -> None:
+    address = free_address()
+    found = at_once(comes(address, 3, 0, 5.0), *[comes(address, count, i, 2.0) for count, i in others])
+    assert all(isinstance(error, DistributedError) for error in found)
+    assert says.format(HOST) in found[0].message
+    assert any(says.format(HOST) in error.message for error in found[1:])
+
+
+def test_strangers_are_not_heeded() -> None:
+    address = free_address()
+    strange = [
+        *(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00\xff\n", b"[1]\n", b"null\n", b"{}\n", b"{" * 100_000),
+        *(b'{"index": "1", "count": 2}\n', b'{"index": 1', b"", b'{"who": 1}\n'),
+    ]
+
+    place = rendezvous.split_address(address)
+    with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as open_ones:
+        zero = pool.submit(comes(address, 3, 0))
+        time.sleep(0.3)
+        for words in strange:
+            for stays in (False, True):  # On the line.
+                endpoint = open_ones.enter_context(socket.create_connection(place, timeout=5))
+                with contextlib.suppress(ConnectionError):
+                    endpoint.sendall(words)
+                if not stays:
+                    endpoint.close()
+        # Killed before all were there, a process comes again.
+        with socket.create_connection(place) as endpoint:
+            endpoint.sendall(b'{"index": 2, "count": 3, "host": "gone"}\n')
+            time.sleep(0.1)
+        time.sleep(0.1)
+        one = pool.submit(comes(address, 3, 1))
+        assert comes(address, 3, 2)() == zero.result() == one.result() == [HOST] * 3
+
+
+def test_a_port_that_is_taken_is_an_error_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(DistributedError, match=r"cannot listen on port \d+ of 127.0.0.1 \(Addr"):
+            rendezvous.meet(address, address, 2, 0, 60.0)
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", "host:0", "host:70000", "host:12x", "host:-1"])
+def test_an_address_without_a_port_is_refused(address: str) -> None:
+    with pytest.raises(ArgumentError, match="must be 'host:port', the port from 1 to 65535"):
+        rendezvous.split_address(address)
+
+
+def test_addresses_of_either_kind_are_taken_apart() -> None:
+    assert rendezvous.split_address("node1:80") == ("node1", 80)
+    assert rendezvous.split_address("[fe80::1]:80") == ("fe80::1", 80)
+    assert rendezvous.split_address(":80") == ("", 80)
+
+
+def test_of_many_processes_only_some_are_named() -> None:
+    assert rendezvous.named(range(1000), {0: "a"}) == "processes 0 (a), 1, 2, 3, 4, 5, 6, 7 and 992 more"
+
+
+# -------------------------------------------------------------------------------------------- comparing
+
+
+class Store:
+    """The coordination service's store, as its client shows it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.changed = threading.Condition()
+        self.reads = 0
+
+    def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
+        with self.changed:
+            assert allow_overwrite or key not in self.values
+            assert len(value) < 1 << 20
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def blocking_key_value_get(self, key: str, milliseconds: int) -> str:
+        with self.changed:
+            self.reads += 1
+            if not self.changed.wait_for(lambda: key in self.values, milliseconds / 1e3):
+                raise RuntimeError("DEADLINE_EXCEEDED: as JAX says it")
+            return str(self.values[key])
+
+    def key_value_dir_get(self, folder: str) -> list[tuple[str, str]]:
+        with self.changed:
+            return [(k, v) for k, v in self.values.items() if k.startswith(folder)]
+
+    def key_value_increment(self, key: str, by: int) -> int:
+        with self.changed:
+            self.values[key] = self.values.get(key, 0) + by
+            return int(self.values[key])
+
+    def key_value_delete(self, folder: str) -> None:
+        with self.changed:
+            assert folder.endswith("/")
+            self.values = {k: v for k, v in self.values.items() if not k.startswith(folder)}
+
+
+def compared(
+    store: Store, texts: Sequence[Sequence[str] | None], what: str = "the graph", number: int = 0
+) -> list[Any]:
+    """What the processes find that have these lines; None: that one does not come."""
+
+    def of(i: int, lines: Sequence[str]) -> Callable[[], str]:
+        return lambda: Comparison(store, (i, len(texts)), {}, (what, number, lines), 0.3).result()
+
+    return at_once(*[of(i, lines) for i, lines in enumerate(texts) if lines is not None])
+
+
+def test_equal_lines_are_agreed_upon_and_nothing_is_left_behind() -> None:
+    store = Store()
+    lines = [f"line {i}" for i in range(10_000)]
+    for number in range(3):
+        assert compared(store, [lines] * 5, number=number) == [""] * 5
+    assert store.values == {}
+    assert store.reads == 3 * (4 + 2 * 4)  # In proportion to the processes.
+
+
+def test_the_first_line_that_differs_is_found_in_texts_of_any_length() -> None:
+    draw = random.Random(0)
+    for length in (1, 2, 3, 511, 512, 513, 5000, 600_000):
+        ours = [str(i) for i in range(length)]
+        theirs = list(ours)
+        places = sorted(draw.sample(range(length), min(length, 3)))
+        for place in places:
+            theirs[place] = f"other {place}"
+        store = Store()
+        found = compared(store, [ours, theirs])
+        assert found[0] == found[1]
+        line = places[0]
+        assert f"differ in the graph, line {line + 1}:\n" in found[0]
+        assert f"\n  process 0 ({HOST}): {line}\n  process 1 ({HOST}): other {line}\n" in found[0]
+        assert store.values == {}
+
+
+def test_all_processes_raise_when_one_differs_and_all_that_do_are_named() -> None:
+    found = compared(Store(), [["a", "b"], ["a", "b"], ["a", "c"], ["x", "b"]])
+    assert len(set(found)) == 1
+    assert f"line 2 (also other than process 0: process 3 ({HOST})):" in found[0]
+    assert f"process 0 ({HOST}): b\n  process 2 ({HOST}): c\n" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "line"),
+    [
+        (["a"], ["a", "b"], f"line 2:\n  process 0 ({HOST}): (no such line)\n  process 1 ({HOST}): b\n"),
+        ([], ["a"], "line 1:"),
+        (["a", "b"], ["a"], "line 2:"),
+        (["ab"], ["a", "b"], "line 1:"),
+        (["a", ""], ["a"], "line 2:"),
+    ],
+)
+def test_a_text_that_goes_on_differs_where_it_does(ours: list[str], theirs: list[str], line: str) -> None:
+    found = compared(Store(), [ours, theirs])
+    assert line in found[0]
+    assert found[0] == found[1]
+
+
+def test_of_a_long_line_the_part_is_shown_where_it_begins_to_differ() -> None:
+    long = "x" * 5000
+    (found, _) = compared(Store(), [[long + "1" + long], [long + "2" + long]])
+    assert re.search(r"process 0 \(.*\): …x{120}1x{119}…\n", found)
+    assert len(found) < 1000
+
+
+def test_who_does_not_come_is_named_by_all_and_where_it_is_instead() -> None:
+    store = Store()
+    assert all(
+        "process 1 of 3 did not come to the graph within 0.3 s." in x for x in compared(store, [[], None, []])
+    )
+    store = Store()
+    assert all(
+        "processes 0 and 2 of 4 did not come to the graph" in x for x in compared(store, [None, [], None, []])
+    )
+    store = Store()
+    waiting = Comparison(store, (1, 2), {}, ("saving", 0, []), 0.3)
+    here = Comparison(store, (0, 2), {}, ("the graph", 0, []), 0.3)
+    saving, graph = at_once(waiting.result, here.result)
+    assert (
+        "process 0 of 2 did not come to saving within 0.3 s; process 0 waits at the graph instead." in saving
+    )
+    assert (
+        "process 1 of 2 did not come to the graph within 0.3 s; process 1 waits at saving instead." in graph
+    )
+
+
+def test_a_process_0_that_comes_when_nobody_waits_any_more_learns_that() -> None:
+    store = Store()
+    assert all("process 0 of 3 did not come" in x for x in compared(store, [None, [], []]))
+    found = Comparison(store, (0, 3), {}, ("the graph", 0, []), 0.3).result()
+    late = f"processes 1 ({HOST}) and 2 ({HOST})"
+    assert f"process 0 ({HOST}) came to the graph when {late} did not wait any more" in found
+
+
+def test_a_process_that_failed_is_not_waited_for() -> None:
+    store = Store()
+    store.key_value_set(f"{agreement.FAILED}/1", json.dumps({"known": False, "why": "ValueError: mine"}))
+    began = time.monotonic()
+    (found,) = at_once(Comparison(store, (0, 2), {}, ("the graph", 0, []), 60.0).result)
+    assert found.message == "process 1 does not come to the graph: it failed: ValueError: mine"
+    assert time.monotonic() - began < 10
+
+
+def test_threads_may_compare_different_things_at_once() -> None:
+    store = Store()
+    with ThreadPoolExecutor(8) as pool:
+        rounds = [
+            pool.submit(compared, store, [[what]] * 3, what, number) for what in "ab" for number in range(4)
+        ]
+    assert [future.result() for future in rounds] == [[""] * 3] * 8
+    assert store.values == {}
+
+
+def test_alone_there_is_nothing_to_agree_upon() -> None:
+    distributed.agree("the graph", ["a"])
+    assert distributed._RUN.rounds == {}
+
+
+# -------------------------------------------------------------------------------------- where one's place is
+
+SLURM = {
+    "SLURM_JOB_ID": "4096",
+    "SLURM_STEP_NODELIST": "node[07-09],other",
+    "SLURM_NTASKS": "8",
+    "SLURM_PROCID": "5",
+    "SLURM_LOCALID": "1",
+}
+LAUNCH = {
+    "JAX_COORDINATOR_ADDRESS": "127.0.0.1:77",
+    "STOPGRAD_NUM_PROCESSES": "4",
+    "STOPGRAD_PROCESS_ID": "3",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "place"),
+    [
+        ((None, None, None, None), {}, None),
+        ((None, 1, None, None), {}, None),
+        (("a:1", 2, 1, None), {}, ("a:1", 2, 1, None)),
+        ((None, None, None, None), LAUNCH, ("127.0.0.1:77", 4, 3, None)),
+        ((None, None, 2, [0]), LAUNCH, ("127.0.0.1:77", 4, 2, [0])),
+        ((None, None, None, None), SLURM, ("node07:61440", 8, 5, [1])),
+        ((None, None, None, None), {**SLURM, **LAUNCH}, ("127.0.0.1:77", 4, 3, None)),
+        (("a:1", None, None, None), SLURM, ("a:1", 8, 5, [1])),
+    ],
+)
+def test_what_is_not_given_is_found_out(
+    given: Any, variables: dict[str, str], place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert distributed._place(*given, timeout=1.0) == place
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "says"),
+    [
+        (("a:1", None, None), {}, "num_processes and process_id must be given, too: JAX finds no cluster"),
+        ((None, 4, 1), {}, "coordinator_address must be given, too"),
+        ((None, 4, None), {}, "coordinator_address and process_id must be given, too"),
+        (("a:1", 2, 2), {}, "process_id must be from 0 to num_processes - 1 = 1, but it is 2; the first"),
+        (("a:1", 2, -1), {}, "but it is -1"),
+        (("a:1", 0, 0), {}, "num_processes must be at least 1, not 0"),
+        (("a:1", 2.0, 0), {}, "num_processes must be an integer, not 2.0"),
+        (("a:1", 2, "0"), {}, "process_id must be an integer, not '0'"),
+        ((1, 2, 0), {}, "coordinator_address must be a text 'host:port', not 1"),
+        (("a", 2, 0), {}, "must be 'host:port'"),
+        ((None, None, None), {**LAUNCH, "STOPGRAD_PROCESS_ID": "x"}, "STOPGRAD_PROCESS_ID must be a number"),
+        ((None, None, None), {**SLURM, "SLURM_NTASKS": "x"}, "JAX sees a cluster here, but cannot tell"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_with_what_is_right(
+    given: Any, variables: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises((ArgumentError, DistributedError), match=re.escape(says)):
+        distributed._place(*given, None, timeout=1.0)
+
+
+def test_initialize_where_it_cannot_be_called() -> None:
+    program = """if True:
+        import sys
+        import stopgrad as sg
+
+        def refused(says, *args, **kwargs):
+            try:
+                sg.distributed.initialize(*args, **kwargs)
+            except sg.StopgradError as error:
+                assert str(error).startswith("distributed.initialize: "), error
+                assert says in str(error), error
+            else:
+                raise AssertionError(says)
+            assert "jax" in sys.modules or "number of seconds" in says
+            assert not sg.distributed.is_initialized()
+
+        assert (sg.distributed.process_index(), sg.distributed.process_count()) == (0, 1)
+        sg.distributed.shutdown()
+        assert "jax" not in sys.modules
+        refused("timeout must be a number of seconds above 0, not 0", timeout=0)
+        refused("heartbeat_timeout must be a number of seconds above 0", heartbeat_timeout=float("nan"))
+        refused("timeout must be a number of seconds above 0, not '3'", timeout="3")
+        refused("process_id must be from 0", "localhost:1", 2, 2)
+        sg.distributed.initialize()  # By hand, on one machine: a run of one process.
+        assert sg.distributed.is_initialized()
+        assert (sg.distributed.process_index(), sg.distributed.process_count()) == (0, 1)
+        from jax._src import xla_bridge
+        assert not xla_bridge.backends_are_initialized()
+        try:
+            sg.distributed.initialize()
+        except sg.DistributedError as error:
+            assert "called a second time; call it once" in str(error), error
+        sg.distributed.shutdown()
+        assert not sg.distributed.is_initialized()
+        import jax
+        jax.devices()
+        refused("JAX's devices are in use already; call it before", "localhost:1", 2, 0)
+        refused("JAX's devices are in use already")
+        print("as it should be")
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr, done.returncode) == ("as it should be\n", "", 0)
+
+
+def test_errors_are_of_the_package() -> None:
+    assert issubclass(sg.DistributedError, sg.StopgradError)
+    assert issubclass(sg.DistributedError, RuntimeError)
