@@ -125,6 +125,21 @@ def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
     assert row["gradients"]["differ"] < 1e-4
 
 
+def test_scale_reads_what_devices_send_and_hold_and_agrees_with_jax(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    options = ("--quick", "--only", "siamese", "--devices", "4", "--batch", "strong", "--json", str(out))
+    shown = run("scale.py", *options)
+    assert "MB sent without the stop → with it" in shown
+    assert "sg.Session / JAX, memory" in shown
+    stopped, open_ = json.loads(out.read_text())["rows"]
+    assert stopped["case"] == "siamese both sgd, stopped"
+    for name, found in stopped["libraries"].items():
+        assert 0 < found["sent"] < open_["libraries"][name]["sent"]
+        assert found["sent"] <= stopped["libraries"]["jax"]["sent"]
+        assert found["memory"] > 0
+    assert stopped["agrees"] < 1e-5
+
+
 def test_data_measures_batches(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run("data.py", "--quick", "--peers", "grain", "--rounds", "1", "--json", str(out))
