@@ -1,11 +1,12 @@
 """What it costs to save and restore the parameters of a session, beside plain orbax of the same arrays.
 
-    python benchmarks/checkpoints.py [--quick] [--folder FOLDER] [--rounds 5] [--json out.json]
+    python benchmarks/checkpoints.py [--megabytes 1024] [--folder FOLDER] [--rounds 5] [--json out.json]
 
-1 GB in 64 matrices of float32 (with ``--quick`` 16 MB), random numbers, on one device. The ways go round;
+64 matrices of float32, random numbers, on one device: eight times their size of memory. The ways go round;
 medians of the rounds, after one that is not counted. *returns*: when the program goes on. *written*: when all
 is on the disk, or said to be. *read*: when the values are back on the device, checked where the way checks.
-What is read was just written, so it comes from the system's memory, not from the disk.
+What is read was just written, so it comes from the system's memory, not from the disk. *work*: processor time
+of all threads, which says more where others use the machine.
 
 - ``Session.save``: one file of safetensors.
 - ``Checkpoints``: a folder, checked by its sums when read; the program goes on while it is written.
@@ -99,17 +100,18 @@ def orbax(model: Model, compress: bool) -> Way:
 def measured(way: Way, folder: Path) -> dict[str, float]:
     write, read = way
     os.sync()
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     wait = write(folder)
     returned = time.perf_counter()
     wait()
-    written = time.perf_counter()
+    written, worked = time.perf_counter(), time.process_time() - busy
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    begun = time.perf_counter()
+    begun, busy = time.perf_counter(), time.process_time()
     read(folder)
-    ended = time.perf_counter()
+    ended, checked = time.perf_counter(), time.process_time() - busy
     shutil.rmtree(folder)
-    return {"returns": returned - start, "written": written - start, "read": ended - begun, "bytes": size}
+    seconds = {"returns": returned - start, "written": written - start, "read": ended - begun}
+    return {**seconds, "work of writing": worked, "work of reading": checked, "bytes": size}
 
 
 def steps(model: Model, folder: Path) -> dict[str, float]:
@@ -135,12 +137,12 @@ def steps(model: Model, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    model = Model(1 << 24 if options.quick else 1 << 30)
+    model = Model(options.megabytes << 20)
     ways: dict[str, Way] = {
         "Session.save": file_of(model),
         "Checkpoints": checkpoints(model),
@@ -156,15 +158,17 @@ def main() -> None:
                     found[name].append(result)
         beside = steps(model, Path(folder) / "steps")
     print(f"{model.nbytes / 1e9:.2f} GB; seconds, and GB/s until written and until read")
-    print(f"{'':22}{'returns':>10}{'written':>10}{'GB/s':>8}{'read':>10}{'GB/s':>8}{'on disk':>10}")
+    heads = f"{'written':>10}{'GB/s':>8}{'work':>8}{'read':>10}{'GB/s':>8}{'work':>8}{'on disk':>10}"
+    print(f"{'':22}{'returns':>10}{heads}")
     rows = []
     for name, results in found.items():
         row = {key: statistics.median(r[key] for r in results) for key in results[0]}
         rows.append({"way": name, **row})
         speeds = [model.nbytes / 1e9 / row[key] for key in ("written", "read")]
         print(
-            f"{name:22}{row['returns']:10.3f}{row['written']:10.3f}{speeds[0]:8.2f}{row['read']:10.3f}"
-            f"{speeds[1]:8.2f}{row['bytes'] / 1e9:10.3f}"
+            f"{name:22}{row['returns']:10.3f}{row['written']:10.3f}{speeds[0]:8.2f}"
+            f"{row['work of writing']:8.3f}{row['read']:10.3f}{speeds[1]:8.2f}"
+            f"{row['work of reading']:8.3f}{row['bytes'] / 1e9:10.3f}"
         )
     print(f"a step: {beside['alone']:.1f} ms, while a checkpoint is written {beside['beside']:.1f} ms")
     if options.json:

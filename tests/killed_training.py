@@ -168,7 +168,7 @@ def killed_processes(where: Path, kills: int, seed: int, mesh: str, count: int) 
         life = launched(count, folder, log, 10**9, mesh, where)
         while len(list(where.glob("pid.*"))) < count:
             time.sleep(0.01)
-        pids = [int(file.read_text()) for file in where.glob("pid.*")]
+        pids = [int(file.suffix[1:]) for file in where.glob("pid.*")]
         if r.random() < 0.3:
             time.sleep(r.uniform(0, 4))
         else:
@@ -249,7 +249,7 @@ if __name__ == "__main__":
         import stopgrad as sg
 
         _, _, folder, log, until, mesh, where = sys.argv
-        (Path(where) / f"pid.{os.getpid()}").write_text(str(os.getpid()))
+        (Path(where) / f"pid.{os.getpid()}").touch()
         sg.distributed.initialize()
         train(folder, log, int(until), mesh)
     else:

@@ -719,7 +719,7 @@ def test_a_folder_of_another_graph_or_of_none(tmp_path: Path) -> None:
         with pytest.raises(sg.CheckpointError, match="is a file; checkpoints stand in a folder"):
             session.save(tmp_path / "file")
         assert (tmp_path / "file").read_text() == "text"
-        with pytest.raises(sg.CheckpointError, match="holds no checkpoint that can be read"):
+        with pytest.raises(sg.CheckpointError, match="it is a folder without a checkpoint that is whole"):
             session.restore(tmp_path)
         with pytest.raises(sg.MissingFileError):
             session.restore(tmp_path / "nowhere")
@@ -727,3 +727,25 @@ def test_a_folder_of_another_graph_or_of_none(tmp_path: Path) -> None:
         with pytest.raises(sg.CheckpointError) as caught:
             session.restore(tmp_path / "saved")
         assert "w: float32[8, 4] in the checkpoint, float32[8, 8] in the graph" in str(caught.value)
+
+
+def test_a_file_of_another_graph_is_told_with_all_that_differs(tmp_path: Path) -> None:
+    model = Model()
+    with model.session() as session:
+        session.save(tmp_path / "file")
+    other = sg.Graph()
+    with other.as_default():
+        w = sg.parameter(np.ones(1000), name="layer/p0")
+        sg.parameter(np.ones(7), name="layer/p1")
+        sg.parameter(np.ones(1000, np.float32), name="layer/p2")
+        sg.parameter(np.ones(2), name="head")
+    with sg.Session(other) as session:
+        with pytest.raises(sg.GraphError, match="file does not fit the graph") as caught:
+            session.restore(tmp_path / "file")
+        lines = caught.value.message.split("\n  ")[1:]
+        assert [re.sub(" built at .*?(, not|;)", r"\1", line) for line in lines] == [
+            "holds float64[1000] for Parameter 'layer/p1' float64[7], not float64[7]",
+            "holds float64[1000] for Parameter 'layer/p2' float32[1000], not float32[1000]",
+            "holds no value of Parameter 'head' float64[2]; it has layer/p0, layer/p1, layer/p2, layer/p3",
+        ]
+        assert session.value(w).all()

@@ -6,7 +6,6 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from stopgrad.array_folders import (
@@ -15,9 +14,9 @@ from stopgrad.array_folders import (
     BrokenError,
     FolderReader,
     Writing,
+    open_folder,
     refuse,
     remove_folder,
-    together,
 )
 from stopgrad.distributed import agree
 from stopgrad.errors import CheckpointError
@@ -61,7 +60,7 @@ def entries(folder: str, values: bool) -> list[Entry]:
     return sorted(
         Entry(0 if values else int(m["stem"]), int(m["serial"] or 0), path)
         for m, path in found
-        if m is not None and (m["stem"] == VALUES) is values
+        if m is not None and (m["stem"] == VALUES) is values and os.path.isdir(path)
     )
 
 
@@ -79,23 +78,22 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
     Raises:
         CheckpointError: the newest good one is another graph's.
     """
+    agree(
+        f"restoring from {folder}", [], timeout=PATIENCE
+    )  # Till then the first process may remove old ones.
     found = entries(folder, values)
     agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=PATIENCE)
     for entry in reversed(found):
         try:
-            reader = together("opening", entry.path, partial(FolderReader, entry.path))
-            reader.compare(wanted)
-            reader.check()
+            return open_folder(entry.path, wanted)
         except BrokenError as error:
             warnings.warn(f"a checkpoint is passed over: {error.message}", stacklevel=to_user())
-        else:
-            return reader
     return None
 
 
 def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
     """Begin to write the values of a session into a folder; what was there stays until they are whole."""
-    shown = checked_path(folder)
+    shown = os.path.abspath(checked_path(folder))
     path = new_entry(shown, VALUES)
 
     def remove_old() -> None:
@@ -112,11 +110,11 @@ def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
     """What a path names, checked: an entry, or the newest good one of the folder."""
     shown = checked_path(path)
     if os.path.exists(os.path.join(shown, NOTES)):
-        reader = FolderReader(shown)
-        reader.compare(wanted)
-        reader.check()
-        return reader
+        return open_folder(shown, wanted)
     found = newest_good(shown, bool(entries(shown, values=True)), wanted)
     if found is None:
-        raise CheckpointError(f"{shown} holds no checkpoint that can be read; give the folder of one")
+        raise CheckpointError(
+            f"{shown} cannot be read: it is a folder without a checkpoint that is whole; give a file, "
+            "or the folder of a checkpoint"
+        )
     return found

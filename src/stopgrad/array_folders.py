@@ -417,29 +417,22 @@ class FolderReader:
             raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))
 
     def check(self) -> None:
-        """Read every file and compare it with how it was written; each process reads some of them.
+        """Read every file and compare it with how it was written; each process reads its share of them.
 
         Raises:
-            BrokenError: a file is not as it was written; in all processes.
+            BrokenError: a file is not as it was written.
         """
         largest_first = sorted(self._files, key=lambda name: (-self._files[name][0], name))
-
-        def check_some() -> None:
-            for name in largest_first[process_index() :: process_count()]:
-                whole = os.path.join(self.path, *name.split("/"))
-                try:
-                    found = _sum(whole)
-                except FileNotFoundError:
-                    raise BrokenError(f"{self.path} is broken: {name} is missing") from None
-                except OSError as error:
-                    refuse(error, whole, "read")
-                if found != self._files[name]:
-                    raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
-
-        try:
-            together("checking", self.path, check_some)
-        except CheckpointError as error:
-            raise BrokenError(error.message) from error.__cause__
+        for name in largest_first[process_index() :: process_count()]:
+            whole = os.path.join(self.path, *name.split("/"))
+            try:
+                found = _sum(whole)
+            except FileNotFoundError:
+                raise BrokenError(f"{self.path} is broken: {name} is missing") from None
+            except OSError as error:
+                raise BrokenError(f"{self.path} is broken: {name} cannot be read: {_why(error)}") from error
+            if found != self._files[name]:
+                raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
 
     def read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of these names: JAX's, divided as is said, or NumPy's where None is said."""
@@ -485,6 +478,41 @@ class FolderReader:
         return found
 
 
+def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
+    """A folder of these arrays, checked; all processes come to the same end.
+
+    Raises:
+        BrokenError: to one of them it is not as it was written.
+        CheckpointError: it holds other arrays, or cannot be read.
+    """
+
+    def open_here() -> FolderReader | BrokenError:
+        try:
+            return FolderReader(path)
+        except BrokenError as error:
+            return error
+
+    reader = together("opening", path, open_here)
+
+    def check() -> CheckpointError | FolderReader:
+        if isinstance(reader, BrokenError):
+            raise reader
+        try:
+            reader.compare(wanted)
+        except CheckpointError as error:
+            return error
+        reader.check()
+        return reader
+
+    try:
+        found = together("checking", path, check)
+    except CheckpointError as error:
+        raise BrokenError(error.message) from error.__cause__
+    if isinstance(found, CheckpointError):
+        raise found
+    return found
+
+
 SHOWN = 20
 """How many differences an error names."""
 
@@ -508,5 +536,10 @@ def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorTyp
         for n, kind in wanted.items()
         if n in stored and stored[n] != kind
     ]
+    return shortened(lines)
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first of many lines of an error, and how many more there are."""
     more = len(lines) - SHOWN
-    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else lines
+    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else list(lines)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from stopgrad.array_entries import entries, new_entry, newest_good
 from stopgrad.array_folders import Writing, remove_folder
-from stopgrad.distributed import process_index
+from stopgrad.distributed import process_count, process_index
 from stopgrad.errors import ArgumentError, CheckpointError, StopgradError
 from stopgrad.files import checked_path
 from stopgrad.operands import shorten
@@ -204,7 +204,7 @@ class Checkpoints:
         if self._data is None:
             return None
         if any(position != positions[0] for position in positions):
-            if process_index() >= len(positions):
+            if process_count() != len(positions):
                 raise CheckpointError(
                     f"{path} was saved by {len(positions)} processes, each at another position in its data; "
                     "restore it with as many"

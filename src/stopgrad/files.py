@@ -314,6 +314,8 @@ class ArrayFile:
 
     def read(self, name: str, type: TensorType, what: str) -> Array:
         """The array of this name, which must have this type; *what* names it in errors."""
+        if name not in self.names:
+            raise GraphError(f"{self._path} holds no value of {what}; it has {self.some_names()}")
         part = self._file.get_slice(name)
         stored, shape = part.get_dtype(), tuple(part.get_shape())
         said = self.notes.get(_DTYPE + name)

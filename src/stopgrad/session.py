@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from stopgrad.array_entries import begin_values, reader_of
-from stopgrad.array_folders import FolderReader
+from stopgrad.array_folders import FolderReader, shortened
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.distributed import agree, process_count
 from stopgrad.engines import Engine, engine as engine_named, fail
-from stopgrad.errors import EngineError, FeedError, GraphError
+from stopgrad.errors import EngineError, FeedError, FileError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import ArrayFile, checked_path, write_arrays
 from stopgrad.fingerprint import digest
@@ -258,14 +258,7 @@ class Session:
         if os.path.isdir(checked_path(path)):
             self._take_in(reader_of(path, self._parameter_types()))
             return
-        found = {}
-        with ArrayFile(path) as stored:
-            for p in self._all_parameters():
-                if p.op.name not in stored.names:
-                    raise GraphError(
-                        f"{os.fspath(path)} holds no value of {describe(p)}; it has {stored.some_names()}"
-                    )
-                found[p] = stored.read(p.op.name, p.type, describe(p))
+        found = self._read_file(path)
         with lock:
             state = self._present("restore")
             self._replace_all(
@@ -378,6 +371,27 @@ class Session:
             hold = self._present("restore").engine.hold
             read = {p: found[p.op.name] for p in self._all_parameters()}
             self._replace_all(read if self.mesh is not None else {p: hold(x) for p, x in read.items()})
+
+    def _read_file(self, path: str | os.PathLike[str]) -> dict[Output, Any]:
+        """The values of all parameters in a file; where several do not fit, the error names them all."""
+        found, wrong = {}, []
+        with ArrayFile(path) as stored:
+            for p in self._all_parameters():
+                try:
+                    found[p] = stored.read(p.op.name, p.type, describe(p))
+                except FileError:
+                    raise
+                except GraphError as error:
+                    wrong.append(error)
+        if len(wrong) > 1:
+            shown = os.fspath(path)
+            raise GraphError(
+                f"{shown} does not fit the graph:\n  "
+                + "\n  ".join(shortened([error.message.removeprefix(f"{shown} ") for error in wrong]))
+            )
+        if wrong:
+            raise wrong[0]
+        return found
 
     def _replace_all(self, values: Mapping[Output, Any]) -> None:
         """Give parameters these values, the engine's own: with the lock held."""
