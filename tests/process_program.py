@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -21,6 +22,9 @@ import stopgrad as sg
 from stopgrad import distributed
 
 CHECKS: dict[str, Callable[[], None]] = {}
+HEARTBEAT = 20.0
+"""Seconds."""
+
 ALL = "--all" in sys.argv
 DRAW = np.random.default_rng(0)
 """The same numbers in all processes."""
@@ -38,6 +42,11 @@ def is_last() -> bool:
 
 def drawn(*shape: int) -> Any:
     return DRAW.normal(size=shape).astype(np.float32) * 0.5
+
+
+def part() -> Any:
+    """What a process feeds: two rows for each of its devices."""
+    return np.ones((2 * jax.local_device_count(), 2), np.float32)
 
 
 def own(mesh: sg.Mesh, value: Any, axis: str = "data") -> Any:
@@ -201,11 +210,10 @@ def sizes_that_differ() -> None:
     with graph.as_default():
         x = sg.placeholder(sg.float32, ["batch", 2], name="x", sharding=("data", None))
         y = sg.reduce_sum(x)
-    rows = 4 if is_last() else 2
+    fed = np.concatenate([part(), part()]) if is_last() else part()
     with sg.Session(graph, engine="xla", mesh=mesh) as session:
-        differs(r"process 0 .*\n.*process \d", session.run, y, {x: drawn(rows, 2)})
-        rows = 2 * sg.distributed.process_count()
-        assert session.run(y, {x: np.ones((2, 2), np.float32)}) == 2 * rows
+        differs(r"process 0 .*\n.*process \d", session.run, y, {x: fed})
+        assert session.run(y, {x: part()}) == 4 * mesh.size
 
 
 # ------------------------------------------------------------------------------------------ what differs
@@ -222,7 +230,7 @@ def differs(says: str, call: Callable[..., Any], *arguments: Any) -> None:
     began = time.monotonic()
     text = refused(sg.DistributedError, says, call, *arguments)
     assert "the processes differ in" in text, text
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < HEARTBEAT
     distributed.agree("the message", [text.partition("\n  at ")[0]])
 
 
@@ -240,7 +248,6 @@ def built(constant: float = 2.0, first: float = 1.0, other: bool = False, rows: 
 def graphs_that_differ() -> None:
     odd = is_last()
     mesh = sg.Mesh(data=-1)
-    rows = np.ones((2, 2), np.float32)
     line = r"differ in compiling the graph, line \d+:\n.*"
     for says, how in (
         (rf"{line}\(\S+\): Const .*process_program.py:\d+.* 2\.0\n.* 3\.0\n", {"constant": 3.0}),
@@ -249,14 +256,14 @@ def graphs_that_differ() -> None:
     ):
         graph, x, y = built(**(how if odd else {}))
         with sg.Session(graph, engine="xla", mesh=mesh) as session:
-            differs(says, session.run, y, {x: rows})
+            differs(says, session.run, y, {x: part()})
     graph, x, y = built()
     names = {"data": -1, "model": 1}
     other = sg.Mesh(**dict(reversed(names.items()))) if odd else sg.Mesh(**names)
     with sg.Session(graph, engine="xla", mesh=other) as session:
-        differs(r"Mesh\(data=\d, model=1\).*\n.*Mesh\(model=1, data=\d\)", session.run, y, {x: rows})
+        differs(r"Mesh\(data=\d, model=1\).*\n.*Mesh\(model=1, data=\d\)", session.run, y, {x: part()})
     with sg.Session(graph, engine="xla", mesh=mesh) as session:  # And all goes on.
-        session.run(y, {x: rows})
+        session.run(y, {x: part()})
 
 
 # ---------------------------------------------------------------------------- who does not come, who dies
@@ -265,15 +272,35 @@ def graphs_that_differ() -> None:
 @check
 def a_process_that_does_not_run_the_step() -> None:
     graph, x, y = built(constant=7.0)
+    distributed.agree("all are here", [])
     began = time.monotonic()
     distributed._RUN.timeout = 2.0
     with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
         if sg.distributed.process_index() == 1:
             time.sleep(4)
         says = rf"process 1 \(\S+\) of {sg.distributed.process_count()} did not come to .* within 2 s"
-        refused(sg.DistributedError, says, session.run, y, {x: np.ones((2, 2), np.float32)})
+        refused(sg.DistributedError, says, session.run, y, {x: part()})
     assert time.monotonic() - began < 8
     distributed._RUN.timeout = 60.0
+
+
+@check
+def a_value_that_one_process_does_not_ask_for() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.arange(16, dtype=np.float32), name="w", sharding=("data",))
+        y = sg.reduce_sum(w)
+    with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
+        assert session.run(y) == 120
+        np.testing.assert_array_equal(session.value(w), np.arange(16))
+        distributed.agree("all are here", [])
+        distributed._RUN.timeout = 1.0
+        if sg.distributed.process_index() == 0:
+            time.sleep(2)
+        said = refused(sg.DistributedError, r"process \d .* Session\.value", session.value, w)
+        assert "did not come to Session.value within 1 s" in said or "did not wait any more" in said
+        distributed._RUN.timeout = 60.0
+        np.testing.assert_array_equal(session.run(w * 1.0), np.arange(16))
 
 
 def killed_in_a_run() -> None:
@@ -281,14 +308,14 @@ def killed_in_a_run() -> None:
     graph, x, y = built(constant=9.0)
     with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
         for i in range(100_000):
-            session.run(y, {x: np.ones((2, 2), np.float32)})
+            session.run(y, {x: part()})
             if i == 20 and sg.distributed.process_index() == 1:
                 print("time", time.time(), flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
-    sg.distributed.initialize(timeout=60.0, heartbeat_timeout=10.0)
+    sg.distributed.initialize(timeout=60.0, heartbeat_timeout=HEARTBEAT)
     print("pid", os.getpid(), flush=True)
     for name in CHECKS:
         began = time.monotonic()

@@ -27,7 +27,7 @@ class Run(NamedTuple):
         return "\n".join(self.lines.get(index, []))
 
 
-def launch(script: Path, *arguments: object, count: int = 4, devices: int = 1, seconds: float = 120.0) -> Run:
+def launch(script: Path, *arguments: object, count: int = 4, devices: int = 1, seconds: float = 300.0) -> Run:
     """Run a script in several processes, each with so many devices; for no longer than so many seconds."""
     options = ["-n", str(count), "--devices", str(devices)]
     began = time.monotonic()
@@ -44,9 +44,12 @@ def launch(script: Path, *arguments: object, count: int = 4, devices: int = 1, s
     )
     try:
         printed, _ = process.communicate(timeout=seconds)
-    finally:
+    except subprocess.TimeoutExpired:
         process.terminate()  # Which ends those that it started.
-        process.wait()
+        printed, _ = process.communicate()
+        printed += f"\nended after {seconds} s"
+    finally:
+        process.kill()  # After an interrupt.
     lines: dict[int, list[str]] = {}
     said = []
     for line in printed.splitlines():

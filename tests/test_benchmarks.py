@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -123,12 +125,47 @@ def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
     assert row["gradients"]["differ"] < 1e-4
 
 
+def test_scale_reads_what_devices_send_and_hold_and_agrees_with_jax(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    options = ("--quick", "--only", "siamese", "--devices", "4", "--batch", "strong", "--json", str(out))
+    shown = run("scale.py", *options)
+    assert "MB sent without the stop → with it" in shown
+    assert "sg.Session / JAX, memory" in shown
+    stopped, open_ = json.loads(out.read_text())["rows"]
+    assert stopped["case"] == "siamese both sgd, stopped"
+    for name, found in stopped["libraries"].items():
+        assert 0 < found["sent"] < open_["libraries"][name]["sent"]
+        assert found["sent"] <= stopped["libraries"]["jax"]["sent"]
+        assert found["memory"] > 0
+    assert stopped["agrees"] < 1e-5
+
+
 def test_data_measures_batches(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run("data.py", "--quick", "--peers", "grain", "--rounds", "1", "--json", str(out))
     assert "| one by one | 1024 |" in shown
     rows = json.loads(out.read_text())
     assert [set(row["seconds"]) for row in rows] == [{"stopgrad", "grain"}] * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's account of a process")
+def test_large_graphs_measures_every_stage(tmp_path: Path) -> None:
+    shown = run("large_graphs.py", "--quick", "--json", str(tmp_path / "out.json"))
+    assert "bytes each, after" in shown
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [row["stage"] for row in rows] == ["build", "gradient", "explain", "prepare", "save", "load"]
+    assert rows[1]["operations"] > 2 * rows[0]["operations"] > 2 * 10_000
+
+
+def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
+    shown = run("depth.py", "--quick", "--ways", "loop,jax scan", "--json", str(tmp_path / "out.json"))
+    assert "| mlp | gradient | jax scan |" in shown
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [(row["way"], row["depth"]) for row in rows] == [
+        (way, depth) for way in ("loop", "jax scan") for depth in (1, 8)
+    ]
+    for ours, theirs in zip(rows[:2], rows[2:], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
 def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:

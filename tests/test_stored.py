@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -80,6 +81,28 @@ def test_loops_and_their_bodies_are_part_of_what_a_program_is(folder: Path, comp
     for rate in (2.0, 3.0, 2.0):
         assert looped(rate)[0] == rate**3
     assert len(compilations) == 2
+
+
+def test_programs_for_meshes_are_kept_for_just_these(folder: Path, compilations: list[Any]) -> None:
+    x = np.arange(64.0).reshape(8, 8)
+
+    def on(mesh: sg.Mesh, *sharding: Any) -> Any:
+        f = sg.function(lambda x: sg.matmul(x, x), engine="xla", mesh=mesh, shardings={"x": sharding})
+        np.testing.assert_array_equal(f(x), x @ x)
+        return f.lower(x).compile().as_text()
+
+    reversed_devices = np.array(jax.devices()[:4])[::-1]
+    others = [
+        (sg.Mesh(data=4, model=2), ("data", "model")),
+        (sg.Mesh(data=2, model=4), ("data", "model")),
+        (sg.Mesh(data=4, model=2), ("model", "data")),
+        (sg.Mesh(data=4), ("data",)),
+        (sg.Mesh(jax.sharding.Mesh(reversed_devices, ("data",))), ("data",)),
+    ]
+    first = [on(mesh, *sharding) for mesh, sharding in others]
+    assert len(compilations) == len(others)
+    assert [on(mesh, *sharding) for mesh, sharding in others] == first
+    assert len(compilations) == len(others)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None])

@@ -16,12 +16,18 @@ from stopgrad.errors import DistributedError
 from stopgrad.rendezvous import named
 
 ROOMS = "stopgrad/agree"
+LEFT = "stopgrad/left"
 FAILED = "stopgrad/failed"
-"""Where in the store stands what is compared, and who ended by an exception."""
+"""Where in the store stands what is compared, who has read the end of it, and who ended by an exception."""
 
 
 class _Late(Exception):  # noqa: N818
     """Nobody has written it yet."""
+
+
+def _left(room: str) -> str:
+    """Where stands who has left a room."""
+    return f"{room.replace(ROOMS, LEFT, 1)}/"
 
 
 class Comparison:
@@ -36,12 +42,13 @@ class Comparison:
         client: Any,
         place: tuple[int, int],
         hosts: dict[int, str],
+        rooms: dict[str, None],
         subject: tuple[str, int, Sequence[str]],
         seconds: float,
         shown: Callable[[int], str] | None = None,
     ) -> None:
         self.shown = shown
-        self.client, self.hosts, self.seconds = client, hosts, seconds
+        self.client, self.hosts, self.rooms, self.seconds = client, hosts, rooms, seconds
         self.index, self.count = place
         self.what, number, self.lines = subject
         self.room = f"{ROOMS}/{hashlib.sha256(self.what.encode()).hexdigest()[:16]}/{number}"
@@ -102,9 +109,16 @@ class Comparison:
             self.turn += 1
 
     def _leave(self) -> None:
-        """Whoever leaves last clears away what was written."""
-        if self.client.key_value_increment(f"{self.room}/left", 1) == self.count:
-            self.client.key_value_delete(f"{self.room}/")
+        """Process 0 clears away what was written when it comes again: by then all have read it."""
+        if self.index != 0:
+            self.client.key_value_set(f"{_left(self.room)}{self.index}", "")
+            return
+        for room in [*self.rooms]:
+            if len(self.client.key_value_dir_get(_left(room))) == self.count - 1:
+                self.client.key_value_delete(f"{room}/")
+                self.client.key_value_delete(_left(room))
+                self.rooms.pop(room, None)
+        self.rooms[self.room] = None
 
     # ----------------------------------------------------------------------------- what is written and read
 

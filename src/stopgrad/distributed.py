@@ -54,6 +54,7 @@ class _Run:
         self.timeout = 300.0
         self.hosts: dict[int, str] = {}
         self.rounds: Counter[str] = Counter()
+        self.rooms: dict[str, None] = {}  # Of comparisons that have ended, until they are cleared away.
         self.lock = threading.Lock()
         self.failed: BaseException | None = None
 
@@ -126,7 +127,7 @@ def initialize(
     watches: where a process dies without a word, all others are ended after ``heartbeat_timeout`` seconds
     (at once, should it be process 0), by an abort whose message names it; no Python error can be had there.
     A process that ends by an uncaught exception does not wait for the others, which therefore end in the same
-    way; at a normal end each waits until all have come there, 300 s at most.
+    way; at a normal end, and at ``sys.exit``, each waits until all have come there, 300 s at most.
 
     Args:
         coordinator_address: ``"host:port"`` where process 0 is reached by all, at a free port.
@@ -165,6 +166,11 @@ def _initialize(
     if is_initialized():
         raise DistributedError("called a second time; call it once, at the beginning of the script")
     seconds = _positive(timeout, "timeout"), _positive(heartbeat_timeout, "heartbeat_timeout")
+    devices = [local_device_ids] if isinstance(local_device_ids, int) else local_device_ids
+    if devices is not None and not (
+        isinstance(devices, Sequence) and all(type(i) is int and i >= 0 for i in devices)
+    ):
+        raise ArgumentError(f"local_device_ids must be numbers of devices from 0, not {local_device_ids!r}")
     jax = require("jax", "sg.distributed", "xla")
     _require_unused(jax)
     place = _place(address, count, index, local_device_ids, seconds[0])
@@ -388,6 +394,8 @@ def agree(
         _RUN.rounds[what] += 1
     seconds = _RUN.timeout if timeout is None else timeout
     place = run.process_id, run.num_processes
-    complaint = Comparison(run.client, place, _RUN.hosts, (what, number, lines), seconds, shown).result()
+    complaint = Comparison(
+        run.client, place, _RUN.hosts, _RUN.rooms, (what, number, lines), seconds, shown
+    ).result()
     if complaint:
         raise DistributedError(complaint)

@@ -93,9 +93,8 @@ def _get(xp: Any, x: Any, indices: Any, batch_dims: int) -> Any:
 
 
 def _add(xp: Any, x: Any, indices: Any, updates: Any, batch_dims: int) -> Any:
-    if x.shape[batch_dims] == 0:
-        return x
-    return _batched(xp, lambda x, i, u: x.at[i].add(u, mode="drop"), batch_dims)(x, indices, updates)
+    add = _batched(xp, lambda x, i, u: x.at[i].add(u, mode="drop"), batch_dims)
+    return add(x, indices, updates) if x.shape[batch_dims] else x
 
 
 def _batched(xp: Any, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
@@ -372,7 +371,6 @@ class TakeAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, axis: int) -> Any:
-        # With axes that both have, not with their positions: XLA divides it along these.
         at = outside_to_end(xp, indices, x.shape[axis])
         return xp.take_along_axis(x, at, axis=axis, mode="fill", fill_value=0)
 
@@ -458,12 +456,10 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        if x.shape[axis] == 0:
-            return x
         others = tuple([i for i in range(x.ndim) if i != axis])
         where = xp.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
         at = xp.expand_dims(outside_to_end(xp, indices, x.shape[axis]), -1)
-        return xp.lax.scatter_add(x, at, updates, where, mode="drop")
+        return xp.lax.scatter_add(x, at, updates, where, mode="drop") if x.shape[axis] else x
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),

@@ -19,7 +19,7 @@ from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
 from stopgrad.engines.xla.native import loaded, regions
-from stopgrad.engines.xla.options import CHEAP_KERNELS, compile_lowered, compiler_options
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.placement import Placement
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
@@ -155,7 +155,9 @@ class XlaEngine(Engine):
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         backend = self._jax.default_backend()
         options = {} if variant is PLAIN else compiler_options(operations, backend)
-        compiled = self._settings.fixed(True, lambda: compile_lowered(jit.lower(*kinds), options))
+        how = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
+        parts = (lambda: jit.lower(*kinds), inputs, outputs, options, how)
+        compiled = self._settings.fixed(True, lambda: self._programs.compile(*parts, placement.devices))
         config = self._jax.config
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:

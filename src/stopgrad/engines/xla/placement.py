@@ -25,6 +25,11 @@ class Placement:
         self._native = mesh.native()
         self._spec, self._sharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
 
+    @property
+    def devices(self) -> list[Any]:
+        """The devices of the mesh, of all processes."""
+        return list(self._native.devices.flat)
+
     def sharding(self, spec: Spec) -> Any:
         """JAX's form of a spec; what is left to the engine is not divided."""
         return self._sharding(self._native, self._spec(*[None if entry == FREE else entry for entry in spec]))

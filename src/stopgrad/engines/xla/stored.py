@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stopgrad.distributed import process_count
 from stopgrad.engines.xla.options import compile_lowered
 from stopgrad.errors import FileError
 from stopgrad.files import replacing
@@ -50,8 +51,11 @@ class Programs:
         outputs: Sequence[Output],
         options: Mapping[str, str | bool],
         how: Any,
+        devices: Sequence[Any] = (),
     ) -> Any:
         """A graph compiled; loaded, where it was compiled before.
+
+        Programs for the devices of several processes are not kept.
 
         Args:
             lower: asks JAX to lower it, to a function from positional arrays to a list of arrays.
@@ -59,14 +63,17 @@ class Programs:
             outputs: of the graph.
             options: of the compiler.
             how: what else makes a difference, as far as it can be printed.
+            devices: on which it runs, where that is not the first.
         """
-        folder = None if os.environ.get("STOPGRAD_COMPILED") == "0" else private_folder("xla")
+        off = os.environ.get("STOPGRAD_COMPILED") == "0" or (devices and process_count() > 1)
+        folder = None if off else private_folder("xla")
+        run_on = devices or self._jax.local_devices()[:1]
         graph = None if folder is None else fingerprint(inputs, outputs)
         if folder is None or graph is None:
             return compile_lowered(lower(), options)
-        path = folder / self._key(graph, options, how)
+        path = folder / self._key(graph, options, (how, [device.id for device in devices]))
         with contextlib.suppress(Exception):  # Whatever is wrong with a file: it is made again.
-            return self._load(path, len(inputs), len(outputs))
+            return self._load(path, len(inputs), len(outputs), run_on)
         start = time.perf_counter()
         compiled = compile_lowered(lower(), options)
         if time.perf_counter() - start >= WORTH:
@@ -89,7 +96,7 @@ class Programs:
         )
         return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
 
-    def _load(self, path: Path, inputs: int, outputs: int) -> Any:
+    def _load(self, path: Path, inputs: int, outputs: int, devices: Sequence[Any]) -> Any:
         data = path.read_bytes()
         if LAPACK in data:
             self._find_lapack()
@@ -98,7 +105,7 @@ class Programs:
             data,
             structure(((0,) * inputs, {})),
             structure([0] * outputs),
-            execution_devices=self._jax.local_devices()[:1],  # Else it would run on all that there are.
+            execution_devices=devices,  # Else it would run on all that there are.
         )
         os.utime(path)
         return compiled
