@@ -56,7 +56,7 @@ def main(folder: str) -> dict[str, Any]:
         def values() -> list[float]:
             return [float(session.value(graph.output(name)).sum()) for name in ("both", "across", "whole")]
 
-        with sg.Checkpoints(Path(folder) / "run", session, data=data, keep=5) as checkpoints:
+        with sg.Checkpoints(Path(folder) / "run", session, data=data, keep=2) as checkpoints:
             found["at first"] = checkpoints.restore()
             for i in range(1, 4):
                 session.run(step)

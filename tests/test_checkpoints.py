@@ -320,6 +320,7 @@ def test_a_broken_checkpoint_is_passed_over(tmp_path: Path) -> None:
             checkpoints.save(step, wait=True)
         assert checkpoints.restore() == 3
         assert model.count(session) == 3
+        assert sorted(os.listdir(tmp_path)) == ["1", "2.1", "3"]
         for entry in list(tmp_path.iterdir()):
             broken(entry)
         with pytest.warns(UserWarning, match="passed over"):

@@ -85,6 +85,7 @@ class Checkpoints:
         self._writing: Writing | None = None
         self._closed = False
         self._restored = False  # Or begun: what else is in the folder is then ours.
+        self._passed_over: set[str] = set()
 
     @property
     def folder(self) -> Path:
@@ -144,6 +145,9 @@ class Checkpoints:
         self._wait()
         self._restored = True
         reader = newest_good(self._folder, values=False, wanted=self._session._parameter_types())
+        newest_first = [entry.path for entry in reversed(entries(self._folder, values=False))]
+        good = len(newest_first) if reader is None else newest_first.index(reader.path)
+        self._passed_over = set(newest_first[:good])
         if reader is None:
             return None
         position = self._own(reader.own, reader.path)
@@ -215,8 +219,12 @@ class Checkpoints:
         return positions[0]
 
     def _remove_old(self, step: int) -> None:
-        """Once a checkpoint is whole: remove those it replaces, and those beyond the number kept."""
+        """Once a checkpoint is whole: remove those that it replaces, broken ones, and more than are kept."""
         there = entries(self._folder, values=False)
+        for path in self._passed_over.intersection(entry.path for entry in there):
+            remove_folder(path)
+        there = [entry for entry in there if entry.path not in self._passed_over]
+        self._passed_over = set()
         newest = {entry.step: entry for entry in there}
         kept = sorted(newest, reverse=True)[: self._keep]
         for entry in there:
