@@ -226,7 +226,9 @@ def compared(
     """What the processes find that have these lines; None: that one does not come."""
 
     def of(i: int, lines: Sequence[str]) -> Callable[[], str]:
-        return lambda: comparison(store, i, len(texts), what, number, lines).result()
+        # Time enough, where all come.
+        seconds = 0.3 if any(text is None for text in texts) else 60.0
+        return lambda: comparison(store, i, len(texts), what, number, lines, seconds).result()
 
     return at_once(*[of(i, lines) for i, lines in enumerate(texts) if lines is not None])
 
