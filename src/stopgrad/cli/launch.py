@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import queue
 import signal
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -107,7 +106,6 @@ class _Launch:
             try:
                 for i in range(self.count):
                     self._start(i)
-                # Only now, since to start a process is safe where there is one thread.
                 for i, process in enumerate(self.processes):
                     self._attend(i, process)
                 return self._watch()
@@ -118,13 +116,12 @@ class _Launch:
 
     def _start(self, index: int) -> None:
         process = subprocess.Popen(  # noqa: S603 - the user's own script
-            [sys.executable, *self.command],
+            [*_dying_with_parent(), sys.executable, *self.command],
             env={**self.environment, INDEX: str(index)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # What it starts is ended with it; Ctrl-C comes by way of this process.
-            preexec_fn=_die_with_parent(),
         )
         self.processes.append(process)
 
@@ -248,12 +245,18 @@ def _prefix(index: int) -> bytes:
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
-def _die_with_parent() -> Callable[[], None] | None:
-    """What a new process does on Linux, so that none is left when this one is killed."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _dying_with_parent() -> list[str]:
+    """What runs a command so that, on Linux, it is killed when this process is: none is left behind.
+
+    It is a program of its own, which the command then replaces: between a fork and what it starts, nothing of
+    Python's may run where there are threads, and NumPy has some.
+    """
+    return [sys.executable, "-I", "-S", "-c", _DYING, str(os.getpid())] if sys.platform == "linux" else []
 
 
-_PR_SET_PDEATHSIG = 1
+_DYING = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
