@@ -25,19 +25,19 @@ def program() -> Any:
 
 def test_it_is_killed_and_goes_on_where_it_was(tmp_path: Path) -> None:
     train = program().train
-    losses = train(tmp_path / "whole")
-    assert list(losses) == list(range(400))
-    assert losses[399] < 0.4 * losses[0]
+    losses = train(tmp_path / "whole", 200)
+    assert list(losses) == list(range(200))
+    assert losses[199] < 0.6 * losses[0]
 
     folder = tmp_path / "run"
     command = [sys.executable, "-W", "error", str(PROGRAM), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
-        while not (folder / "100").exists() and run.poll() is None:
+        while not (folder / "50").exists() and run.poll() is None:
             time.sleep(0.005)
         os.kill(run.pid, signal.SIGKILL)
         assert run.stderr is not None
         assert run.stderr.read() == b""
-    again = train(folder)
-    assert 100 <= min(again) < 400, "it was killed too late, or did not go on where it was"
+    again = train(folder, 200)
+    assert 50 <= min(again) < 200, "it was killed too late, or did not go on where it was"
     assert again == {step: losses[step] for step in again}
-    assert train(folder) == {}  # Nothing is left to do.
+    assert train(folder, 200) == {}  # Nothing is left to do.
