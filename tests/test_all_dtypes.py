@@ -67,6 +67,7 @@ ELSEWHERE = {
     "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "SearchSorted": "test_arrays.py: its sequences are sorted",
+    "Shard": "the identity, tested on meshes with several dtypes in test_mesh.py",
     "Size": "sizes are whole numbers, tested with shapes",
     **dict.fromkeys(("Case", "Scan", "While", "Checkpoint", "CustomGradient"), "runs bodies of others"),
     **dict.fromkeys(

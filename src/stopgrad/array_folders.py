@@ -180,8 +180,9 @@ class Writing:
                 if _leads():
                     _clear(part)
                 raise
-        if self._then is not None and _leads():
-            self._then()
+        then = self._then
+        if then is not None:  # All wait for it, so that all see the same folder afterwards.
+            together("tidying up after", self.path, lambda: then() if _leads() else None)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
