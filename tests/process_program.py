@@ -274,13 +274,13 @@ def a_process_that_does_not_run_the_step() -> None:
     graph, x, y = built(constant=7.0)
     distributed.agree("all are here", [])
     began = time.monotonic()
-    distributed._RUN.timeout = 2.0
+    distributed._RUN.timeout = 6.0  # Those who do come may be late on a busy machine.
     with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
         if sg.distributed.process_index() == 1:
-            time.sleep(4)
-        says = rf"process 1 \(\S+\) of {sg.distributed.process_count()} did not come to .* within 2 s"
+            time.sleep(9)
+        says = rf"process 1 \(\S+\) of {sg.distributed.process_count()} did not come to .* within 6 s"
         refused(sg.DistributedError, says, session.run, y, {x: part()})
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40
     distributed._RUN.timeout = 60.0
 
 
@@ -294,11 +294,11 @@ def a_value_that_one_process_does_not_ask_for() -> None:
         assert session.run(y) == 120
         np.testing.assert_array_equal(session.value(w), np.arange(16))
         distributed.agree("all are here", [])
-        distributed._RUN.timeout = 1.0
+        distributed._RUN.timeout = 4.0
         if sg.distributed.process_index() == 0:
-            time.sleep(2)
+            time.sleep(7)
         said = refused(sg.DistributedError, r"process \d .* Session\.value", session.value, w)
-        assert "did not come to Session.value within 1 s" in said or "did not wait any more" in said
+        assert "did not come to Session.value within 4 s" in said or "did not wait any more" in said
         distributed._RUN.timeout = 60.0
         np.testing.assert_array_equal(session.run(w * 1.0), np.arange(16))
 
