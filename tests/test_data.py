@@ -761,6 +761,26 @@ def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch)
         sg.Mesh(data=2).part()
 
 
+def test_a_mesh_that_divides_otherwise_must_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("stopgrad.meshes.process_", "stopgrad.data.own_", "stopgrad.data.count_processes"):
+        name, value = (module, 4) if "count" in module else (f"{module}index", 3)
+        monkeypatch.setattr(name, lambda value=value: value)
+    monkeypatch.setattr("stopgrad.meshes.process_count", lambda: 4)
+
+    def over(processes: Any, **which: int) -> Any:
+        devices = np.empty(np.shape(processes), object)
+        for at in np.ndindex(devices.shape):
+            devices[at] = SimpleNamespace(process_index=np.asarray(processes)[at])
+        with sg.Mesh(SimpleNamespace(axis_names=("data", "model"), devices=devices)):
+            return next(sg.data.batches(np.arange(8), 8, **which)).tolist()
+
+    assert over([[0, 0], [1, 1], [2, 2], [3, 3]]) == over([[0], [1], [2], [3]]) == [6, 7]
+    for apart in ([[0, 1], [2, 3]], [[1, 1], [0, 0], [3, 3], [2, 2]], [[3, 3], [0, 0], [1, 1], [2, 2]]):
+        with pytest.raises(sg.ArgumentError, match=r"data\.batches: over 4 processes.*mesh\.part\('data'\)"):
+            over(apart)
+    assert over([[0, 1], [2, 3]], process_index=1, process_count=2) == [4, 5, 6, 7]
+
+
 def test_without_grain_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grain", None)
     with pytest.raises(sg.EngineError, match=r"pip install 'stopgrad\[scale\]'"):

@@ -11,15 +11,17 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import optree
 
+from stopgrad.builder import current
 from stopgrad.data.order import permuted, read_key, round_keys
 from stopgrad.data.sources import Ended, Unfit, about, column_of, joined
 from stopgrad.distributed import process_count as count_processes, process_index as own_index
-from stopgrad.errors import ArgumentError, CheckpointError, GraphError, ShapeError, StopgradError
+from stopgrad.errors import ArgumentError, CheckpointError, EngineError, GraphError, ShapeError, StopgradError
 from stopgrad.namespaces import require
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.structure import NAMESPACE, unflatten
@@ -311,7 +313,7 @@ def _positive(value: Any, what: str, least: int = 1) -> int:
 def _asking(index: Any, count: Any) -> Callable[[], tuple[int, int]]:
     """What says which process this is, and of how many."""
     if index is None and count is None:
-        return lambda: (own_index(), count_processes())
+        return partial(_own_part, current().mesh)
     if index is None or count is None:
         raise ArgumentError("process_index and process_count come together")
     given = _positive(index, "process_index", 0), _positive(count, "process_count")
@@ -320,6 +322,26 @@ def _asking(index: Any, count: Any) -> Callable[[], tuple[int, int]]:
             f"process_index={given[0]} is none of 0 to {given[1] - 1}, the {given[1]} processes"
         )
     return lambda: given
+
+
+def _own_part(mesh: Any) -> tuple[int, int]:
+    """This process's part, of as many as there are processes; refused where the mesh divides otherwise."""
+    place = own_index(), count_processes()
+    if mesh is None or place[1] == 1 or any(_part_along(mesh, name) == place for name in mesh.axes):
+        return place
+    raise ArgumentError(
+        f"over {place[1]} processes, {mesh!r} does not give each its own part along one axis; say which axes "
+        f"divide the batch: index, count = mesh.part({next(iter(mesh.axes))!r}), and then "
+        "process_index=index, process_count=count"
+    )
+
+
+def _part_along(mesh: Any, name: str) -> tuple[int, int] | None:
+    try:
+        found: tuple[int, int] = mesh.part(name)
+        return found
+    except EngineError:  # Not in one piece.
+        return None
 
 
 def batches(
