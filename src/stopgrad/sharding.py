@@ -105,16 +105,6 @@ def check_spec(spec: Spec, shape: Sequence[Any], axes: Mapping[str, int]) -> Non
             )
 
 
-def part_of(spec: Spec, shape: Sequence[int], axes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of what one device holds of a tensor of this shape."""
-    found = []
-    for size, entry in zip(shape, spec or (None,) * len(shape), strict=True):
-        for name in names_in(entry):
-            size //= axes[name]
-        found.append(size)
-    return tuple(found)
-
-
 def show_spec(spec: Spec) -> str:
     """A spec as errors print it."""
     return f"({', '.join(map(repr, spec))}{',' if len(spec) == 1 else ''})"
