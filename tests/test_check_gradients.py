@@ -659,6 +659,135 @@ def test_what_cannot_be_checked_is_refused() -> None:
         sg.check_gradients(lambda x: x * (1 / 0), X)
 
 
+# -------------------------------------------------------------------------------- where the gradient is zero
+
+STATIONARY: dict[str, Callable[[Any], Any]] = {
+    "x*x": lambda x: sg.reduce_sum(x * x),
+    "x**2": lambda x: sg.reduce_sum(x**2),
+    "x**2.0": lambda x: sg.reduce_sum(x**2.0),
+    "x**3": lambda x: sg.reduce_sum(x**3),
+    "x**4": lambda x: sg.reduce_sum(x**4),
+    "tanh(x*x)": lambda x: sg.reduce_sum(sg.tanh(x * x)),
+    "cos": lambda x: sg.reduce_sum(sg.cos(x)),
+    "several results": lambda x: x * x,
+    "far steeper elsewhere": lambda x: sg.reduce_sum(sg.cosh(100.0 * sg.abs(x) ** 2.0) - 1.0),
+    "tiny": lambda x: sg.reduce_sum(1e-30 * x * x),
+}
+CORNERS: dict[str, Callable[[Any], Any]] = {
+    "norm": lambda x: sg.norm(x),
+    "abs": lambda x: sg.reduce_sum(sg.abs(x)),
+    "max(abs)": lambda x: sg.reduce_max(sg.abs(x)),
+}
+FLOATS = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+ORDERS = pytest.mark.parametrize("order", [1, 2])
+
+
+@FLOATS
+@ORDERS
+def test_right_gradients_that_are_zero_pass(dtype: Any, order: int) -> None:
+    for name, f in STATIONARY.items():
+        for size in (3, ELEMENTWISE + 6):
+            found = sg.check_gradients(f, np.zeros(size, dtype), order=order, raises=False)["x"]
+            assert (found.passed, found.kinks) == (True, ()), (name, size)
+            assert found.error < 1e-9, (name, size)
+
+
+@FLOATS
+@ORDERS
+def test_corners_with_a_gradient_of_zero_pass_and_are_told(dtype: Any, order: int) -> None:
+    """The generated 0 lies between the slopes on both sides, -1 and 1."""
+    for name, f in CORNERS.items():
+        found = sg.check_gradients(f, np.zeros(3, dtype), order=order, raises=False)["x"]
+        assert found.passed, name
+        kinks = [
+            (k.index, k.generated, round(k.low, 6), round(k.high, 6)) for k in found.kinks if k.order == 1
+        ]
+        assert kinks == [((i,), 0.0, -1.0, 1.0) for i in range(3)], name
+
+
+@FLOATS
+@ORDERS
+@pytest.mark.parametrize("size", [1.0, 3.7e5, 2.9e-9])
+def test_losses_pass_at_their_minimum(dtype: Any, order: int, size: float) -> None:
+    """Here the points themselves are rounded, so neither gradient need be exactly 0."""
+    generator = np.random.default_rng(4)
+    x = (size * generator.normal(size=5)).astype(dtype)
+    matrix = generator.normal(size=(7, 5)).astype(dtype)
+    reached = matrix @ x
+    losses: dict[str, Callable[[Any], Any]] = {
+        "to a constant": lambda x0: sg.reduce_mean((x0 - x) ** 2),
+        "to a stopped copy": lambda x0: sg.reduce_mean((x0 - sg.stop_gradient(x0)) ** 2),
+        "squares": lambda x0: sg.reduce_mean(sg.square(x0 - x)),
+        "least squares": lambda x0: sg.reduce_sum((sg.reduce_sum(matrix * x0, axis=1) - reached) ** 2),
+    }
+    for name, loss in losses.items():
+        assert sg.check_gradients(loss, x, order=order, raises=False).passed, name
+
+
+@FLOATS
+@pytest.mark.parametrize("count", [3, ELEMENTWISE + 6])
+@pytest.mark.parametrize("size", [1.0, 2.0**20, 2.0**-20])
+def test_wrong_slopes_at_a_minimum_still_fail(dtype: Any, count: int, size: float) -> None:
+    """Wrong by a thousandth of the slope that the function has elsewhere at this size of numbers."""
+    center = np.full(count, size, dtype)
+    wrong: dict[str, Any] = {
+        "everywhere": lambda d: g_of(d, 1e-3 * size),
+        "by the other sign": lambda d: g_of(d, -1e-3 * size),
+        "half as much": lambda d: g_of(d, 5e-4 * size),
+    }
+
+    def g_of(d: Any, offset: float) -> Any:
+        return sg.custom_gradient(lambda d: (sg.reduce_sum(d * d), lambda g: g * (2.0 * d + offset)))(d)
+
+    for name, loss in wrong.items():
+        check = sg.check_gradients(
+            lambda x, loss=loss: loss(x - center), center, raises=False, modes="reverse"
+        )
+        assert not check.passed, name
+    right = sg.check_gradients(lambda x: g_of(x - center, 0.0), center)
+    assert right.passed
+
+
+@FLOATS
+def test_wrong_slopes_at_other_stationary_points_still_fail(dtype: Any) -> None:
+    """Of one number of three, beside right ones; and of a second derivative."""
+    off = np.array([0.0, 1e-3, 0.0], dtype)
+    zero = np.zeros(3, dtype)
+    for f, slope in (
+        (sg.cos, lambda x: -sg.sin(x)),
+        (lambda x: sg.tanh(x * x), lambda x: 2.0 * x * (1.0 - sg.tanh(x * x) ** 2)),
+        (lambda x: x**3, lambda x: 3.0 * x * x),
+        (lambda x: x**4, lambda x: 4.0 * x**3),
+    ):
+        wrong = sg.custom_gradient(lambda x, f=f, slope=slope: (f(x), lambda g: g * (slope(x) + off)))
+        check = sg.check_gradients(lambda x, wrong=wrong: sg.reduce_sum(wrong(x)), zero, raises=False)
+        worst = check["x"].worst
+        assert not check.passed
+        assert worst is not None
+        assert worst.index == (1,)
+        assert 0.0 < worst.allowed < 5e-4
+    bent = sg.custom_gradient(lambda x: (3.0 * x * x, lambda g: g * (6.0 * x + 1e-3)))
+    cube = sg.custom_gradient(lambda x: (x**3, lambda g: g * bent(x)))
+    assert sg.check_gradients(cube, zero).passed
+    assert not sg.check_gradients(cube, zero, order=2, raises=False).passed
+
+
+def test_a_corner_with_a_gradient_beyond_its_slopes_still_fails() -> None:
+    wrong = sg.custom_gradient(lambda x: (sg.abs(x), lambda g: g * (sg.sign(x) + 1.001)))
+    assert not sg.check_gradients(wrong, np.zeros(3), raises=False).passed
+
+
+def test_how_far_a_slope_bends_is_measured() -> None:
+    curve = lambda t: np.array([3.0 * t * t, 5.0 + 2.0 * t, t**3, 0.0, np.cosh(1e3 * t) - 1.0])
+    with np.errstate(over="ignore"):
+        found = slope_at(curve, curve(0.0), 1.0, Steps.of(2.0**-52), 1e-7)
+    assert found.bend[0] == pytest.approx(6.0)
+    assert 0.0 < found.bend[1] < 1e-11  # A straight line bends by its rounding.
+    assert 0.0 < found.bend[2] < 0.25
+    assert found.bend[3] == 0.0
+    assert found.bend[4] == pytest.approx(1e6, rel=1.0)
+
+
 # --------------------------------------------------------------------------------------------- differences
 
 

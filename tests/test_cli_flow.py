@@ -46,6 +46,26 @@ def wrong_loss(x: "float32[3]"):
     return sg.reduce_sum(wrong(x))
 
 
+def parabola(x):
+    return sg.reduce_sum(x * x)
+
+
+def parabola_example():
+    return (np.zeros(3),)
+
+
+@sg.custom_gradient
+def tilted(x):
+    return x * x, lambda g: g * (2.0 * x + 1e-3)
+
+
+def tilted_parabola(x):
+    return sg.reduce_sum(tilted(x))
+
+
+tilted_parabola_example = parabola_example
+
+
 def lengths(x):
     squares = sg.reduce_sum(x * x, axis=1)
     return sg.reduce_sum(sg.where(squares > 0.0, sg.sqrt(squares), 0.0))
@@ -315,6 +335,12 @@ def test_check_fails_a_wrong_rule_in_the_modes_and_orders_asked(
     assert cli.main(["check", "program.py:wrong_loss", "--rtol", "2", "--atol", "100"]) == cli.OK
     assert cli.main(["check", "program.py:softmax", "--order", "2", "--mode", "reverse"]) == cli.OK
     assert cli.main(["check", "program.py:build"]) == cli.OK
+
+
+def test_check_at_a_minimum() -> None:
+    for order in ("1", "2"):
+        assert cli.main(["check", "program.py:parabola", "--order", order]) == cli.OK
+        assert cli.main(["check", "program.py:tilted_parabola", "--order", order]) == cli.FAILED
 
 
 def test_check_shows_what_a_stop_hides(capsys: pytest.CaptureFixture[str]) -> None:

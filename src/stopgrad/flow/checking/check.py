@@ -74,7 +74,7 @@ def check_gradients(
         rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³
             for float32, 0.02 for float16, 0.1 for bfloat16.
         atol: absolute tolerance; by default a tenth of rtol times the largest derivative, and what rounding
-            makes of the value.
+            makes of the value and of the inputs; so it is not 0 where the gradient is.
         directions: move inputs in so many random directions; by default those of up to 64 numbers are moved
             number by number, and larger ones in random directions and at random numbers.
         seed: of directions and weights.

@@ -286,7 +286,20 @@ class Comparison:
                 pushed = [order.generated.pushed(self.which, v) for v in vectors]
                 generated = np.array([weights @ t if weights is order.cotangents else t for t in pushed])
                 spread = np.abs(generated)
-            return self._judged(mode, weights, generated, spread, *found)
+            return self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
+
+    def _turned(self, weights: Array, directions: Sequence[Direction]) -> Array:
+        """How much each derivative changes as x changes by its size: what it is where it is not 0 by chance.
+
+        It is no less where the derivative itself is 0, so rounding is measured by it at minima: x is rounded,
+        and that turns the slope. Along a direction the changes of single numbers add up as errors do.
+        """
+        return np.array(
+            [
+                self._scale * (np.abs(weights) @ d.slope.bend) / np.sqrt(np.sum(np.square(d.vector)))
+                for d in directions
+            ]
+        )
 
     def _judged(
         self,
@@ -294,6 +307,7 @@ class Comparison:
         weights: Array,
         generated: Array,
         spread: Array,
+        turned: Array,
         value: Array,
         error: Array,
         low: Array,
@@ -307,22 +321,23 @@ class Comparison:
         unit = np.abs(weights) @ np.abs(self._numeric.here)
         unit = unit / max(1.0, float(np.max(np.abs(self._point), initial=0.0)))
         roundings = min(ROUNDINGS * settings.epsilon, settings.rtol)
-        rounding = roundings * float(np.max(np.fmax(unit, largest), initial=0.0))
+        rounding = np.fmax(roundings * np.max(np.fmax(unit, largest), initial=0.0), roundings * turned)
         slack = settings.atol
         if slack is None:
             slack = 0.1 * settings.rtol * largest + rounding
         allowed = slack + settings.rtol * size
-        least = settings.rtol * np.max(np.fmax(unit, largest), initial=0.0)
+        least = settings.rtol * np.fmax(np.max(np.fmax(unit, largest), initial=0.0), turned)
         limit = np.fmax(np.fmax(allowed, least), UNSETTLED * np.fmax(size, largest))
         doubt = SAFETY * error
         outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
         apart = np.where(kind == SMOOTH, np.abs(generated - value), outside)
         excess = np.where(apart == 0.0, 0.0, apart / (allowed + np.where(doubt <= limit, doubt, 0.0)))
-        unsettled = ~(doubt <= limit)
+        unsettled = ~(doubt <= limit) & ((apart != 0.0) | (kind != SMOOTH))
         excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
         excess = np.where(np.isfinite(generated), excess, np.inf)
         # Where all derivatives are rounding errors of zeros, one is not to be compared with the other.
-        scale = max(float(np.max(largest, initial=0.0)), rounding / max(settings.rtol, 1e-12))
+        zeros = float(np.max(rounding, initial=0.0)) / max(settings.rtol, 1e-12)
+        scale = max(float(np.max(largest, initial=0.0)), zeros)
         return Rows(mode, generated, value, error, low, high, kind, allowed, excess, unsettled, scale)
 
     # -------------------------------------------------------------------------------------- a closer look

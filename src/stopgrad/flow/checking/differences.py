@@ -6,7 +6,7 @@ its values at smaller and smaller steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,7 @@ class Slope:
         below, above: the slopes on both sides. Where the function leaps, of what lies beside the leap.
         kind: SMOOTH, KINK or JUMP.
         step: the least step from which the value was found.
+        bend: how much the slope changes as the point moves by 1; 0 where that was not measured.
     """
 
     value: Array
@@ -72,6 +73,7 @@ class Slope:
     above: Array
     kind: Array
     step: Array
+    bend: Array
 
     def improved_by(self, other: Slope) -> Slope:
         """For each result the one that is known better.
@@ -83,9 +85,11 @@ class Slope:
         finer = other.step < self.step
         fine_error, fine_value = np.where(finer, (other.error, other.value), (self.error, self.value))
         better = np.where(conflict & (fine_error <= 0.01 * np.abs(fine_value)), finer, better)
-        return Slope(
+        chosen = Slope(
             *(np.where(better, getattr(other, name), getattr(self, name)) for name in self.__annotations__)
         )
+        chosen.bend = _least((self.bend, other.bend))
+        return chosen
 
 
 class _Extrapolation:
@@ -167,6 +171,7 @@ def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -
     central = _Extrapolation(steps.ratio**2, here.size)
     ahead, behind = _Side(1.0, here, steps.ratio), _Side(-1.0, here, steps.ratio)
     noise = steps.epsilon * np.abs(here)
+    seen: list[tuple[float, Array, Array, Array]] = []
     with np.errstate(all="ignore"):
         for n in range(steps.count):
             step = size * steps.first / steps.ratio**n
@@ -176,10 +181,33 @@ def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -
             central.add((after - before) / (2.0 * step), rounding / step, step)
             ahead.add(after, step, rounding)
             behind.add(before, step, rounding)
+            seen.append((step, after - here, here - before, rounding))
             # What rounding leaves of a slope of 0 at the first steps will not become less.
             if n >= 3 and _settled(central, ahead, behind, aim, 16.0 * noise / (size * steps.first)):
                 break
-        return _judged(central, ahead, behind, noise, aim)
+        found = _judged(central, ahead, behind, noise, aim)
+        found.bend = _bend(seen, found.value)
+        return found
+
+
+def _bend(seen: Sequence[tuple[float, Array, Array, Array]], slope: Array) -> Array:
+    """How much the slope changes as the point moves by 1, from how far the values are from a straight line.
+
+    The least over all steps: large ones pass over other parts of the function, which may be far steeper. Not
+    the second difference, which is 0 for a cube. What rounding hides may be there, so its noise counts.
+    """
+    found = [
+        2.0 * (np.fmax(np.abs(after - step * slope), np.abs(before - step * slope)) + noise) / step**2
+        for step, after, before, noise in seen
+    ]
+    return _least(found)
+
+
+def _least(bends: Sequence[Array]) -> Array:
+    """The least that was measured: what is 0 was not, or nothing moved there."""
+    known = [np.where(np.isfinite(bend) & (bend > 0.0), bend, np.inf) for bend in bends]
+    least = np.min(known, 0)
+    return np.where(np.isfinite(least), least, 0.0)
 
 
 def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float, least: Array) -> bool:
@@ -220,6 +248,7 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
         np.where(smooth, value, above),
         kind,
         step,
+        np.zeros_like(value),
     )
 
 
@@ -244,4 +273,5 @@ def complex_slope(curve: Callable[[complex], tuple[Array, Array]], here: Array, 
         return None
     value = imaginary / step
     error = 1e-14 * np.abs(value)
-    return Slope(value, error, value, value, np.zeros(here.size, int), np.full(here.size, step))
+    nothing = np.zeros(here.size)
+    return Slope(value, error, value, value, nothing.astype(int), nothing + step, nothing)
