@@ -777,6 +777,15 @@ def test_a_corner_with_a_gradient_beyond_its_slopes_still_fails() -> None:
     assert not sg.check_gradients(wrong, np.zeros(3), raises=False).passed
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_where_terms_cancel_is_no_kink(seed: int) -> None:
+    """Of a saturated softmax the derivatives are differences of numbers around 1, and may be 10⁻¹⁰."""
+    for count in (3, 5, 8):
+        x = np.random.default_rng(seed).normal(size=count)
+        found = sg.check_gradients(lambda x: sg.reduce_sum(sg.softmax(50.0 * x) ** 2), x, order=2)["x"]
+        assert found.kinks == (), count
+
+
 def test_how_far_a_slope_bends_is_measured() -> None:
     curve = lambda t: np.array([3.0 * t * t, 5.0 + 2.0 * t, t**3, 0.0, np.cosh(1e3 * t) - 1.0])
     with np.errstate(over="ignore"):

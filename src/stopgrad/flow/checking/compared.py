@@ -13,7 +13,7 @@ from stopgrad.autodiff.reverse import gradients
 from stopgrad.build import emit
 from stopgrad.flow.checking.differences import SMOOTH, Slope
 from stopgrad.flow.checking.frozen import Posed
-from stopgrad.flow.checking.numeric import Numeric, Settings, flat, size_of, unflat
+from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.operands import Array
@@ -40,12 +40,6 @@ CERTAIN = 4
 
 SAFETY = 4.0
 """By how many estimated errors of the differences the two may differ besides the tolerance."""
-
-ROUNDINGS = 256.0
-"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
-
-A decomposition of a matrix leaves so many; where that is more than the tolerance, this counts.
-"""
 
 UNSETTLED = 0.02
 """Differences whose error, relative to the gradient, may be larger than this say nothing."""
@@ -189,9 +183,16 @@ class Order:
         pulled: by weighting and x, what arrives there.
     """
 
-    def __init__(self, number: int, posed: Posed, ys: Sequence[Output], settings: Settings) -> None:
+    def __init__(
+        self,
+        number: int,
+        posed: Posed,
+        ys: Sequence[Output],
+        settings: Settings,
+        terms: Array | float = 0.0,
+    ) -> None:
         self.number, self.posed, self.settings = number, posed, settings
-        self.numeric = Numeric(posed, ys, settings)
+        self.numeric = Numeric(posed, ys, settings, terms)
         self.generated = Generated(posed, ys, settings.modes)
         self.generator = np.random.default_rng([settings.seed, number])
         count = sum(size_of(y) for y in ys)
@@ -318,8 +319,7 @@ class Comparison:
         size = np.fmax(np.fmax(np.abs(generated), np.abs(value)), spread)
         largest = np.max(np.where(np.isfinite(size), size, 0.0), 0, initial=0.0)
         # What a derivative would be that changes the value as much as x does, relative to their sizes.
-        unit = np.abs(weights) @ np.abs(self._numeric.here)
-        unit = unit / max(1.0, float(np.max(np.abs(self._point), initial=0.0)))
+        unit = np.abs(weights) @ self._numeric.terms / _at_least_one(self._point)
         roundings = min(ROUNDINGS * settings.epsilon, settings.rtol)
         rounding = np.fmax(roundings * np.max(np.fmax(unit, largest), initial=0.0), roundings * turned)
         slack = settings.atol
@@ -421,6 +421,26 @@ class Comparison:
         return int(places[0])
 
 
+def _at_least_one(point: Array) -> float:
+    return max(1.0, float(np.max(np.abs(point), initial=0.0)))
+
+
+def _terms(order: Order, weights: Array) -> Array:
+    """How large the terms are that add up to each derivative.
+
+    A small one may be the difference of numbers that change the value as much as x does, relative to their
+    sizes, as where a softmax is saturated.
+    """
+    value = float(np.abs(weights) @ np.abs(order.numeric.here))
+    return np.concatenate(
+        [
+            np.full(size_of(x), value / _at_least_one(order.numeric.point(i)))
+            for i, (x, g) in enumerate(zip(order.posed.xs, order.generated.gradients, strict=True))
+            if g is not None
+        ]
+    )
+
+
 def _power_of_two(size: float) -> float:
     """The power of two next to a size, by which steps stay exact."""
     return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
@@ -435,6 +455,6 @@ def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Com
         # Derivatives of the first ones, which one weighting of the results makes.
         weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
         posed.feeds.update(first.generated.fed(weights))
-        orders.append(Order(2, posed, ys, settings))
+        orders.append(Order(2, posed, ys, settings, _terms(first, weights)))
     found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
     return found, list(dict.fromkeys(note for order in orders for note in order.numeric.notes))

@@ -155,7 +155,9 @@ class _Side:
         return np.zeros_like(self.here) if self.last is None else np.abs(self.last - self.limit)
 
 
-def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -> Slope:
+def slope_at(
+    curve: Curve, here: Array, size: float, steps: Steps, aim: float, inside: Array | float = 0.0
+) -> Slope:
     """The slope of a curve at 0, where its values are *here*.
 
     Args:
@@ -164,19 +166,22 @@ def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -
         size: of what moves; steps are relative to it.
         steps: which.
         aim: the relative error that suffices.
+        inside: how large the errors are that values have from rounding inside of the function, where that is
+            more than rounding of the values themselves.
 
     Returns:
         The slopes of its results. The error is infinite where none was found.
     """
     central = _Extrapolation(steps.ratio**2, here.size)
     ahead, behind = _Side(1.0, here, steps.ratio), _Side(-1.0, here, steps.ratio)
-    noise = steps.epsilon * np.abs(here)
+    noise = np.fmax(steps.epsilon * np.abs(here), inside)
     seen: list[tuple[float, Array, Array, Array]] = []
     with np.errstate(all="ignore"):
         for n in range(steps.count):
             step = size * steps.first / steps.ratio**n
             after, before = curve(step), curve(-step)
             rounding = steps.epsilon * np.fmax(np.abs(after), np.abs(before))  # One side may be NaN.
+            rounding = np.fmax(rounding, inside)
             noise = np.fmax(noise, rounding)
             central.add((after - before) / (2.0 * step), rounding / step, step)
             ahead.add(after, step, rounding)

@@ -39,6 +39,13 @@ NOT_HOLOMORPHIC = {
 """Operations that take complex numbers and are not holomorphic, by type, and why."""
 
 
+ROUNDINGS = 256.0
+"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
+
+A decomposition of a matrix leaves so many; where that is more than the tolerance, this counts.
+"""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the user chose; see :func:`stopgrad.check_gradients`."""
@@ -87,9 +94,17 @@ def size_of(x: Output) -> int:
 
 
 class Numeric:
-    """Slopes of the frozen function of ys at the posed point."""
+    """Slopes of the frozen function of ys at the posed point.
 
-    def __init__(self, posed: Posed, ys: Sequence[Output], settings: Settings) -> None:
+    Attributes:
+        here: its values.
+        terms: how large the terms are that add up to them: *terms* if given, where these cancel.
+        notes: what a reader should know.
+    """
+
+    def __init__(
+        self, posed: Posed, ys: Sequence[Output], settings: Settings, terms: Array | float = 0.0
+    ) -> None:
         self._posed, self._ys, self._settings = posed, ys, settings
         self._operations = moving(ys, posed.xs)
         self._drawn = draws(self._operations)
@@ -99,6 +114,8 @@ class Numeric:
         self._plain = wide or Frozen(posed, ys, {}, settings.hold)
         self._steps = Steps.of(2.0**-52 if wide else settings.epsilon)
         self.here = flat(self._plain.here)
+        self.terms = np.fmax(np.abs(self.here), terms)
+        self._inside = min(ROUNDINGS * self._steps.epsilon, settings.rtol) * terms
         self._complex = self._in_complex()
 
     def _in_double(self, exact: Array) -> Frozen | None:
@@ -146,7 +163,7 @@ class Numeric:
     def along(self, which: int, direction: Array, size: float) -> Slope:
         """The slopes of ys where one x moves in a direction, by differences with steps relative to *size*."""
         curve = self._curve(which, direction)
-        return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0)
+        return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0, self._inside)
 
     def _curve(self, which: int, direction: Array) -> Callable[[float], Array]:
         point = self.point(which)
