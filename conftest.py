@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopgrad.errors import EngineError
 
 import stopgrad as sg
-from stopgrad.errors import EngineError
-from stopgrad.onnx_nodes import NotInOnnx
+from stopgrad.engines.onnxruntime.nodes import NotInOnnx
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"

@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import as_output
+from stopgrad.base.structure import flatten
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.interpreter import program
+from stopgrad.graph.build import as_output
+from stopgrad.graph.interpreter import program
 from stopgrad.rewrite import prepare
-from stopgrad.structure import flatten
 
 WIDTH, BATCH, BLOCK = 64, 8, 50
 Function = Callable[..., Any]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from stopgrad import engines
-from stopgrad.graph import Output
+from stopgrad.graph.graph import Output
 
 ENGINES = ("numpy", "xla", "onnxruntime")
 """By name; the first is the reference."""

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import apply
-from stopgrad.op import REGISTRY, Joint, Op
-from stopgrad.ops.shape import spread
-from stopgrad.samples import Values
+from stopgrad.base.samples import Values
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import REGISTRY, Joint, Op
+from stopgrad.ops.shapes.reshape import spread
 
 Rule = Callable[..., Any]
 BOTH = ("reverse", "forward")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.immediate import evaluate
-from stopgrad.op import REGISTRY
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.op import REGISTRY
 
 BOOLS = np.ones(3, np.bool_)
 INTS = np.ones(3, np.int32)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.body import Body
-from stopgrad.build import close, emit, parameter_of, tracing
-from stopgrad.op import REGISTRY
-from stopgrad.types import TensorType, bool_, dtype_of, tensor_type
+from stopgrad.base.types import TensorType, bool_, dtype_of, tensor_type
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import close, emit, parameter_of, tracing
+from stopgrad.graph.op import REGISTRY
 
 SCALAR, VECTOR = tensor_type(sg.float32, ()), tensor_type(sg.float32, (3,))
 TRUTH, TRUTHS = tensor_type(bool_, ()), tensor_type(bool_, (3,))

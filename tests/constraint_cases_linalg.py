@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.immediate import evaluate
-from stopgrad.op import REGISTRY
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.op import REGISTRY
 
 INTS = np.ones((3, 3), np.int32)
 VECTOR = np.ones(3, np.float32)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.immediate import evaluate
-from stopgrad.op import REGISTRY
-from stopgrad.types import dim, dtype_of
+from stopgrad.base.types import dim, dtype_of
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.op import REGISTRY
 
 BOOLS = np.ones(3, np.bool_)
 INTS = np.ones(3, np.int32)

@@ -13,8 +13,8 @@ import numpy as np
 
 import stopgrad as sg
 from flow_graphs import CLOSED, Case, Walk
-from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared
-from stopgrad.selective import by_gates, selective_gates
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared
+from stopgrad.graph.selective import by_gates, selective_gates
 
 CHANGED = (*CLOSED, "Sign", "StopGradientWhen", "ZeroGradient", "ScaleGradient", "CustomGradient")
 """Operations whose gradient is not the derivative of what they compute, or not everywhere."""

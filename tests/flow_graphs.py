@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import stopgrad as sg
-from stopgrad.build import visible
+from stopgrad.graph.build import visible
 
 OPEN, UNDEFINED, STOPPED, BLIND = range(4)
 STATUSES = ("flows", "undefined", "stopped", "not differentiable")

@@ -11,7 +11,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.graph import Output
+from stopgrad.graph.graph import Output
 from stopgrad.rewrite import Rewritten, formed, prepare
 from stopgrad.rewrite.forms import FORMS
 

@@ -6,7 +6,7 @@ import re
 
 import stopgrad as sg
 from mistakes import MARK, Gallery, Mistake
-from stopgrad.source import Location
+from stopgrad.base.source import Location
 
 
 def check_gallery(gallery: Gallery, at_least: int) -> None:

@@ -19,8 +19,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import stopgrad as sg
 from stopgrad.errors import StopgradError
+
+import stopgrad as sg
 
 ROOT = Path(__file__).parents[1]
 MARK = "  # <- here"

@@ -12,8 +12,8 @@ import stopgrad as sg
 from stopgrad.engines import engine as engine_named
 from stopgrad.engines.xla.native import convolution, pooling, products
 from stopgrad.engines.xla.native.library import library
-from stopgrad.graph import Operation, Output
-from stopgrad.interpreter import Region, program
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.interpreter import Region, program
 from stopgrad.rewrite import prepare
 
 RANDOM = np.random.default_rng(0)

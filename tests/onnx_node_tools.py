@@ -19,7 +19,7 @@ from onnx.backend.test.loader import load_model_tests
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from stopgrad.onnx.operators.calling import dtype_of_code
+from stopgrad.interop.onnx.operators.calling import dtype_of_code
 
 
 class Case(NamedTuple):

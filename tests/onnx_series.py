@@ -1,4 +1,4 @@
-"""Makes the polynomials of ``stopgrad.onnx_nodes.series``: ``python tests/onnx_series.py > .../series.py``.
+"""Makes the polynomials of ``onnxruntime/nodes/series.py``: ``python tests/onnx_series.py > .../series.py``.
 
 Each is a function, smooth after a change of variable, interpolated at Chebyshev nodes with 60 digits by
 mpmath, and cut where its terms no longer count in float64.

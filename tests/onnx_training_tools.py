@@ -12,7 +12,7 @@ import torch
 from onnx import helper, numpy_helper
 
 import stopgrad as sg
-from stopgrad.imported import Model
+from stopgrad.interop.imported import Model
 
 FLOAT = onnx.TensorProto.FLOAT
 

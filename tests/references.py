@@ -16,7 +16,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
 
 Array = np.ndarray[Any, Any]
 Wide = Array

@@ -36,14 +36,14 @@ from references import (
     widen,
 )
 from references_shaped import FINITE, SHAPED
-from stopgrad.build import emit
+from stopgrad.base.samples import Sample, Values
+from stopgrad.base.types import DTYPES, DType, dtype_of
 from stopgrad.engines import engine
-from stopgrad.graph import Graph, Output
-from stopgrad.op import REGISTRY, Op, Unsupported
-from stopgrad.ops.data import Placeholder
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.op import REGISTRY, Op, Unsupported
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
-from stopgrad.samples import Sample, Values
-from stopgrad.types import DTYPES, DType, dtype_of
 
 ROUGH = ("Elu", "Gelu", "Sigmoid", "Silu", "Tanh")
 """Operators of onnxruntime's in float32 that are precise by size, to 10⁻⁷, and not by digits."""

@@ -15,7 +15,7 @@ import pytest
 import stopgrad as sg
 from all_engines import ENGINES, each_style
 from references import LONG, Array, Wide, distance, drawn, edges, flushed, widen, wrapped
-from stopgrad.types import DTYPES, DType
+from stopgrad.base.types import DTYPES, DType
 
 NAMES = list(DTYPES)
 

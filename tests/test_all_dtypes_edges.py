@@ -15,7 +15,7 @@ import pytest
 import stopgrad as sg
 from all_engines import ENGINES, each_engine, each_style
 from references import least_normal
-from stopgrad.types import DTYPES, dtype_of
+from stopgrad.base.types import DTYPES, dtype_of
 
 BFLOAT16 = ml_dtypes.bfloat16
 NARROW = pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=["float16", "bfloat16"])

@@ -12,7 +12,7 @@ import pytest
 
 import stopgrad as sg
 from all_engines import ENGINES, each_engine
-from stopgrad.structure import flatten
+from stopgrad.base.structure import flatten
 
 RNG = np.random.default_rng(11)
 D = RNG.normal(size=(3, 4))

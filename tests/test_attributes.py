@@ -11,11 +11,11 @@ import pytest
 
 import stopgrad as sg
 from all_engines import ENGINES, each_engine
-from stopgrad.build import emit
-from stopgrad.inferred import infer_types
-from stopgrad.op import REGISTRY, Kind
+from stopgrad.base.types import tensor_type
+from stopgrad.graph.build import emit
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import REGISTRY, Kind
 from stopgrad.rewrite import merge, rewrite
-from stopgrad.types import tensor_type
 
 
 def bits(x: float) -> bytes:
@@ -202,7 +202,7 @@ NOT = [
 ]
 
 
-class OneAttribute(sg.op.Op, abstract=True):
+class OneAttribute(sg.graph.op.Op, abstract=True):
     """Stands for a definition with one attribute."""
 
     type = "OneAttribute"
@@ -228,7 +228,7 @@ def test_what_is_not_of_its_kind_is_refused(kind: Kind, value: Any) -> None:
 
 
 def test_every_kind_has_a_form() -> None:
-    assert set(sg.op._CANONICAL) == set(Kind)
+    assert set(sg.graph.op._CANONICAL) == set(Kind)
 
 
 # ----------------------------------------------------------------------------- sizes that come out wrong

@@ -17,8 +17,8 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine, form_for
+from stopgrad.base.namespaces import NUMPY
 from stopgrad.engines import registry
-from stopgrad.namespaces import NUMPY
 
 HERE = __file__
 

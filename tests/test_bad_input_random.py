@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import stopgrad.errors
 
 import stopgrad as sg
-import stopgrad.errors
 
 HERE = __file__
 F32 = np.ones(3, np.float32)

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.builder import current
-from stopgrad.verify import verify
+from stopgrad.graph.builder import current
+from stopgrad.graph.verify import verify
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_number_is_not_shared_with_a_thread_whose_build_may_fail() -> None:
     found: list[sg.Output] = []
 
     def use() -> None:
-        found.append(sg.build.as_output(3.5, graph))
+        found.append(sg.graph.build.as_output(3.5, graph))
 
     with failed_build(graph):
         _ = x * 3.5
@@ -197,7 +197,7 @@ def test_the_end_of_a_block_is_not_shared_with_a_thread_whose_build_may_fail() -
     found: list[sg.Output] = []
     with failed_build(graph):
         sg.sin(y)
-        together(lambda: found.append(sg.build.visible(y)))
+        together(lambda: found.append(sg.graph.build.visible(y)))
     assert found[0].op in graph.operations
 
 
@@ -756,9 +756,9 @@ def test_an_asynchronous_generator_keeps_its_scope_to_itself(graph: sg.Graph) ->
 
 def traced(f: Callable[..., Any], *captures: sg.Output, outer: sg.Graph | None = None) -> Any:
     """The body of a function without parameters, and what it captures."""
-    with sg.build.tracing("a test", outer) as trace:
+    with sg.graph.build.tracing("a test", outer) as trace:
         made = f(*captures)
-        body = sg.build.close(trace, [], [made])
+        body = sg.graph.build.close(trace, [], [made])
         return body, list(trace.captures)
 
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopgrad.errors import StopgradError
 
 import stopgrad as sg
-from stopgrad.build import emit
-from stopgrad.errors import StopgradError
+from stopgrad.base.samples import Sample, Values, with_dtype
+from stopgrad.base.types import dtype_of, tensor_type
 from stopgrad.flow.checking.compared import ELEMENTWISE
 from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX
 from stopgrad.flow.checking.numeric import NOT_HOLOMORPHIC
 from stopgrad.flow.checking.quantiles import moved_log_gamma
-from stopgrad.graph import Graph
-from stopgrad.inferred import infer_types
-from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
-from stopgrad.op import REGISTRY, Kind, Op, Unsupported
-from stopgrad.operands import type_of
-from stopgrad.ops.data import Placeholder
-from stopgrad.samples import Sample, Values, with_dtype
-from stopgrad.types import dtype_of, tensor_type
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, prepared
+from stopgrad.graph.op import REGISTRY, Kind, Op, Unsupported
+from stopgrad.graph.operands import type_of
+from stopgrad.ops.structural.sources import Placeholder
 
 Array = np.ndarray[Any, Any]
 

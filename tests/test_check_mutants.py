@@ -9,11 +9,11 @@ import pytest
 
 import stopgrad as sg
 from check_mutants import BOTH, MUTANTS, Mutant, seeded
-from stopgrad.build import emit
-from stopgrad.graph import Graph
-from stopgrad.op import REGISTRY, Joint
-from stopgrad.ops.data import Placeholder
-from stopgrad.types import dtype_of
+from stopgrad.base.types import dtype_of
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph
+from stopgrad.graph.op import REGISTRY, Joint
+from stopgrad.ops.structural.sources import Placeholder
 
 
 def checked(mutant: Mutant, order: int, modes: Sequence[str] = BOTH) -> sg.GradientCheck:

@@ -24,7 +24,8 @@ import pytest
 
 import stopgrad as sg
 from faults.test_files_full_disk import without_privileges
-from stopgrad.array_folders import (
+from stopgrad.base.types import DTYPES, dtype_of, tensor_type
+from stopgrad.scale.array_folders import (
     NOTES,
     BrokenError,
     FolderReader,
@@ -33,7 +34,6 @@ from stopgrad.array_folders import (
     remove_folder,
     write_folder,
 )
-from stopgrad.types import DTYPES, dtype_of, tensor_type
 from test_files import bits_of_every_kind
 
 
@@ -66,7 +66,7 @@ def divided(mesh: Any, *spec: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
-def test_every_bit_of_every_type(dtype: sg.types.DType, tmp_path: Path) -> None:
+def test_every_bit_of_every_type(dtype: sg.base.types.DType, tmp_path: Path) -> None:
     value = bits_of_every_kind(dtype)
     even = value[: len(value) // 2 * 2].reshape(2, -1)
     with jax.enable_x64(True):
@@ -519,7 +519,7 @@ LIMITED = """
 import os, resource, signal, sys
 import numpy as np
 import stopgrad as sg
-from stopgrad.array_folders import FolderReader, Writing, write_folder
+from stopgrad.scale.array_folders import FolderReader, Writing, write_folder
 folder = sys.argv[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 arrays = {f"w{i}": np.random.default_rng(0).standard_normal(300) for i in range(5)}

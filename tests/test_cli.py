@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
-from stopgrad import cli
-from stopgrad.cli import ops, tour
 from stopgrad.errors import EngineError
-from stopgrad.op import REGISTRY
-from stopgrad.recipes.result import Check, Result
+
+from stopgrad.graph.op import REGISTRY
+from stopgrad.tools import cli
+from stopgrad.tools.cli import ops, tour
+from stopgrad.tools.recipes.result import Check, Result
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
     program = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys({optional}))
-        from stopgrad import cli
+        from stopgrad.tools import cli
         sys.exit(cli.main(["ops"]))
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -172,6 +172,6 @@ def test_a_tour_that_breaks_leaves_the_old_page(
 
 def test_importing_the_recipes_imports_no_optional_library() -> None:
     optional = ("sklearn", "matplotlib", "rich", "pygments", "igraph", "scipy", "jax")
-    program = f"import sys, stopgrad, stopgrad.cli; print([m for m in {optional} if m in sys.modules])"
+    program = f"import sys, stopgrad, stopgrad.tools.cli; print([m for m in {optional} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

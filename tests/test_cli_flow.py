@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stopgrad as sg
-from stopgrad import cli
+from stopgrad.tools import cli
 
 PROGRAM = """\
 import numpy as np
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_is_found_first(
     def refuse(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("stopgrad.files._part_file", refuse)
+    monkeypatch.setattr("stopgrad.graph.files._part_file", refuse)
     assert cli.main(["explain", "program.py:two", "--html", "x.html"]) == cli.ERROR
     out, err = capsys.readouterr()
     assert "x.html cannot be written: this is not permitted" in err

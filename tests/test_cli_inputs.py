@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopgrad.errors import ArgumentError, StopgradError
 
 import stopgrad as sg
-from stopgrad import cli
-from stopgrad.cli.annotations import shape_option, type_from
-from stopgrad.cli.calls import Call, Wanted, call_of
-from stopgrad.cli.programs import loaded
-from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.tools import cli
+from stopgrad.tools.cli.annotations import shape_option, type_from
+from stopgrad.tools.cli.calls import Call, Wanted, call_of
+from stopgrad.tools.cli.programs import loaded
 
 HEAD = """\
 from dataclasses import dataclass
@@ -265,7 +265,7 @@ def test_a_defect_of_the_command_is_none_of_the_users_nor_a_finding(
         raise AssertionError("ours")
 
     ours = FunctionType(broken.__code__.replace(co_filename=cli.__file__), broken.__globals__)
-    monkeypatch.setattr("stopgrad.cli.flow.explained", ours)
+    monkeypatch.setattr("stopgrad.tools.cli.flow.explained", ours)
     says = printed(capsys, "explain", "program.py:loss")
     assert "AssertionError: ours" in says
     assert says.endswith("stopgrad: this is a defect of stopgrad, please report it\n")
@@ -326,7 +326,7 @@ def test_annotations_say_shapes(annotation: str, postponed: bool, write: Write) 
     head = "from __future__ import annotations\n" if postponed else ""
     write(
         f"""
-        Shape = sg.types.tensor_type(sg.float32, (3, 2))
+        Shape = sg.base.types.tensor_type(sg.float32, (3, 2))
         def loss(x: {annotation}):
             assert x.shape == (3, 2) and x.dtype is sg.float32
             return x
@@ -579,7 +579,7 @@ def test_a_size_that_one_argument_tells_is_that_of_the_others(seed: int | None, 
 def test_annotations_are_read_where_the_function_is_defined(write: Write) -> None:
     write(
         """
-        Rows = sg.types.tensor_type(sg.float32, (sg.types.dim("n"), 3))
+        Rows = sg.base.types.tensor_type(sg.float32, (sg.base.types.dim("n"), 3))
         def loss(x: "Rows", y: "float32[n]"): return sg.reduce_sum(x, axis=1) * y
         """,
         "a_file_of_ours.py",

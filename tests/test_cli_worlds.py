@@ -13,13 +13,13 @@ from pathlib import Path
 import jax
 import pytest
 import torch
+from stopgrad.errors import ArgumentError
 
 import stopgrad as sg
-from stopgrad import cli
-from stopgrad.cli.asking import losses_in
-from stopgrad.cli.failing import only
-from stopgrad.cli.kinds import JAX, OURS, TORCH, home, kind, named_worlds
-from stopgrad.errors import ArgumentError
+from stopgrad.tools import cli
+from stopgrad.tools.cli.asking import losses_in
+from stopgrad.tools.cli.failing import only
+from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, home, kind, named_worlds
 
 TORCH_FILE = """\
 import torch
@@ -432,7 +432,7 @@ def test_a_file_of_ours_imports_neither_framework() -> None:
     found = run(
         """
         import sys
-        from stopgrad import cli
+        from stopgrad.tools import cli
         assert cli.main(["explain", "plain.py:loss", "--shape", "x=3"]) == 0
         print([name for name in ("torch", "jax") if name in sys.modules])
         """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stopgrad as sg
-from stopgrad import cli
+from stopgrad.tools import cli
 from test_docs import DOCS, blocks
 
 PAGE = "command-line.md"

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from stopgrad.errors import StopgradError
 
 import constraint_cases
 import constraint_cases_arrays
 import constraint_cases_control
 import constraint_cases_linalg
 import constraint_cases_more
-from stopgrad.errors import StopgradError
-from stopgrad.op import REGISTRY, Kind, Op
-from stopgrad.operands import type_of
-from stopgrad.samples import Values
-from stopgrad.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
+from stopgrad.base.samples import Values
+from stopgrad.base.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
+from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.operands import type_of
 
 CASES = (
     constraint_cases.CASES

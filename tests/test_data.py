@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.data.order import permuted
+from stopgrad.train.data.order import permuted
 
 SRC = Path(sg.__file__).parents[1]
 
@@ -738,12 +738,12 @@ def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch)
         mesh = sg.Mesh(SimpleNamespace(axis_names=axes, devices=devices))
         found = []
         for index in range(count):
-            monkeypatch.setattr("stopgrad.meshes.process_index", lambda index=index: index)
+            monkeypatch.setattr("stopgrad.scale.meshes.process_index", lambda index=index: index)
             found.append(mesh.part(*names))
         return found
 
     count = 4
-    monkeypatch.setattr("stopgrad.meshes.process_count", lambda: count)
+    monkeypatch.setattr("stopgrad.scale.meshes.process_count", lambda: count)
     assert parts([[0, 1], [2, 3]]) == [(0, 2), (0, 2), (1, 2), (1, 2)]
     assert parts([[0, 1], [2, 3]], ("model",)) == [(0, 2), (1, 2), (0, 2), (1, 2)]
     assert parts([[0, 1], [2, 3]], ("data", "model")) == [(0, 4), (1, 4), (2, 4), (3, 4)]
@@ -762,10 +762,10 @@ def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_mesh_that_divides_otherwise_must_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("stopgrad.meshes.process_", "stopgrad.data.own_", "stopgrad.data.count_processes"):
+    for module in ("stopgrad.scale.meshes.process_", "stopgrad.data.own_", "stopgrad.data.count_processes"):
         name, value = (module, 4) if "count" in module else (f"{module}index", 3)
         monkeypatch.setattr(name, lambda value=value: value)
-    monkeypatch.setattr("stopgrad.meshes.process_count", lambda: 4)
+    monkeypatch.setattr("stopgrad.scale.meshes.process_count", lambda: 4)
 
     def over(processes: Any, **which: int) -> Any:
         devices = np.empty(np.shape(processes), object)

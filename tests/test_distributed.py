@@ -20,11 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from stopgrad.errors import ArgumentError, DistributedError
 
 import stopgrad as sg
-from stopgrad import agreement, distributed, rendezvous
-from stopgrad.agreement import Comparison
-from stopgrad.errors import ArgumentError, DistributedError
+from stopgrad import distributed
+from stopgrad.scale import agreement, rendezvous
+from stopgrad.scale.agreement import Comparison
 
 HOST = socket.gethostname()
 

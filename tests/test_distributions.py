@@ -17,7 +17,7 @@ import scipy.stats
 
 import stopgrad as sg
 from all_engines import ENGINES, each_engine
-from stopgrad.ops.incomplete import log_gamma_slope
+from stopgrad.ops.special.incomplete import log_gamma_slope
 from values import by, close
 
 KEY = sg.random_key(31)

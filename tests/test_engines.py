@@ -10,15 +10,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stopgrad.errors import InternalError
 
 import stopgrad as sg
-from stopgrad.body import Body
+from stopgrad.base.namespaces import NUMPY
 from stopgrad.engines import ENGINES, PLAIN, Compiled, Engine, Variant, engine, register, registry
-from stopgrad.errors import InternalError
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.interpreter import NUMPY_BACKEND, Region, program
-from stopgrad.namespaces import NUMPY
-from stopgrad.op import REGISTRY, Unsupported, unsupported
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, program
+from stopgrad.graph.op import REGISTRY, Unsupported, unsupported
 
 Make = Callable[..., type[Engine]]
 

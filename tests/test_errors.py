@@ -17,8 +17,8 @@ import pytest
 import pooled
 import stopgrad as sg
 from junk import JUNK
-from stopgrad.op import Joint, Op
-from stopgrad.public import call
+from stopgrad.graph.op import Joint, Op
+from stopgrad.graph.public import call
 
 HERE = __file__
 KINDS = [kind for kind in vars(sg).values() if isinstance(kind, type) and issubclass(kind, sg.StopgradError)]
@@ -150,7 +150,7 @@ def test_a_gradient_rule_that_calls_a_function_wrongly_is_ours(
 @pytest.mark.parametrize("error", DEFECTS)
 def test_a_defect_in_the_generator_is_ours(error: Any, x: sg.Output, monkeypatch: pytest.MonkeyPatch) -> None:
     y = sg.tan(x)
-    monkeypatch.setattr("stopgrad.autodiff.reverse.pull_back", defect(error))
+    monkeypatch.setattr("stopgrad.transforms.gradients.reverse.pull_back", defect(error))
     check_internal(lambda: sg.gradients(y, x), x.graph)
     check_internal(lambda: sg.value_and_grad(lambda a: sg.reduce_sum(a))(x), x.graph)
     check_internal(lambda: x.graph.add_gradients(y, x), x.graph)

@@ -14,7 +14,7 @@ import pytest
 import stopgrad as sg
 from all_engines import ENGINES, each_engine
 from examples_references import EXAMPLES, Case, all_cases, example
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.structure import flatten, unflatten
 
 jax = pytest.importorskip("jax")
 

@@ -16,7 +16,7 @@ from scipy.stats import multivariate_normal
 import stopgrad as sg
 from all_engines import each_engine
 from examples_references import all_cases, example
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.structure import flatten, unflatten
 
 pytest.importorskip("jax")
 

@@ -18,7 +18,7 @@ import pytest
 
 import stopgrad as sg
 from examples_references import EXAMPLES, example
-from stopgrad import cli
+from stopgrad.tools import cli
 from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")

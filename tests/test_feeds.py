@@ -12,7 +12,7 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad.dtypes import DTYPES
+from stopgrad.base.dtypes import DTYPES
 
 OURS = list(DTYPES.values())
 OTHERS = [np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.int4)]

@@ -15,11 +15,12 @@ from safetensors.numpy import load_file, save_file
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad import files, sizes
-from stopgrad.files import ArrayFile, write_arrays
-from stopgrad.interchange import limits
-from stopgrad.interchange.text import from_text
-from stopgrad.types import DTYPES, dtype_of, tensor_type
+from stopgrad.base import sizes
+from stopgrad.base.types import DTYPES, dtype_of, tensor_type
+from stopgrad.graph import files
+from stopgrad.graph.files import ArrayFile, write_arrays
+from stopgrad.graph.text import limits
+from stopgrad.graph.text.text import from_text
 
 NAMES = [
     *(
@@ -52,7 +53,7 @@ NAMES = [
 ]
 
 
-def bits_of_every_kind(dtype: sg.types.DType) -> np.ndarray[Any, Any]:
+def bits_of_every_kind(dtype: sg.base.types.DType) -> np.ndarray[Any, Any]:
     """Every 8- or 16-bit pattern, and random ones; NaNs of all kinds among them."""
     size = dtype.itemsize
     if dtype.is_bool:
@@ -72,7 +73,9 @@ def bits_of_every_kind(dtype: sg.types.DType) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
 @each_engine
-def test_a_session_saves_and_restores_every_bit(dtype: sg.types.DType, engine: str, tmp_path: Path) -> None:
+def test_a_session_saves_and_restores_every_bit(
+    dtype: sg.base.types.DType, engine: str, tmp_path: Path
+) -> None:
     value = bits_of_every_kind(dtype)
     values = {
         "a": value,

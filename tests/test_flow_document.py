@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.op import Status
+from stopgrad.graph.op import Status
 
 PAGE = (Path(__file__).parents[1] / "docs" / "flow-report.md").read_text(encoding="utf-8")
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, note, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.autodiff.reach import between
-from stopgrad.body import walk as operations_in
-from stopgrad.interpreter import interpret
-from stopgrad.op import REGISTRY
+from stopgrad.graph.body import walk as operations_in
+from stopgrad.graph.interpreter import interpret
+from stopgrad.graph.op import REGISTRY
+from stopgrad.graph.selective import by_gates, selective_gates
 from stopgrad.rewrite import rewrite
-from stopgrad.selective import by_gates, selective_gates
+from stopgrad.transforms.gradients.reach import between
 
 sys.path.insert(0, str(Path(__file__).parent))  # So that the modules beside this one can be imported.
 from flow_frozen import Frozen

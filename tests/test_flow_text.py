@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.base.source import Location
 from stopgrad.flow.source_lines import character_columns, columns, excerpt, shown_file, source_line
 from stopgrad.flow.text import CUTS, EXCERPTS
 from stopgrad.flow.words import names, number
-from stopgrad.source import Location
 
 Program = Callable[..., dict[str, Any]]
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.builder import Placed
+from stopgrad.base.source import Location
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.parts import Finding
-from stopgrad.graph import Graph
-from stopgrad.imported import Model
-from stopgrad.op import Status
-from stopgrad.ops.foreign import foreign, foreign_stop
-from stopgrad.source import Location
+from stopgrad.graph.builder import Placed
+from stopgrad.graph.graph import Graph
+from stopgrad.graph.op import Status
+from stopgrad.interop.imported import Model
+from stopgrad.ops.structural.foreign import foreign, foreign_stop
 
 
 @pytest.fixture

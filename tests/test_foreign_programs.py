@@ -17,8 +17,8 @@ from jax.interpreters import ad, mlir
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from stopgrad.graph import Graph
-from stopgrad.jax.foreign import foreign_of
+from stopgrad.graph.graph import Graph
+from stopgrad.interop.jax.foreign import foreign_of
 
 pytest.importorskip("flatbuffers", reason="JAX writes programs with it")
 

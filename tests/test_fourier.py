@@ -12,7 +12,7 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad.ops import fourier, fourier_planes, frequencies
+from stopgrad.ops.fourier import frequencies, planes as fourier_planes, transforms as fourier
 from values import by, complex_normal, normal
 
 NAMED = vars(fourier) | vars(fourier_planes) | vars(frequencies)

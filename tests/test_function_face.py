@@ -19,9 +19,9 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad import compiling
-from stopgrad.arguments import operation_name, plain_path
 from stopgrad.engines import engine as engine_named
+from stopgrad.graph.arguments import operation_name, plain_path
+from stopgrad.run import compiling
 
 F32, F64 = np.float32, np.float64
 HERE = __file__

@@ -15,9 +15,9 @@ from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
 from junk import JUNK
-from stopgrad.op import REGISTRY, Op
-from stopgrad.samples import Sample, Values
-from stopgrad.types import dtype_of
+from stopgrad.base.samples import Sample, Values
+from stopgrad.base.types import dtype_of
+from stopgrad.graph.op import REGISTRY, Op
 
 
 def names(graph: sg.Graph) -> list[str]:

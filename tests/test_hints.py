@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import stopgrad as sg
-from stopgrad.hints import HINTS, OF_OUTPUTS, hint_for, hint_for_output
+from stopgrad.base.hints import HINTS, OF_OUTPUTS, hint_for, hint_for_output
 
 PUBLIC = {name for name in vars(sg) if not name.startswith("_")}
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import immediate
-from stopgrad.ops.data import fill
-from stopgrad.public import guarded
+from stopgrad.graph import immediate
+from stopgrad.graph.public import guarded
+from stopgrad.ops.structural.sources import fill
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from stopgrad.imported import Model
+from stopgrad.interop.imported import Model
 
 X = jnp.asarray([0.3, -0.7, 1.2], jnp.float32)
 identity = sgj.callable(lambda x: x)

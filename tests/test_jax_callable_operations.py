@@ -9,11 +9,11 @@ import pytest
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from stopgrad.build import as_output, emit
-from stopgrad.builder import default_graph
-from stopgrad.op import Op
-from stopgrad.samples import Sample
-from stopgrad.types import map_sizes, size_value
+from stopgrad.base.samples import Sample
+from stopgrad.base.types import map_sizes, size_value
+from stopgrad.graph.build import as_output, emit
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.op import Op
 from test_operations import DIFFERENTIATED, attribute_values, draw
 
 # An assignment lives in a session, and these compute with 64 bits only.

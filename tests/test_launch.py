@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 import stopgrad as sg
-from stopgrad import cli
-from stopgrad.cli import launch
+from stopgrad.tools import cli
+from stopgrad.tools.cli import launch
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ class Launched(NamedTuple):
 
 def launched(*arguments: object, grace: float = launch.GRACE, **variables: str) -> Launched:
     """As a process of its own: JAX runs in that of the tests, which therefore must not be forked."""
-    program = "import sys; from stopgrad.cli import launch, main; launch.GRACE = float(sys.argv[1]); "
+    program = "import sys; from stopgrad.tools.cli import launch, main; launch.GRACE = float(sys.argv[1]); "
     done = subprocess.run(
         [
             sys.executable,

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.graph.verify import verify
 from stopgrad.rewrite import merge, rewrite
-from stopgrad.verify import verify
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_the_text_of_a_loaded_graph_is_the_text_it_was_loaded_from(
     made_before: int, order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However the sizes are numbered in this process: sums are written in the order of the text's names."""
-    monkeypatch.setattr(sg.sizes, "_FRESH", itertools.count(made_before + 1))
+    monkeypatch.setattr(sg.base.sizes, "_FRESH", itertools.count(made_before + 1))
     sizes = [sg.dim(), sg.dim()]
     with sg.Graph().as_default() as graph:
         for i in order:
@@ -261,7 +261,7 @@ def test_the_text_of_a_loaded_graph_is_the_text_it_was_loaded_from(
 
 
 def test_unknown_sizes_are_sorted_as_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sg.sizes, "_FRESH", itertools.count(1))
+    monkeypatch.setattr(sg.base.sizes, "_FRESH", itertools.count(1))
     sizes = [sg.dim() for _ in range(100)]
     for a, b in itertools.pairwise(sizes):
         assert repr(a + b) == repr(b + a) == f"{a} + {b}"
@@ -533,9 +533,9 @@ def define(**parts: Any) -> Any:
         "samples": (),
     }
     try:
-        return type("OnlyATest", (sg.op.Op,), given | parts)
+        return type("OnlyATest", (sg.graph.op.Op,), given | parts)
     finally:
-        sg.op.REGISTRY.pop("OnlyATest", None)
+        sg.graph.op.REGISTRY.pop("OnlyATest", None)
 
 
 def test_an_attribute_must_say_its_kind() -> None:
@@ -545,26 +545,26 @@ def test_an_attribute_must_say_its_kind() -> None:
     def unknown(x: Any, *, size: Path) -> Any:
         return x
 
-    def declared(x: Any, *, size: sg.op.Kind, axis: int) -> Any:
+    def declared(x: Any, *, size: sg.graph.op.Kind, axis: int) -> Any:
         return x
 
     for infer in (undeclared, unknown):
         with pytest.raises(sg.DefinitionError, match="attribute 'size' has no kind"):
             define(infer=staticmethod(infer))
-    kinds = sg.op.Kind
+    kinds = sg.graph.op.Kind
     made = define(infer=staticmethod(declared), kinds={"size": kinds.SIZE})
     assert made.kinds == {"size": kinds.SIZE, "axis": kinds.INTEGER}
     assert define().kinds == {}
 
 
 def test_every_attribute_of_every_operation_has_a_kind() -> None:
-    for definition in sg.op.REGISTRY.values():
+    for definition in sg.graph.op.REGISTRY.values():
         assert tuple(definition.kinds) == definition.attributes
-        assert all(isinstance(kind, sg.op.Kind) for kind in definition.kinds.values())
+        assert all(isinstance(kind, sg.graph.op.Kind) for kind in definition.kinds.values())
 
 
 def test_each_trait_says_one_thing() -> None:
-    found = {name: (d.passes, d.merged, d.stateful) for name, d in sg.op.REGISTRY.items()}
+    found = {name: (d.passes, d.merged, d.stateful) for name, d in sg.graph.op.REGISTRY.items()}
     assert found["StopGradient"] == (0, False, False)
     assert found["StraightThrough"] == (0, False, False)
     assert found["Parameter"] == (None, False, True)

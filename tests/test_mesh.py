@@ -13,8 +13,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from stopgrad.ops.sharding import declared_sharding
-from stopgrad.sharding import check_spec, spec_of
+from stopgrad.graph.sharding import check_spec, spec_of
+from stopgrad.ops.structural.sharding import declared_sharding
 
 COLLECTIVES = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 BOTH = sg.Mesh(data=4, model=2)

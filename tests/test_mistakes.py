@@ -21,7 +21,7 @@ from mistake_checks import (
 )
 from mistakes import OURS, Mistake
 from mistakes_in_jax import in_jax
-from stopgrad.structure import flatten
+from stopgrad.base.structure import flatten
 
 jax = pytest.importorskip("jax")
 

@@ -20,8 +20,8 @@ import numpy_numbers_fft
 import numpy_numbers_linalg
 import numpy_numbers_nn
 import stopgrad as sg
-from stopgrad.body import walk
-from stopgrad.inferred import check_canonical
+from stopgrad.graph.body import walk
+from stopgrad.graph.inferred import check_canonical
 
 N = sg.dim("n")
 

@@ -17,7 +17,7 @@ from onnx import helper
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from onnx_layers import LAYERS, Layer, fed, floats, ints, model_of, sizes
-from stopgrad.onnx import operators
+from stopgrad.interop.onnx import operators
 
 TRAINING = "ai.onnx.preview.training"
 

@@ -14,9 +14,9 @@ import pytest
 import onnx_series
 import stopgrad as sg
 from onnx_kernels import TRIALS, types_of
-from stopgrad.onnx_nodes import elementary, series, special
-from stopgrad.onnx_nodes.kernels import KERNELS
-from stopgrad.types import DTYPES
+from stopgrad.base.types import DTYPES
+from stopgrad.engines.onnxruntime.nodes import elementary, series, special
+from stopgrad.engines.onnxruntime.nodes.kernels import KERNELS
 
 # ------------------------------------------------------------------------------------------------ kernels
 

@@ -17,14 +17,14 @@ import pytest
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from stopgrad.graph import Output
-from stopgrad.onnx.saving import OPSET
-from stopgrad.onnx_nodes import unwritable
-from stopgrad.onnx_nodes.forms.refusals import REFUSALS
-from stopgrad.onnx_nodes.program import LATEST
-from stopgrad.op import Op
-from stopgrad.samples import Sample, Values
-from stopgrad.types import bfloat16, float32, float64
+from stopgrad.base.samples import Sample, Values
+from stopgrad.base.types import bfloat16, float32, float64
+from stopgrad.engines.onnxruntime.nodes import unwritable
+from stopgrad.engines.onnxruntime.nodes.forms.refusals import REFUSALS
+from stopgrad.engines.onnxruntime.nodes.program import LATEST
+from stopgrad.graph.graph import Output
+from stopgrad.graph.op import Op
+from stopgrad.interop.onnx.saving import OPSET
 from test_operations import (
     COMPUTED,
     EXTREME,

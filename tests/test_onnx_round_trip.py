@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopgrad.errors import EngineError
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from onnx_programs import PROGRAMS, assert_close, built
-from stopgrad.build import emit
-from stopgrad.errors import EngineError
-from stopgrad.interpreter import interpret
-from stopgrad.op import REGISTRY, Op
-from stopgrad.samples import Sample, Values
-from stopgrad.types import dtype_of
+from stopgrad.base.samples import Sample, Values
+from stopgrad.base.types import dtype_of
+from stopgrad.graph.build import emit
+from stopgrad.graph.interpreter import interpret
+from stopgrad.graph.op import REGISTRY, Op
 
 CASES = [
     pytest.param(definition, s, id=f"{name}-{i}")

@@ -401,7 +401,7 @@ def test_what_is_exported_is_the_users_own_model(model: Path) -> None:
 
 
 def test_large_weights_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["stopgrad.onnx.training.folders"], "APART", 10_000)
+    monkeypatch.setattr(sys.modules["stopgrad.interop.onnx.training.folders"], "APART", 10_000)
     weights = {"base": normal(64, 64), "head": normal(64, 3)}
     nodes = [node("MatMul", ["x", "base"], "a"), node("MatMul", ["a", "head"], "y")]
     write(tmp_path / "m.onnx", nodes, {"x": ["n", 64]}, {"y": ["n", 3]}, weights)
@@ -422,7 +422,7 @@ def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stopgrad.files.os.replace", refuse)
+    monkeypatch.setattr("stopgrad.graph.files.os.replace", refuse)
 
 
 def test_a_folder_is_written_whole_or_not_at_all(model: Path, disk_full: None) -> None:

@@ -13,7 +13,7 @@ import pytest
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from onnx_training_tools import mlp, normal
-from stopgrad import cli
+from stopgrad.tools import cli
 
 
 @pytest.fixture

@@ -19,20 +19,20 @@ import pytest
 
 import stopgrad as sg
 from all_engines import engines_for
-from stopgrad.autodiff.forward import push_forward
-from stopgrad.build import emit
+from stopgrad.base.namespaces import NUMPY
+from stopgrad.base.samples import Sample, Values, with_dtype
+from stopgrad.base.types import bfloat16, dtype_of, float16, float32, float64, shape_of, size_value
 from stopgrad.engines import engine
 from stopgrad.engines.xla import jax_namespace
-from stopgrad.graph import Graph, Output
-from stopgrad.inferred import infer_types
-from stopgrad.interpreter import lowering
-from stopgrad.namespaces import NUMPY
-from stopgrad.op import REGISTRY, Op, Unsupported
-from stopgrad.operands import type_of
-from stopgrad.ops.data import Placeholder
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.interpreter import lowering
+from stopgrad.graph.op import REGISTRY, Op, Unsupported
+from stopgrad.graph.operands import type_of
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
-from stopgrad.samples import Sample, Values, with_dtype
-from stopgrad.types import bfloat16, dtype_of, float16, float32, float64, shape_of, size_value
+from stopgrad.transforms.gradients.forward import push_forward
 
 Array = np.ndarray[Any, Any]
 

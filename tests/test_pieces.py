@@ -12,16 +12,16 @@ import pytest
 
 import stopgrad as sg
 from control.test_random_programs import OFFSETS, WEIGHTS, Stopgrad, evaluate, made
-from stopgrad import pieces
-from stopgrad.autodiff.reverse import gradients
+from stopgrad.base.samples import Sample, with_dtype
+from stopgrad.base.types import bfloat16, float16, float32
 from stopgrad.engines import engine
 from stopgrad.engines.protocol import PLAIN
-from stopgrad.graph import Output
-from stopgrad.interpreter import NUMPY_BACKEND, Region, program
-from stopgrad.op import Op
+from stopgrad.graph import pieces
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, program
+from stopgrad.graph.op import Op
 from stopgrad.rewrite import prepare
-from stopgrad.samples import Sample, with_dtype
-from stopgrad.types import bfloat16, float16, float32
+from stopgrad.transforms.gradients.reverse import gradients
 from test_operations import COMPUTED, DIFFERENTIATED, Array, build, draw
 
 N = 11

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import quick
+from stopgrad.run import quick
 
 
 class Point(NamedTuple):
@@ -94,7 +94,7 @@ def test_calls_that_alternate_do_not_try_it(monkeypatch: pytest.MonkeyPatch) -> 
     made: list[Any] = []
     usual = quick.quick_call
     monkeypatch.setattr(
-        sys.modules["stopgrad.function"], "quick_call", lambda *args: made.append(args) or usual(*args)
+        sys.modules["stopgrad.run.function"], "quick_call", lambda *args: made.append(args) or usual(*args)
     )
     f = sg.function(sg.sin, engine="xla")
     for name in ["float32", "longer"] * 4:

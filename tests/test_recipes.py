@@ -12,10 +12,10 @@ from sklearn.datasets import load_iris
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad.cli.tour import WORKLOADS
-from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets, training
-from stopgrad.recipes.result import Check, LossGraph, Result, differentiate
-from stopgrad.tour import graphs
+from stopgrad.tools.cli.tour import WORKLOADS
+from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets, training
+from stopgrad.tools.recipes.result import Check, LossGraph, Result, differentiate
+from stopgrad.tools.tour import graphs
 
 
 def status(graph: LossGraph) -> set[str]:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
+from stopgrad.base.structure import flatten, unflatten
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.rewrite import Rewritten, prepare, rolling
 from stopgrad.rewrite.periods import Stretch, stretches
 from stopgrad.rewrite.rolling import roll
-from stopgrad.structure import flatten, unflatten
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(7)

@@ -20,7 +20,7 @@ from all_engines import each_engine
 from stopgrad import engines
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.files import write_arrays
+from stopgrad.graph.files import write_arrays
 
 F32 = np.float32
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import stopgrad as sg
-from stopgrad.types import dtype_of
+from stopgrad.base.types import dtype_of
 
 TABLE: dict[str, str] = json.loads((Path(__file__).parent / "tensorflow_signatures.json").read_text())
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.source import Location, capture, decode, is_internal
+from stopgrad.base.source import Location, capture, decode, is_internal
 
 
 def built(text: str, tmp_path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 import stopgrad as sg
 from stopgrad.engines.xla import stored
 from stopgrad.engines.xla.native import library
-from stopgrad.fingerprint import fingerprint
+from stopgrad.graph.fingerprint import fingerprint
 
 
 @pytest.fixture

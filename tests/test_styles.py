@@ -13,7 +13,7 @@ import pytest
 
 import stopgrad as sg
 from calls import Call, all_calls
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.structure import flatten, unflatten
 
 CALLS = all_calls()
 

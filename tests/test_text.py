@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import sizes
-from stopgrad.body import bodies_in
-from stopgrad.build import emit
-from stopgrad.op import REGISTRY, Op
-from stopgrad.operands import Literal
-from stopgrad.samples import Sample, Values
-from stopgrad.types import TensorType, dim
-from stopgrad.verify import verify
+from stopgrad.base import sizes
+from stopgrad.base.samples import Sample, Values
+from stopgrad.base.types import TensorType, dim
+from stopgrad.graph.body import bodies_in
+from stopgrad.graph.build import emit
+from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.graph.operands import Literal
+from stopgrad.graph.verify import verify
 
 
 def small_graph() -> tuple[sg.Graph, sg.Output, sg.Output, sg.Output]:
@@ -193,7 +193,7 @@ NANS = {
 @pytest.mark.parametrize("form", ["text", "file"])
 @pytest.mark.parametrize("dtype", NANS)
 def test_unusual_values_come_back_with_their_bits(dtype: str, form: str, tmp_path: Path) -> None:
-    bits = NANS[dtype].view(sg.types.dtype_of(dtype).numpy)
+    bits = NANS[dtype].view(sg.base.types.dtype_of(dtype).numpy)
     usual = np.array([1.5, -0.0, np.inf, -np.inf, np.nan]).astype(bits.dtype)
     with sg.Graph().as_default() as graph:
         sg.constant(bits, name="bits")
@@ -551,7 +551,7 @@ def test_bodies_are_closed(inner: str, body: str, why: str) -> None:
 def interned() -> list[int]:
     """How many types, sizes and names there are."""
     gc.collect()
-    tables = (sg.types._TYPES, sizes._DIMS, sizes._SYMBOLS)
+    tables = (sg.base.types._TYPES, sizes._DIMS, sizes._SYMBOLS)
     for table in tables:
         table.sweep()
     return list(map(len, tables))

@@ -582,7 +582,7 @@ def test_many_watched_steps_need_no_more_memory_than_one() -> None:
     ("module", "absent"),
     [
         ("stopgrad", ("torch", "jax")),
-        ("stopgrad.cli", ("torch", "jax")),
+        ("stopgrad.tools.cli", ("torch", "jax")),
         ("stopgrad.pytest_plugin", ("torch", "jax")),
         ("stopgrad.torch", ("jax", "flax", "torchvision", "torch._dynamo")),
         ("stopgrad.jax", ("torch", "flax", "haiku")),

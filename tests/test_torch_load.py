@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
-from stopgrad.torch.importing.loading import load
+from stopgrad.interop.torch.importing.loading import load
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
 

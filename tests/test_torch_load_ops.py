@@ -10,8 +10,8 @@ import torch
 
 import stopgrad as sg
 import torch_operators as operators
-from stopgrad.torch.importing.aten import ABSENT, TRANSLATIONS
-from stopgrad.torch.importing.translating import name_of
+from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
+from stopgrad.interop.torch.importing.translating import name_of
 
 aten = torch.ops.aten
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.build import emit
+from stopgrad.base.samples import Values
 from stopgrad.flow.nans.cures import PATTERNS
 from stopgrad.flow.nans.run import MOVES, Follower, number
-from stopgrad.op import REGISTRY
-from stopgrad.samples import Values
+from stopgrad.graph.build import emit
+from stopgrad.graph.op import REGISTRY
 
 F32 = np.float32
 MASKED = np.array([[-1.0, -1.0], [0.0, 1.0]], F32)

@@ -230,7 +230,7 @@ def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stopgrad.files.os.replace", refuse)
+    monkeypatch.setattr("stopgrad.graph.files.os.replace", refuse)
 
 
 def test_what_cannot_be_written_leaves_the_old_file(

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import tuning
 from stopgrad.engines import ENGINES, PLAIN, Compiled, Engine, Variant, register, registry
-from stopgrad.graph import Output
-from stopgrad.interpreter import NUMPY_BACKEND, program
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, program
+from stopgrad.run import tuning
 
 SLOW = 0.02
 

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.interchange.grammar import Values
-from stopgrad.types import (
+from stopgrad.base.types import (
     DTYPES,
     Dim,
     at_least,
@@ -35,6 +34,7 @@ from stopgrad.types import (
     tensor_type,
     total,
 )
+from stopgrad.graph.text.grammar import Values
 
 NAMES = ("n", "m", "k")
 N, M = dim("n"), dim("m")

@@ -16,7 +16,7 @@ import scipy.stats
 
 import stopgrad as sg
 from all_engines import ENGINES, each_engine
-from stopgrad.ops.keys import threefry
+from stopgrad.ops.random.keys import threefry
 from values import Cases, by, close, normal, uniform, values_of
 
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1]

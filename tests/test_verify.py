@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.base.types import float64, tensor_type
+from stopgrad.graph.verify import verify
 from stopgrad.rewrite import prepare
-from stopgrad.types import float64, tensor_type
-from stopgrad.verify import verify
 
 
 def graph_to_break() -> sg.Graph:
@@ -72,9 +72,9 @@ def test_damage_is_found(damage: Callable[[sg.Graph], None]) -> None:
 
 def test_the_environment_switches_it_on_for_every_pass() -> None:
     program = (
-        "import stopgrad as sg, stopgrad.verify as v, stopgrad.ops.powers as e\n"
+        "import stopgrad as sg, stopgrad.graph.verify as v, stopgrad.ops.elementwise.powers as e\n"
         "assert v.ENABLED\n"
-        "from stopgrad.types import float64, tensor_type\n"
+        "from stopgrad.base.types import float64, tensor_type\n"
         "g = sg.Graph()\n"
         "with g.as_default():\n"
         "    x = sg.placeholder(sg.float32, [3], name='x')\n"

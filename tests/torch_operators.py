@@ -15,8 +15,8 @@ from torch.testing._internal.common_methods_invocations import op_db as op_db
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import array_of
-from stopgrad.torch.importing.translating import Translator, draws
+from stopgrad.interop.torch.importing.aten.calling import array_of
+from stopgrad.interop.torch.importing.translating import Translator, draws
 
 LIMIT = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 

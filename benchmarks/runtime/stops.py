@@ -17,11 +17,11 @@ import numpy as np
 
 import stopgrad as sg
 from runtime.problems import LeftOut
-from stopgrad.build import as_output
+from stopgrad.base.structure import flatten
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.interpreter import program
+from stopgrad.graph.build import as_output
+from stopgrad.graph.interpreter import program
 from stopgrad.rewrite import prepare
-from stopgrad.structure import flatten
 
 SIZE = 4096
 

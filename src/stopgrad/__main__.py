@@ -2,7 +2,7 @@
 
 import sys
 
-from stopgrad.cli import main
+from stopgrad.tools.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -31,4 +31,4 @@ def module(name: str, purpose: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        return part("namespaces").require(name, purpose, extra)
+        return part("base.namespaces").require(name, purpose, extra)

@@ -170,7 +170,7 @@ class Trainer:
             FileError: the system refuses.
         """
         with self._lock:
-            part("files").write_arrays(path, self._arrays(), {"made_for": FORMAT})
+            part("graph.files").write_arrays(path, self._arrays(), {"made_for": FORMAT})
 
     def restore(self, path: AnyPath) -> None:
         """Go on from a state that :meth:`save` has written.
@@ -205,7 +205,7 @@ class Trainer:
             if is_ours(caught):
                 raise
             raise error("FileError", f"{self._contents.folder} cannot be read: {caught}") from caught
-        with part("files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
+        with part("graph.files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
             stream.write(made)
 
     def _read(self, path: AnyPath) -> dict[str, Array]:

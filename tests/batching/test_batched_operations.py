@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.build import emit
-from stopgrad.op import REGISTRY, Op, Undefined, Unsupported
-from stopgrad.samples import Sample, Values
+from stopgrad.base.samples import Sample, Values
+from stopgrad.graph.build import emit
+from stopgrad.graph.op import REGISTRY, Op, Undefined, Unsupported
 
 Array = np.ndarray[Any, Any]
 EXAMPLES = 3

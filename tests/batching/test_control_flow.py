@@ -11,9 +11,9 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad import batch_core
-from stopgrad.graph import Graph
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.graph import batch_core
+from stopgrad.graph.graph import Graph
 
 XS = np.array([0.5, -1.25, 2.0, 3.5])
 ROWS = np.random.default_rng(0).normal(size=(4, 5))

@@ -10,11 +10,11 @@ import pytest
 
 import stopgrad as sg
 from all_engines import each_engine
-from stopgrad.build import apply
-from stopgrad.cli import main
-from stopgrad.op import REGISTRY, Op
-from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import TensorType
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.tools.cli import main
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 S = np.array([1.0, 2.0, 3.0, 4.0])

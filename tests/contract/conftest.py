@@ -11,7 +11,7 @@ import pytest
 
 import stopgrad as sg
 from all_engines import ENGINES
-from stopgrad.structure import flatten
+from stopgrad.base.structure import flatten
 
 
 def run_on(engine: str, fetches: Any, feeds: Any = None) -> Any:

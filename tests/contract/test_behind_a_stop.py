@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.autodiff import reach
+from stopgrad.transforms.gradients import reach
 
 
 def hidden_chain(x, length):

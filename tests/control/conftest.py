@@ -9,7 +9,7 @@ import pytest
 
 import stopgrad as sg
 from all_engines import ENGINES
-from stopgrad.structure import flatten
+from stopgrad.base.structure import flatten
 
 
 @pytest.fixture(params=ENGINES)

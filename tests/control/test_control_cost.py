@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.body import bodies_in
+from stopgrad.graph.body import bodies_in
 
 
 def graphs_of(graph: sg.Graph) -> list[sg.Graph]:

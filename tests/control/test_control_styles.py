@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.body import bodies_in
+from stopgrad.base.structure import flatten
+from stopgrad.graph.body import bodies_in
 from stopgrad.rewrite import prepare
-from stopgrad.structure import flatten
 
 Run = Callable[..., Any]
 X = np.array([0.5, -1.0, 2.0], np.float32)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.body import bodies_in
+from stopgrad.graph.body import bodies_in
 
 Run = Callable[..., Any]
 

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import locks
-from stopgrad.builder import current
-from stopgrad.verify import verify
+from stopgrad.base import locks
+from stopgrad.graph.builder import current
+from stopgrad.graph.verify import verify
 
 # ----------------------------------------------------------------------------------------------- forks
 

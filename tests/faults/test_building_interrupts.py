@@ -25,10 +25,10 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import locks, sizes
-from stopgrad.builder import current
+from stopgrad.base import locks, sizes
+from stopgrad.graph.builder import current
+from stopgrad.graph.verify import verify
 from stopgrad.rewrite import check_sizes
-from stopgrad.verify import verify
 
 HOME = str(Path(sg.__file__).parent)
 Step = Callable[[Any], Any]
@@ -269,7 +269,7 @@ def check(reference: Undisturbed, i: int, interrupted: Callable[[Callable[[], No
     assert v.graph.to_text() == reference.text
     assert shown({key: value for key, value in vars(v).items() if key != "graph"}) == reference.values
     verify(v.graph)
-    assert sg.build.default_graph() is None
+    assert sg.graph.build.default_graph() is None
     return hit
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.op import REGISTRY
+from stopgrad.graph.op import REGISTRY
 
 
 class Big:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.files import write_arrays
+from stopgrad.graph.files import write_arrays
 
 OLD = {"w": np.arange(100.0)}
 NEW = {"w": np.arange(3000.0), "b": np.ones(7, np.int8)}
@@ -99,7 +99,7 @@ LIMITED = """
 import os, resource, signal, sys
 import numpy as np
 import stopgrad as sg
-from stopgrad.files import write_arrays
+from stopgrad.graph.files import write_arrays
 path = sys.argv[1]
 old = open(path, "rb").read()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

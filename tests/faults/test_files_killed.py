@@ -13,8 +13,8 @@ import pytest
 KILLS = """
 import json, os, random, signal, sys, time
 import numpy as np
-from stopgrad.files import ArrayFile, write_arrays
-from stopgrad.types import float64, tensor_type
+from stopgrad.graph.files import ArrayFile, write_arrays
+from stopgrad.base.types import float64, tensor_type
 
 path, kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 r = random.Random(seed)

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stopgrad.files import ArrayFile, write_arrays
-from stopgrad.types import float64, tensor_type
+from stopgrad.base.types import float64, tensor_type
+from stopgrad.graph.files import ArrayFile, write_arrays
 
 SHARE = """
 import json, sys, threading, time
 import numpy as np
-from stopgrad.files import ArrayFile, write_arrays
-from stopgrad.types import float64, tensor_type
+from stopgrad.graph.files import ArrayFile, write_arrays
+from stopgrad.base.types import float64, tensor_type
 
 path, mark, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 size = int(sys.argv[4])

@@ -38,11 +38,11 @@ EVERY_OPERATION = """
 import json, sys, zlib
 import jax, numpy as np
 import stopgrad as sg
-from stopgrad.build import emit
+from stopgrad.graph.build import emit
 from stopgrad.engines import engine
 from stopgrad.rewrite import prepare
-from stopgrad.op import REGISTRY, Unsupported
-from stopgrad.samples import Values
+from stopgrad.graph.op import REGISTRY, Unsupported
+from stopgrad.base.samples import Values
 
 most, hostile = json.loads(sys.argv[1])
 

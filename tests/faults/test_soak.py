@@ -23,7 +23,7 @@ import pytest
 import stopgrad as sg
 from all_engines import ENGINES
 from control.test_random_programs import Stopgrad, evaluate, made, point
-from stopgrad.op import REGISTRY
+from stopgrad.graph.op import REGISTRY
 
 SECONDS = float(os.environ.get("STOPGRAD_SOAK_SECONDS", "3600"))
 CENSUS_AFTER = 10

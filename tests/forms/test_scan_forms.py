@@ -12,13 +12,13 @@ import pytest
 
 import stopgrad as sg
 from control.test_random_programs import Stopgrad, made, point, quantities
-from stopgrad.body import walk
+from stopgrad.base.structure import flatten
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Operation, Output
 from stopgrad.rewrite import Rewritten, formed, prepare
 from stopgrad.rewrite.forms.scans import FORMS
-from stopgrad.structure import flatten
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

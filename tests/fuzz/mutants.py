@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from stopgrad.errors import StopgradError
 
 import stopgrad as sg
 from fuzz import seeds
-from stopgrad.errors import StopgradError
-from stopgrad.inferred import infer_types
-from stopgrad.op import REGISTRY, Kind
-from stopgrad.types import DTYPES, Dim, dim
+from stopgrad.base.types import DTYPES, Dim, dim
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import REGISTRY, Kind
 
 SECONDS = 2.0
 BYTES = 100_000_000

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import emit
-from stopgrad.op import REGISTRY
-from stopgrad.samples import Values
-from stopgrad.types import dim
+from stopgrad.base.samples import Values
+from stopgrad.base.types import dim
+from stopgrad.graph.build import emit
+from stopgrad.graph.op import REGISTRY
 
 
 def operations() -> list[sg.Graph]:

@@ -16,7 +16,7 @@ from stopgrad.engines import xla
 from stopgrad.engines.xla import native as kernels
 from stopgrad.engines.xla.native import rows, schedule
 from stopgrad.engines.xla.native.library import HERE, library
-from stopgrad.interpreter import Region
+from stopgrad.graph.interpreter import Region
 
 pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
 

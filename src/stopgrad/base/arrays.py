@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from stopgrad.dtypes import DTypeLike
+from stopgrad.base.dtypes import DTypeLike
 
 
 class ArrayMethods:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.base.errors import ArgumentError, StopgradError
 
 
 def whole(value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.errors import DTypeError
+from stopgrad.base.errors import DTypeError
 
 
 class DType:

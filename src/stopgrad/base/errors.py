@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stopgrad.source import RawLocation, capture, decode
+from stopgrad.base.source import RawLocation, capture, decode
 
 
 class StopgradError(Exception):
@@ -122,3 +122,7 @@ class InternalError(StopgradError, RuntimeError):
 
 class DefinitionError(StopgradError, TypeError):
     """An operation's class that is incomplete; raised while the class is created."""
+
+
+for _error in [StopgradError, *StopgradError.__subclasses__()]:
+    _error.__module__ = "stopgrad.errors"  # The name that users import them by, and that tracebacks show.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from stopgrad.locks import exclusive
+from stopgrad.base.locks import exclusive
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from stopgrad.errors import EngineError
+from stopgrad.base.errors import EngineError
 
 
 def require(module: str, purpose: str, extra: str = "") -> Any:

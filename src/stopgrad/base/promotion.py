@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stopgrad.dtypes import DType, bfloat16, bool_, complex64, dtype_of, float16, float32, int32
+from stopgrad.base.dtypes import DType, bfloat16, bool_, complex64, dtype_of, float16, float32, int32
 
 DEFAULTS = (bool_, int32, float32, complex64)
 """The dtypes of Python's numbers, in the order of their kinds."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.types import DType, bool_, complex128, dtype_of, float64, int32
+from stopgrad.base.types import DType, bool_, complex128, dtype_of, float64, int32
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from stopgrad.dtypes import DTYPES
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.interning import Interned
-from stopgrad.plain import whole
-from stopgrad.unknown import Unknown, no_value, of_sizes
+from stopgrad.base.coercion import whole
+from stopgrad.base.dtypes import DTYPES
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.interning import Interned
+from stopgrad.base.unknown import Unknown, no_value, of_sizes
 
 LARGEST = 2**63 - 1
 """No array has a larger size; no number in a size is larger."""

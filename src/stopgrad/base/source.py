@@ -12,7 +12,7 @@ from types import CodeType
 import numpy as np
 
 # The recipes are written as a user would write them, so their lines count as the user's.
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What may stand between us and the user's line: the trainer, context managers, and the array libraries, which
 # call back.
 _BESIDE = os.path.dirname(os.path.dirname(np.__file__))
@@ -22,7 +22,7 @@ _BETWEEN = (
     contextlib.__file__,
     *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch")],
 )
-_RECIPES = os.path.join(_PACKAGE, "recipes") + os.sep
+_RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
 # By file name, whose hash Python keeps; a code object's hash is computed anew each time.
 _INTERNAL: dict[str, bool] = {}

@@ -1,6 +1,6 @@
 """What tensors are: their types, made of an element type and sizes.
 
-What :mod:`stopgrad.dtypes` and :mod:`stopgrad.sizes` have is to be had from here, too.
+What :mod:`stopgrad.base.dtypes` and :mod:`stopgrad.base.sizes` have is to be had from here, too.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.dtypes import (
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.dtypes import (
     DTYPES,
     DType,
     DTypeLike,
@@ -29,10 +30,9 @@ from stopgrad.dtypes import (
     uint32,
     uint64,
 )
-from stopgrad.errors import ShapeError, StopgradError
-from stopgrad.interning import Interned
-from stopgrad.plain import is_whole, whole
-from stopgrad.sizes import (
+from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.base.interning import Interned
+from stopgrad.base.sizes import (
     FRESH,
     Dim,
     Shape,

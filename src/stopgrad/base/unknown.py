@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.plain import is_whole
+from stopgrad.base.coercion import is_whole
+from stopgrad.base.errors import ArgumentError, ShapeError
 
 ON_TENSORS: dict[str, Callable[[Any, Any], Any]] = {}
 """Python's operators on tensors, by name. The operations, which stand above this module, put them here."""

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
-from stopgrad.body import walk
-from stopgrad.distributed import process_count
-from stopgrad.errors import DistributedError, EngineError, StopgradError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.interpreter import lowering
-from stopgrad.meshes import Mesh
-from stopgrad.op import Op, Unsupported
+from stopgrad.base.errors import DistributedError, EngineError, StopgradError
+from stopgrad.base.structure import flatten
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.interpreter import lowering
+from stopgrad.graph.op import Op, Unsupported
+from stopgrad.graph.sharding import Spec
 from stopgrad.rewrite import Pass, Rule
-from stopgrad.sharding import Spec
-from stopgrad.structure import flatten
+from stopgrad.scale.distributed import process_count
+from stopgrad.scale.meshes import Mesh
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
 """From the values of the inputs to those of the outputs."""
@@ -57,12 +57,12 @@ class Engine(ABC):
         checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
             arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
             objects of other types.
-        flatten: takes structures apart, as :func:`stopgrad.structure.flatten` does; perhaps quicker.
+        flatten: takes structures apart, as :func:`stopgrad.base.structure.flatten` does; perhaps quicker.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         meshes: whether it runs graphs on a mesh of devices. It is then made with the mesh.
         mesh: the mesh; None where it computes on one device.
-        forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
-            nothing of the engine.
+        forms: lowerings of its own, or :func:`stopgrad.graph.op.unsupported`, for operations whose
+            definitions know nothing of the engine.
     """
 
     name: str

@@ -6,11 +6,11 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from stopgrad.base.errors import EngineError
 from stopgrad.engines.protocol import Engine
-from stopgrad.errors import EngineError
-from stopgrad.graph import Operation
-from stopgrad.meshes import Mesh
-from stopgrad.op import Op
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Op
+from stopgrad.scale.meshes import Mesh
 
 ENGINES: dict[str, type[Engine]] = {}
 """All engines by name, in the order in which ``"auto"`` asks them."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stopgrad.arguments import argument_names
-from stopgrad.autodiff.tracing import Tracing, is_tensor, outputs_in
-from stopgrad.autodiff.transforms import argument_positions
-from stopgrad.build import as_output, visible
-from stopgrad.errors import GradientError, GraphError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.operands import Array
-from stopgrad.public import call, reads_arguments
-from stopgrad.structure import flatten, paths, tensors_among, unflatten
+from stopgrad.base.errors import GradientError, GraphError
+from stopgrad.base.structure import flatten, paths, tensors_among, unflatten
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.build import as_output, visible
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.operands import Array
+from stopgrad.graph.public import call, reads_arguments
+from stopgrad.transforms.gradients.tracing import Tracing, is_tensor, outputs_in
+from stopgrad.transforms.gradients.transforms import argument_positions
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.body import walk
-from stopgrad.errors import FlowError, GraphError
+from stopgrad.base.errors import FlowError, GraphError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.structure import flatten, tensors_among
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.text import of_what, stories_of
 from stopgrad.flow.words import counted, listed, names, plain, some
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output, describe, title
-from stopgrad.ops.data import Parameter, Placeholder
-from stopgrad.public import guarded
-from stopgrad.structure import flatten, tensors_among
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Graph, Operation, Output, describe, title
+from stopgrad.graph.public import guarded
+from stopgrad.ops.structural.sources import Parameter, Placeholder
+from stopgrad.transforms.gradients.tracing import outputs_in
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
 

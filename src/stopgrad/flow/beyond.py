@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.ways import OPEN, Ending, Results, Wall, endings, from_results
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output
 
 P = TypeVar("P", bound=Hashable)
 Next = list[tuple[Wall, int]]

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.flow.model import Report
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.source_lines import character_columns
-from stopgrad.graph import Operation, Output
-from stopgrad.op import Status
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Status
 
 FORMAT = "stopgrad.flow"
 VERSION = 1

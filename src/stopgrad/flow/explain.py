@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.autodiff.tracing import outputs_in
+from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked, asked
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.report import Flow
 from stopgrad.flow.survey import surveys
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Output
-from stopgrad.public import guarded
+from stopgrad.graph.graph import Output
+from stopgrad.graph.public import guarded
+from stopgrad.transforms.gradients.tracing import outputs_in
 
 
 @guarded("explain")

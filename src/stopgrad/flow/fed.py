@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.errors import FeedError
 from stopgrad.engines import engine as engine_named
-from stopgrad.errors import FeedError
-from stopgrad.feeds import feed_value
 from stopgrad.flow.asked import Asked
-from stopgrad.graph import Output
-from stopgrad.operands import Array
-from stopgrad.session import Session, plan_for
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Array
+from stopgrad.run.feeds import feed_value
+from stopgrad.run.session import Session, plan_for
 
 
 def fed_to(

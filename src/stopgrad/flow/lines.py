@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import walls_beyond
 from stopgrad.flow.opened import behind_themselves
 from stopgrad.flow.parts import Cut, Place, Reach
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.ways import Wall
-from stopgrad.graph import Operation, Output
-from stopgrad.op import Status
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Status
 
 
 class Lines:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
+from stopgrad.base.source import Location
+from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
@@ -18,10 +20,8 @@ from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, St
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.ways import may_end_paths, no_gradient_of
 from stopgrad.flow.words import some
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.op import NoGradient, Status, Undefined
-from stopgrad.source import Location
-from stopgrad.structure import flatten
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.op import NoGradient, Status, Undefined
 
 
 class Report(Mapping[Any, Reach]):

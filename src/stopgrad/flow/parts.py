@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
-from stopgrad.graph import Operation, describe
-from stopgrad.op import Status
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation, describe
+from stopgrad.graph.op import Status
 
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
 """The statuses with which a gradient is generated."""

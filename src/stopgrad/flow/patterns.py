@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 from collections.abc import Iterable
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.words import some
 
 SHOWN = 6

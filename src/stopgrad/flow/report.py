@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.files import AnyPath
 from stopgrad.flow.document import document_of
 from stopgrad.flow.documented import Documented
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.html import write
 from stopgrad.flow.page.notebook import fragment
 from stopgrad.flow.text import text_of
+from stopgrad.graph.files import AnyPath
 
 
 class Flow(Report, Documented):

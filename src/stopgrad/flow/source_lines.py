@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stopgrad.namespaces import require
-from stopgrad.source import Location
+from stopgrad.base.namespaces import require
+from stopgrad.base.source import Location
 
 NUMBER = 6
 """Columns for the number of a line, at its right."""

@@ -25,9 +25,9 @@ from stopgrad.flow.ways import (
     walled,
     ways_of,
 )
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.op import Op, Status
-from stopgrad.selective import Acting, by_gates, selective_gates
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.op import Op, Status
+from stopgrad.graph.selective import Acting, by_gates, selective_gates
 
 NAMED = "named in stop_gradients"
 """The reason of walls that are no operations of their own."""

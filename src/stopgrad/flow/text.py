@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
 from stopgrad.flow.model import Report
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.source_lines import columns, place, source_line
 from stopgrad.flow.words import counted, listed, names, number, plain
-from stopgrad.graph import Operation, title
-from stopgrad.namespaces import require
-from stopgrad.op import Status
-from stopgrad.plain import whole
+from stopgrad.graph.graph import Operation, title
+from stopgrad.graph.op import Status
 
 NARROWEST = 40
 EXCERPTS = 40

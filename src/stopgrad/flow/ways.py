@@ -17,9 +17,9 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.graph import Operation, Output
-from stopgrad.op import NoGradient, Op, Status, Undefined, Wire
-from stopgrad.selective import NOBODY, Acting, selective_in
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import NoGradient, Op, Status, Undefined, Wire
+from stopgrad.graph.selective import NOBODY, Acting, selective_in
 
 OPEN, UNDEFINED, STOPPED, BLIND = range(4)
 LEVELS = (Status.FLOWS, Status.UNDEFINED, Status.STOPPED, Status.NOT_DIFFERENTIABLE)

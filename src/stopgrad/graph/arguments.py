@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.errors import ArgumentError, ShapeError, StopgradError
-from stopgrad.operands import shorten, show_shape
-from stopgrad.plain import is_whole, whole
-from stopgrad.sharding import Spec, show_spec, spec_of
-from stopgrad.types import Dim, Shape, shape_of
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError, StopgradError
+from stopgrad.base.types import Dim, Shape, shape_of
+from stopgrad.graph.operands import shorten, show_shape
+from stopgrad.graph.sharding import Spec, show_spec, spec_of
 
 # -------------------------------------------------------------------------------------------- names
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stopgrad.batch_rules import Flags, Partly, again, repeated
-from stopgrad.body import Body, scan_key
-from stopgrad.build import close, emit, parameter_of, tracing
-from stopgrad.builder import Builder, Inside, current
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.inferred import infer_types
-from stopgrad.op import REGISTRY
-from stopgrad.selective import named_in
-from stopgrad.types import Size, TensorType, tensor_type
+from stopgrad.base.types import Size, TensorType, tensor_type
+from stopgrad.graph.batch_rules import Flags, Partly, again, repeated
+from stopgrad.graph.body import Body, scan_key
+from stopgrad.graph.build import close, emit, parameter_of, tracing
+from stopgrad.graph.builder import Builder, Inside, current
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import REGISTRY
+from stopgrad.graph.selective import named_in
 
 
 def replay(

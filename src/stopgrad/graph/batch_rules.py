@@ -8,7 +8,7 @@ that applies, the operation is run example by example, in a loop.
 
 Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further),
 :func:`FOLD` (the examples join the first axis). How a whole function is batched stands in
-:mod:`stopgrad.batch_core`.
+:mod:`stopgrad.graph.batch_core`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import constant_in, emit, graph_for
-from stopgrad.graph import Operation, Output
-from stopgrad.op import REGISTRY, Kind
-from stopgrad.types import Size, product
+from stopgrad.base.types import Size, product
+from stopgrad.graph.build import constant_in, emit, graph_for
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import REGISTRY, Kind
 
 Outputs = Sequence[Output]
 Flags = Sequence[bool]

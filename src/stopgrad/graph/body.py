@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.types import TensorType
+from stopgrad.base.types import TensorType
+from stopgrad.graph.graph import Graph, Operation, Output
 
 
 class Body:

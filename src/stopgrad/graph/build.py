@@ -12,20 +12,23 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
-from stopgrad.errors import GraphError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.immediate import evaluate, recalled
-from stopgrad.inferred import (
+from stopgrad.base.errors import GraphError, StopgradError
+from stopgrad.base.locks import exclusive
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.source import capture
+from stopgrad.base.types import Dim, DType, TensorType, bool_, complex64, float32, int32
+from stopgrad.graph.body import Body
+from stopgrad.graph.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
+from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.graph.immediate import evaluate, recalled
+from stopgrad.graph.inferred import (
     about,
     infer_types,
     raise_for,
 )
-from stopgrad.locks import exclusive
-from stopgrad.names import check_name as check_label
-from stopgrad.op import REGISTRY, Op
-from stopgrad.operands import (
+from stopgrad.graph.names import check_name as check_label
+from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.graph.operands import (
     Array,
     Literal,
     as_array,
@@ -35,9 +38,6 @@ from stopgrad.operands import (
     python_dtype,
     type_of,
 )
-from stopgrad.promotion import Promotion
-from stopgrad.source import capture
-from stopgrad.types import Dim, DType, TensorType, bool_, complex64, float32, int32
 
 T = TypeVar("T")
 

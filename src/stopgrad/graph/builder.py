@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from stopgrad.source import Location, RawLocation, capture, is_internal
+from stopgrad.base.source import Location, RawLocation, capture, is_internal
 
 # The graph stands above this module, which holds its parts without looking into them.
 Graph: TypeAlias = Any

@@ -23,9 +23,9 @@ from typing import Any, NoReturn, cast
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from stopgrad.errors import ArgumentError, FileError, GraphError, MissingFileError
-from stopgrad.operands import Array, shorten, show_shape
-from stopgrad.types import DTYPES, TensorType
+from stopgrad.base.errors import ArgumentError, FileError, GraphError, MissingFileError
+from stopgrad.base.types import DTYPES, TensorType
+from stopgrad.graph.operands import Array, shorten, show_shape
 
 if sys.platform != "win32":
     import fcntl

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.dtypes import DType
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.operands import Array, Literal
+from stopgrad.base.dtypes import DType
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.operands import Array, Literal
 
 
 def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
@@ -106,5 +106,6 @@ def digest(array: Array) -> str:
 @functools.lru_cache(1)
 def _sources() -> str:
     """Stands for the package's own code, which says what operations compute."""
-    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".cc", ".h"))
+    package = Path(__file__).parents[1]
+    files = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".cc", ".h"))
     return repr([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])

@@ -2,7 +2,7 @@
 
 Ids are therefore a topological order, and marks over operations are byte arrays. Names are made only when
 asked for; locations are decoded only when printed. An operation holds its definition (a subclass of
-:class:`stopgrad.op.Op`) without this module knowing what a definition is beyond its ``type``.
+:class:`stopgrad.graph.op.Op`) without this module knowing what a definition is beyond its ``type``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from threading import get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stopgrad.arrays import ArrayMethods
-from stopgrad.builder import Block, Region
-from stopgrad.errors import ArgumentError, GraphError, ShapeError
-from stopgrad.locks import exclusive
-from stopgrad.names import Names
-from stopgrad.source import Location, RawLocation, decode
-from stopgrad.types import Dim, DType, Shape, TensorType
+from stopgrad.base.arrays import ArrayMethods
+from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.base.locks import exclusive
+from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.base.types import Dim, DType, Shape, TensorType
+from stopgrad.graph.builder import Block, Region
+from stopgrad.graph.names import Names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -374,7 +374,7 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
 
-    if TYPE_CHECKING:  # Installed by the layers above: autodiff.reverse and interchange.text.
+    if TYPE_CHECKING:  # Installed by the layers above: transforms.gradients.reverse and graph.text.
 
         def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any: ...
         def to_text(self) -> str: ...

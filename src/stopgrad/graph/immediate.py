@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.builder import default_graph
-from stopgrad.dtypes import DType
-from stopgrad.errors import ShapeError, StopgradError
-from stopgrad.inferred import about, infer_types, naming
-from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
-from stopgrad.op import Op
-from stopgrad.operands import Array, type_of
+from stopgrad.base.dtypes import DType
+from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.inferred import about, infer_types, naming
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Array, type_of
 
 
 class Plan(NamedTuple):

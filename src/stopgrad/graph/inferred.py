@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from stopgrad.errors import DefinitionError, DTypeError, StopgradError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import REGISTRY, Op
-from stopgrad.operands import shorten, type_of
-from stopgrad.types import TensorType
+from stopgrad.base.errors import DefinitionError, DTypeError, StopgradError
+from stopgrad.base.types import TensorType
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.graph.operands import shorten, type_of
 
 
 def infer_types(

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from stopgrad.body import Body, walk
-from stopgrad.errors import EngineError, InternalError, StopgradError
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.namespaces import NUMPY
-from stopgrad.op import Op, Unsupported
-from stopgrad.types import TensorType, map_sizes
+from stopgrad.base.errors import EngineError, InternalError, StopgradError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.namespaces import NUMPY
+from stopgrad.base.types import TensorType, map_sizes
+from stopgrad.graph.body import Body, walk
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.op import Op, Unsupported
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]

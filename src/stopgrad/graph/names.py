@@ -13,9 +13,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from stopgrad.builder import Pending
-from stopgrad.errors import GraphError
-from stopgrad.locks import exclusive
+from stopgrad.base.errors import GraphError
+from stopgrad.base.locks import exclusive
+from stopgrad.graph.builder import Pending
 
 # The graph stands above this module.
 Operation: TypeAlias = Any
@@ -60,7 +60,7 @@ class Names:
     def label(self, prefix: str, name: str) -> str:
         """The label of the next operation: its whole name, made unique.
 
-        It is taken when the operation is there; until then the caller holds :data:`stopgrad.locks.LOCK`.
+        It is taken when the operation is there; until then the caller holds :data:`stopgrad.base.locks.LOCK`.
         """
         check_name(name)
         name = prefix + name

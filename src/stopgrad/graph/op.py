@@ -11,7 +11,7 @@ A definition is a class with everything about the operation in one block::
         samples = binary()
 
 It is checked when the class is created; a definition is never instantiated. How operations are built from
-definitions stands in :mod:`stopgrad.build`, how they are computed in :mod:`stopgrad.interpreter`.
+definitions stands in :mod:`stopgrad.graph.build`, how they are computed in :mod:`stopgrad.graph.interpreter`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.errors import ArgumentError, DefinitionError, GradientError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.operands import Literal, shorten
-from stopgrad.plain import flag, real, whole
-from stopgrad.promotion import Promotion
-from stopgrad.samples import Sample
-from stopgrad.scope import Scope, as_scope
-from stopgrad.sharding import checked_spec
-from stopgrad.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
+from stopgrad.base.coercion import flag, real, whole
+from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import Sample
+from stopgrad.base.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.operands import Literal, shorten
+from stopgrad.graph.scope import Scope, as_scope
+from stopgrad.graph.sharding import checked_spec
 
 Rule = Callable[..., Any]
 
@@ -301,7 +301,7 @@ class Op:
     - ``lower``: from a namespace (NumPy's functions, or JAX's), the operands and the attributes to the value.
       A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body. An engine
       that needs a form of its own has it under its own name (``xla = ...``).
-    - ``batch``: how ``vmap`` treats it: a rule, as :mod:`stopgrad.batch_rules` has them; None for a loop.
+    - ``batch``: how ``vmap`` treats it: a rule, of :mod:`stopgrad.graph.batch_rules`; None for a loop.
     - ``samples``: calls from which tests are made; ``extremes``: operands on which engines must agree.
     - ``cached``: whether inferred types are remembered; not where an attribute holds a whole array or body.
     - ``type``: the name of the type, where it is not that of the class.
@@ -315,7 +315,7 @@ class Op:
       ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
       operands' own.
     - ``promotes``: how the public function brings operands to one dtype, a :class:`Promotion`; by default
-      what ``infer`` says, where it is one of :mod:`stopgrad.ops.inference`. The operation is strict.
+      what ``infer`` says, where it is one of :mod:`stopgrad.ops.shared.inference`. The operation is strict.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all

@@ -7,10 +7,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.promotion import Promotion
-from stopgrad.types import Dim, DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
+from stopgrad.base.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import (
+    Dim,
+    DType,
+    TensorType,
+    bool_,
+    complex64,
+    dtype_of,
+    float32,
+    int32,
+    tensor_type,
+)
+from stopgrad.graph.graph import Operation, Output, describe
 
 Array = np.ndarray[Any, Any]
 Tensor = Any

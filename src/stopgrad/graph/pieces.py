@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, BROADCAST
-from stopgrad.build import parameter_of
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.inferred import infer_types
-from stopgrad.interpreter import NUMPY_BACKEND, Region, Run, program
-from stopgrad.rows import Rows, cut_type, cut_values, repeats, rows_of
+from stopgrad.graph.batch_rules import ALONG, BROADCAST
+from stopgrad.graph.build import parameter_of
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
+from stopgrad.graph.rows import Rows, cut_type, cut_values, repeats, rows_of
 
 PIECE = 2**18
 """Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""

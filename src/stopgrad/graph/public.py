@@ -18,15 +18,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from stopgrad.builder import current, default_graph
-from stopgrad.errors import ArgumentError, FlowError, InternalError, StopgradError
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.immediate import Call
-from stopgrad.op import Op
-from stopgrad.operands import as_array, as_list, type_of
-from stopgrad.source import is_internal
-from stopgrad.structure import flatten
-from stopgrad.types import DType, shape_of
+from stopgrad.base.errors import ArgumentError, FlowError, InternalError, StopgradError
+from stopgrad.base.source import is_internal
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import DType, shape_of
+from stopgrad.graph.builder import current, default_graph
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.immediate import Call
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import as_array, as_list, type_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,7 +63,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
     With *by_type*, the function looks at the types of arrays, never at their values, and immediate calls are
-    remembered (:class:`stopgrad.immediate.Call`).
+    remembered (:class:`stopgrad.graph.immediate.Call`).
     """
 
     def decorate(function: F) -> F:
@@ -223,5 +223,5 @@ def _up_to_user(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 _COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
-_HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
-from stopgrad.errors import StopgradError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import infer_types
-from stopgrad.op import Kind
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.base.errors import StopgradError
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import Kind
 
 
 class Rows(NamedTuple):
@@ -72,7 +72,7 @@ def cut_values(op: Operation, count: int) -> tuple[Any, ...]:
 
 
 def _is_along_rows(op: Operation, count: int) -> bool:
-    """Whether :func:`stopgrad.batch_rules.ALONG` makes the operation from one on a single row."""
+    """Whether :func:`stopgrad.graph.batch_rules.ALONG` makes the operation from one on a single row."""
     definition = op.definition
     if definition.has_bodies or any(not x.ndim or x.shape[0] != count for x in op.inputs):
         return False

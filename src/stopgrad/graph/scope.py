@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stopgrad.builder import Block, Claim, Pending, current, default_graph
-from stopgrad.errors import GraphError
-from stopgrad.graph import Graph
-from stopgrad.names import check_name
+from stopgrad.base.errors import GraphError
+from stopgrad.graph.builder import Block, Claim, Pending, current, default_graph
+from stopgrad.graph.graph import Graph
+from stopgrad.graph.names import check_name
 
 
 class Scope(Block):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stopgrad.body import Body
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output
 
 Acting = frozenset[Operation]
 """The selective gates that act with respect to the tensors whose gradient is wanted; the others are open."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import shorten, show_shape
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.graph.operands import shorten, show_shape
 
 Entry = str | tuple[str, ...] | None
 Spec = tuple[Entry, ...]

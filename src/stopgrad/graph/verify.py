@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from stopgrad.body import Body, bodies_in
-from stopgrad.errors import GraphError, StopgradError
-from stopgrad.graph import Graph, Operation
-from stopgrad.inferred import check_canonical
-from stopgrad.op import REGISTRY, Op
+from stopgrad.base.errors import GraphError, StopgradError
+from stopgrad.graph.body import Body, bodies_in
+from stopgrad.graph.graph import Graph, Operation
+from stopgrad.graph.inferred import check_canonical
+from stopgrad.graph.op import REGISTRY, Op
 
 ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.build import constant_in, graph_for, inline
-from stopgrad.builder import default_graph
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.feeds import sizes_of
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.interpreter import interpret
-from stopgrad.operands import Array, as_array, shorten
-from stopgrad.public import guarded
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.types import Dim
+from stopgrad.graph.build import constant_in, graph_for, inline
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.interpreter import interpret
+from stopgrad.graph.operands import Array, as_array, shorten
+from stopgrad.graph.public import guarded
 from stopgrad.rewrite import rewrite
-from stopgrad.types import Dim
+from stopgrad.run.feeds import sizes_of
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Model:

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.operands import is_python
-from stopgrad.ops import arithmetic, compare, indexing, linalg, powers, shape, updates
-from stopgrad.public import reads_arguments
-from stopgrad.types import Dim
-from stopgrad.unknown import ON_TENSORS
+from stopgrad.base.types import Dim
+from stopgrad.base.unknown import ON_TENSORS
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import is_python
+from stopgrad.graph.public import reads_arguments
+from stopgrad.ops.elementwise import arithmetic, compare, powers
+from stopgrad.ops.indexing import brackets as indexing, updates
+from stopgrad.ops.linalg import contractions as linalg
+from stopgrad.ops.shapes import reshape as shape
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:

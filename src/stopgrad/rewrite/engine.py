@@ -13,16 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from stopgrad.body import Body
-from stopgrad.errors import StopgradError
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.inferred import infer_types
-from stopgrad.op import Kind
-from stopgrad.operands import Literal
-from stopgrad.ops.data import Placeholder
-from stopgrad.ops.sharding import declared_sharding
-from stopgrad.types import (
+from stopgrad.base.errors import StopgradError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.types import (
     DType,
     TensorType,
     checking,
@@ -32,7 +25,14 @@ from stopgrad.types import (
     size_value,
     tensor_type,
 )
-from stopgrad.verify import verify_if_enabled
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import Kind
+from stopgrad.graph.operands import Literal
+from stopgrad.graph.verify import verify_if_enabled
+from stopgrad.ops.structural.sharding import declared_sharding
+from stopgrad.ops.structural.sources import Placeholder
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
 """From an old operation, its new inputs and its attributes to what takes its place, or None.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stopgrad.body import Body, scan_key
-from stopgrad.control.scans import Scan
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.body import Body, scan_key
+from stopgrad.graph.graph import Operation, Output
 from stopgrad.rewrite.engine import Copying
+from stopgrad.transforms.control.scans import Scan
 
 
 def unite_scans(

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.immediate import evaluate
-from stopgrad.operands import Literal
-from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
-from stopgrad.ops.convert import Cast, Conj, SelectV2
-from stopgrad.ops.data import Const, Fill
-from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
-from stopgrad.ops.sharding import Shard
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.operands import Literal
+from stopgrad.ops.elementwise.arithmetic import AddN, AddV2, Mul, Neg, Sub
+from stopgrad.ops.elementwise.convert import Cast, Conj, SelectV2
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
+from stopgrad.ops.structural.sharding import Shard
+from stopgrad.ops.structural.sources import Const, Fill
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
 

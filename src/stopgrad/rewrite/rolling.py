@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body, bodies_in
-from stopgrad.control.scans import Scan
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.operands import Literal
-from stopgrad.ops.arithmetic import AddN
-from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Assign, Const, Fill, Placeholder
-from stopgrad.ops.sharding import declared_sharding
-from stopgrad.ops.slices import StridedSliceGrad
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.types import DType, float32
+from stopgrad.graph.body import Body, bodies_in
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.operands import Literal
+from stopgrad.graph.verify import verify_if_enabled
+from stopgrad.ops.elementwise.arithmetic import AddN
+from stopgrad.ops.elementwise.convert import Cast
+from stopgrad.ops.indexing.slices import StridedSliceGrad
+from stopgrad.ops.structural.sharding import declared_sharding
+from stopgrad.ops.structural.sources import Assign, Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run
 from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
-from stopgrad.types import DType, float32
-from stopgrad.verify import verify_if_enabled
+from stopgrad.transforms.control.scans import Scan
 
 LEAST_TIMES = 8
 """So many equal segments are worth a loop."""

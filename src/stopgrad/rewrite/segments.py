@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 from stopgrad.rewrite.periods import Stretch, stretches
 
 _SLICES = frozenset({StridedSlice, StridedSliceGrad})

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.op import Spans
-from stopgrad.operands import Literal
-from stopgrad.ops.data import Const
-from stopgrad.ops.join import ConcatV2, Pack, ReverseV2
-from stopgrad.ops.shape import Reshape, Transpose
-from stopgrad.ops.slices import StridedSlice
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Spans
+from stopgrad.graph.operands import Literal
+from stopgrad.ops.indexing.slices import StridedSlice
+from stopgrad.ops.shapes.join import ConcatV2, Pack, ReverseV2
+from stopgrad.ops.shapes.reshape import Reshape, Transpose
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
 
 _FEW = 8

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from stopgrad.arguments import Constant
-from stopgrad.compiling import How, Ready, cached, compile_for, compile_sized
+from stopgrad.base.errors import ArgumentError, FeedError, ShapeError
 from stopgrad.engines import Engine, fail
-from stopgrad.errors import ArgumentError, FeedError, ShapeError
-from stopgrad.feeds import sizes_of
-from stopgrad.quick import handed_out
+from stopgrad.graph.arguments import Constant
 from stopgrad.rewrite import Rewritten
-from stopgrad.traced import Signature, Static, Traced
-from stopgrad.tuning import Sample
+from stopgrad.run.compiling import How, Ready, cached, compile_for, compile_sized
+from stopgrad.run.feeds import sizes_of
+from stopgrad.run.quick import handed_out
+from stopgrad.run.traced import Signature, Static, Traced
+from stopgrad.run.tuning import Sample
 
 
 class Given(NamedTuple):

@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from stopgrad.body import Body
-from stopgrad.build import emit
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError
 from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fail
-from stopgrad.errors import ArgumentError
-from stopgrad.fingerprint import fingerprint
-from stopgrad.graph import Operation, Output
-from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Placeholder
-from stopgrad.ops.sharding import Shard, declared_sharding
-from stopgrad.plain import flag, is_whole, whole
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import emit
+from stopgrad.graph.fingerprint import fingerprint
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.sharding import Spec
+from stopgrad.ops.structural.sharding import Shard, declared_sharding
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
-from stopgrad.sharding import Spec
-from stopgrad.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
+from stopgrad.run.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
+from stopgrad.scale.meshes import Mesh
 
 CACHE_SIZE = 128
 """How many compiled computations a session or a function keeps, where nothing else is asked for."""

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stopgrad.body import Body, bodies_in
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.types import TensorType
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.types import TensorType
+from stopgrad.graph.body import Body, bodies_in
+from stopgrad.graph.graph import Operation, Output
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.errors import FeedError, ShapeError, StopgradError
+from stopgrad.base.types import FRESH, Size, TensorType, bind_sizes, size_value
 from stopgrad.engines import Engine
-from stopgrad.errors import FeedError, ShapeError, StopgradError
-from stopgrad.graph import Output, describe
-from stopgrad.operands import show_shape
-from stopgrad.ops.sharding import declared_sharding
-from stopgrad.types import FRESH, Size, TensorType, bind_sizes, size_value
+from stopgrad.graph.graph import Output, describe
+from stopgrad.graph.operands import show_shape
+from stopgrad.ops.structural.sharding import declared_sharding
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from stopgrad.arguments import (
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, StopgradError
+from stopgrad.base.source import to_user
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import dtype_of, float32
+from stopgrad.engines import Engine, engine as engine_named
+from stopgrad.graph.arguments import (
     Constant,
     Shapes,
     Shardings,
@@ -21,28 +27,22 @@ from stopgrad.arguments import (
     several,
     without_first,
 )
-from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.build import graph_for
-from stopgrad.builder import Inside, default_graph
-from stopgrad.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
-from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, has_hash
-from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import ArgumentError, DTypeError, StopgradError
-from stopgrad.graph import Operation, Output
-from stopgrad.instances import Instances, Method
-from stopgrad.lowered import CompiledFunction, Lowered
-from stopgrad.meshes import Mesh
-from stopgrad.operands import shorten, show_shape
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.quick import OTHER, Quick, quick_call
+from stopgrad.graph.build import graph_for
+from stopgrad.graph.builder import Inside, default_graph
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import shorten, show_shape
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph.sharding import Spec
 from stopgrad.rewrite import prepare
-from stopgrad.sharding import Spec
-from stopgrad.source import to_user
-from stopgrad.structure import flatten
-from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
-from stopgrad.tuning import REPORTS, Report, Sample
-from stopgrad.types import dtype_of, float32
+from stopgrad.run.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
+from stopgrad.run.compiling import CACHE_SIZE, How, Ready, cached, has_hash
+from stopgrad.run.instances import Instances, Method
+from stopgrad.run.lowered import CompiledFunction, Lowered
+from stopgrad.run.quick import OTHER, Quick, quick_call
+from stopgrad.run.traced import Signature, Static, array_argument, probes_since, started, trace
+from stopgrad.run.tuning import REPORTS, Report, Sample
+from stopgrad.scale.meshes import Mesh
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Options(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from stopgrad.operands import shorten
+from stopgrad.graph.operands import shorten
 
 
 class Instances:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from stopgrad.compiling import Ready
-from stopgrad.costs import Cost, cost_of
+from stopgrad.base.errors import EngineError
+from stopgrad.base.structure import flatten, paths
 from stopgrad.engines import Engine
-from stopgrad.errors import EngineError
-from stopgrad.feeds import sizes_of
-from stopgrad.graph import Graph, Output
+from stopgrad.graph.graph import Graph, Output
 from stopgrad.rewrite import prepare
-from stopgrad.structure import flatten, paths
-from stopgrad.traced import Traced
+from stopgrad.run.compiling import Ready
+from stopgrad.run.costs import Cost, cost_of
+from stopgrad.run.feeds import sizes_of
+from stopgrad.run.traced import Traced
 
 
 class Memory(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.builder import default_graph
 from stopgrad.engines import Compiled, Engine
+from stopgrad.graph.builder import default_graph
 
 OTHER = object()
 """What a quick call answers where it was given something else than the last call: nothing was computed."""

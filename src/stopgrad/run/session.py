@@ -12,26 +12,26 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stopgrad.array_entries import begin_values, reader_of
-from stopgrad.array_folders import FolderReader, shortened
-from stopgrad.builder import default_graph
-from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
-from stopgrad.distributed import agree, process_count
+from stopgrad.base.errors import EngineError, FeedError, FileError, GraphError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import TensorType
 from stopgrad.engines import Engine, engine as engine_named, fail
-from stopgrad.errors import EngineError, FeedError, FileError, GraphError
-from stopgrad.feeds import feed_value, sizes_of
-from stopgrad.files import ArrayFile, checked_path, write_arrays
-from stopgrad.fingerprint import digest
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.lowered import Program
-from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.ops.sharding import check_shardings, declared_sharding
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.files import ArrayFile, checked_path, write_arrays
+from stopgrad.graph.fingerprint import digest
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.sharding import Spec
+from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
+from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.rewrite import needed
-from stopgrad.sharding import Spec
-from stopgrad.structure import flatten, unflatten
-from stopgrad.tuning import REPORTS, Report, Sample
-from stopgrad.types import TensorType
+from stopgrad.run.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
+from stopgrad.run.feeds import feed_value, sizes_of
+from stopgrad.run.lowered import Program
+from stopgrad.run.tuning import REPORTS, Report, Sample
+from stopgrad.scale.array_entries import begin_values, reader_of
+from stopgrad.scale.array_folders import FolderReader, shortened
+from stopgrad.scale.distributed import agree, process_count
+from stopgrad.scale.meshes import Mesh
 
 Feeds = Mapping[Any, Any]
 Result = TypeVar("Result")

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stopgrad.arguments import Constant, argument_paths, joined, operation_name
-from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
-from stopgrad.body import bodies_in, walk
-from stopgrad.build import as_output, emit
-from stopgrad.errors import ArgumentError, GradientError, GraphError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.operands import as_array
-from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.ops.gates import Named, Probe
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import Dim, dtype_of
+from stopgrad.base.errors import ArgumentError, GradientError, GraphError, StopgradError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import Dim, dtype_of
+from stopgrad.graph.arguments import Constant, argument_paths, joined, operation_name
+from stopgrad.graph.body import bodies_in, walk
+from stopgrad.graph.build import as_output, emit
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.operands import as_array
+from stopgrad.ops.gates.stopping import Named, Probe
+from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
+from stopgrad.transforms.gradients.tracing import ArgumentGraph, is_tensor
 
 Static = Sequence[tuple[int | str, Constant]]
 """The static arguments: their positions or names, and what they are."""

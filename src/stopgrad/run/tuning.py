@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stopgrad.base.errors import ArgumentError, StopgradError
+from stopgrad.base.folders import cache_folder
+from stopgrad.base.machine import processor
 from stopgrad.engines import Compiled, Engine, Variant
-from stopgrad.errors import ArgumentError, StopgradError
-from stopgrad.files import replacing
-from stopgrad.folders import cache_folder
-from stopgrad.graph import Output
-from stopgrad.machine import processor
+from stopgrad.graph.files import replacing
+from stopgrad.graph.graph import Output
 
 BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
 """Seconds of measuring, by the name of the setting."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from stopgrad.errors import DistributedError
-from stopgrad.rendezvous import named
+from stopgrad.base.errors import DistributedError
+from stopgrad.scale.rendezvous import named
 
 ROOMS = "stopgrad/agree"
 LEFT = "stopgrad/left"

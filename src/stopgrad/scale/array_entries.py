@@ -8,7 +8,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stopgrad.array_folders import (
+from stopgrad.base.errors import CheckpointError
+from stopgrad.base.source import to_user
+from stopgrad.base.types import TensorType
+from stopgrad.graph.files import AnyPath, checked_path
+from stopgrad.scale.array_folders import (
     NOTES,
     PATIENCE,
     BrokenError,
@@ -18,11 +22,7 @@ from stopgrad.array_folders import (
     refuse,
     remove_folder,
 )
-from stopgrad.distributed import agree
-from stopgrad.errors import CheckpointError
-from stopgrad.files import AnyPath, checked_path
-from stopgrad.source import to_user
-from stopgrad.types import TensorType
+from stopgrad.scale.distributed import agree
 
 VALUES = "values"
 """What entries are called that hold the values of a session; those of a run are called by their steps."""

@@ -26,12 +26,12 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from stopgrad.distributed import agree, process_count, process_index
-from stopgrad.errors import CheckpointError, DistributedError, StopgradError
-from stopgrad.files import CURES, flush_folder, locked
-from stopgrad.namespaces import require
-from stopgrad.operands import show_shape
-from stopgrad.types import DTYPES, TensorType, dtype_of, tensor_type
+from stopgrad.base.errors import CheckpointError, DistributedError, StopgradError
+from stopgrad.base.namespaces import require
+from stopgrad.base.types import DTYPES, TensorType, dtype_of, tensor_type
+from stopgrad.graph.files import CURES, flush_folder, locked
+from stopgrad.graph.operands import show_shape
+from stopgrad.scale.distributed import agree, process_count, process_index
 
 NOTES = "stopgrad.json"
 _ARRAYS = "arrays"

@@ -32,10 +32,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad import rendezvous
-from stopgrad.agreement import FAILED, Comparison
-from stopgrad.errors import ArgumentError, DistributedError, StopgradError
-from stopgrad.namespaces import require
+from stopgrad.base.errors import ArgumentError, DistributedError, StopgradError
+from stopgrad.base.namespaces import require
+from stopgrad.scale import rendezvous
+from stopgrad.scale.agreement import FAILED, Comparison
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 

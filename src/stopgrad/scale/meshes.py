@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.builder import Block, current
-from stopgrad.distributed import process_count, process_index
-from stopgrad.errors import ArgumentError, EngineError
-from stopgrad.namespaces import require
-from stopgrad.operands import shorten
-from stopgrad.plain import is_whole, whole
-from stopgrad.sharding import show_axes, show_spec
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, EngineError
+from stopgrad.base.namespaces import require
+from stopgrad.graph.builder import Block, current
+from stopgrad.graph.operands import shorten
+from stopgrad.graph.sharding import show_axes, show_spec
+from stopgrad.scale.distributed import process_count, process_index
 
 _JAX = ("jax", "a mesh of devices", "xla")
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from stopgrad.errors import ArgumentError, DistributedError
+from stopgrad.base.errors import ArgumentError, DistributedError
 
 LONGEST = 1 << 16
 """The longest line that is read, in bytes, of those who say who they are: more is none of ours."""

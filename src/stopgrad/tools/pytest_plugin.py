@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 
 import stopgrad as sg
-from stopgrad.cli.kinds import (
+from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.base.namespaces import require
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.patterns import matching
+from stopgrad.tools.cli.kinds import (
     JAX,
     OURS,
     TORCH,
@@ -25,10 +29,6 @@ from stopgrad.cli.kinds import (
     kinds_in,
     named_worlds,
 )
-from stopgrad.errors import ArgumentError, GradientError, StopgradError
-from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
-from stopgrad.flow.patterns import matching
-from stopgrad.namespaces import require
 
 NAME = "gradient_flow"
 """What the fixture, the marker and the option in a project's configuration are called."""
@@ -92,7 +92,7 @@ class GradientFlowFixture:
             raise ArgumentError(
                 "gradient_flow: of a loss of PyTorch, say in one argument what is asked about"
             )
-        training = require("stopgrad.torch.training", "asking about a loss", "torch")
+        training = require("stopgrad.interop.torch.training", "asking about a loss", "torch")
         return training.report_on(ys, args[0])
 
     def assert_flows(self, ys: Any, *args: Any, to: Any = None, only: Any = None, **kwargs: Any) -> None:
@@ -231,7 +231,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     options = {} if marker is None else _options(marker)
     require("torch", "the marker gradient_flow", "torch")
-    training = require("stopgrad.torch.training", "the marker gradient_flow", "torch")
+    training = require("stopgrad.interop.torch.training", "the marker gradient_flow", "torch")
     given = getattr(item, "funcargs", {})
     named = {name: value for name, value in given.items() if is_module(value) or is_optimizer(value)}
     with training.Training(named, leaves=marker is not None) as watched:

@@ -9,27 +9,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.base.coercion import is_whole, real, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import DType, DTypeLike, dtype_of
 from stopgrad.flow.patterns import matching
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.inferred import infer_types
-from stopgrad.interpreter import constant_value
-from stopgrad.operands import Array, Literal
-from stopgrad.ops.arithmetic import AddV2, Mul
-from stopgrad.ops.convert import Cast, cast
-from stopgrad.ops.data import Const, Parameter
-from stopgrad.ops.gates import StopGradient
-from stopgrad.ops.keys import random_fold_in, random_key
-from stopgrad.ops.linalg import MatMul, matmul
-from stopgrad.ops.matrices import matrix_transpose
-from stopgrad.ops.random import random_uniform
-from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
-from stopgrad.plain import is_whole, real, whole
-from stopgrad.public import guarded, reads_arguments
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.interpreter import constant_value
+from stopgrad.graph.operands import Array, Literal
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import AddV2, Mul
+from stopgrad.ops.elementwise.convert import Cast, cast
+from stopgrad.ops.gates.stopping import StopGradient
+from stopgrad.ops.linalg.contractions import MatMul, matmul
+from stopgrad.ops.linalg.matrices import matrix_transpose
+from stopgrad.ops.random.draws import random_uniform
+from stopgrad.ops.random.keys import random_fold_in, random_key
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
+from stopgrad.ops.structural.sources import Const, Parameter
 from stopgrad.rewrite.engine import Copying, needed, rewrite
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import DType, DTypeLike, dtype_of
+from stopgrad.transforms.gradients.tracing import outputs_in
 
 __all__ = ["add_lora"]
 

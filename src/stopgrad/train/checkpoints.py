@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from stopgrad.array_entries import entries, new_entry, newest_good
-from stopgrad.array_folders import Writing, remove_folder
-from stopgrad.distributed import process_count, process_index
-from stopgrad.errors import ArgumentError, CheckpointError, StopgradError
-from stopgrad.files import checked_path
-from stopgrad.operands import shorten
-from stopgrad.plain import is_whole, whole
-from stopgrad.session import Session
-from stopgrad.source import to_user
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, CheckpointError, StopgradError
+from stopgrad.base.source import to_user
+from stopgrad.graph.files import checked_path
+from stopgrad.graph.operands import shorten
+from stopgrad.run.session import Session
+from stopgrad.scale.array_entries import entries, new_entry, newest_good
+from stopgrad.scale.array_folders import Writing, remove_folder
+from stopgrad.scale.distributed import process_count, process_index
 
 
 @runtime_checkable

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad import pieces
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.graph import Output
-from stopgrad.interpreter import NUMPY_BACKEND, program
+from stopgrad.graph import pieces
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, program
 
 
 @register

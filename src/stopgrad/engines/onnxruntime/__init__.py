@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.namespaces import require
+from stopgrad.base.types import bfloat16
+from stopgrad.engines.onnxruntime.nodes import Program, model_of, unwritable, written
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.graph import Operation, Output
-from stopgrad.namespaces import require
-from stopgrad.onnx_nodes import Program, model_of, unwritable, written
-from stopgrad.types import bfloat16
+from stopgrad.graph.graph import Operation, Output
 
 _INEXACT = ["MatMulScaleFusion"]
 """Optimisations that bring a number of float64 into an attribute, which is float32."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import bodies_in, walk
-from stopgrad.build import emit
-from stopgrad.distributed import agree, process_count
+from stopgrad.base.namespaces import Namespace, require
+from stopgrad.base.types import TensorType, complex128, float64, int32, int64, uint64
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
@@ -23,18 +22,19 @@ from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.placement import Placement
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
-from stopgrad.fingerprint import lines_of
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.interpreter import Region, program
-from stopgrad.meshes import Mesh
-from stopgrad.namespaces import Namespace, require
-from stopgrad.ops.data import Placeholder
-from stopgrad.ops.sharding import Shard, declared_sharding
+from stopgrad.graph.body import bodies_in, walk
+from stopgrad.graph.build import emit
+from stopgrad.graph.fingerprint import lines_of
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.interpreter import Region, program
+from stopgrad.graph.sharding import Spec
+from stopgrad.ops.structural.sharding import Shard, declared_sharding
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.forms import DIVIDED, FORMS
 from stopgrad.rewrite.forms.divided import contract_in_place
 from stopgrad.rewrite.rolling import roll
-from stopgrad.sharding import Spec
-from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
+from stopgrad.scale.distributed import agree, process_count
+from stopgrad.scale.meshes import Mesh
 
 _WIDE = (float64, int64, uint64, complex128)
 

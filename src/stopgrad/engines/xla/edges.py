@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stopgrad.body import bodies_in
+from stopgrad.base.types import TensorType
 from stopgrad.engines.protocol import Compiled
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.ops.data import Placeholder
-from stopgrad.ops.join import ConcatV2, Pack
-from stopgrad.ops.shape import Reshape
-from stopgrad.ops.slices import StridedSlice
+from stopgrad.graph.body import bodies_in
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.ops.indexing.slices import StridedSlice
+from stopgrad.ops.shapes.join import ConcatV2, Pack
+from stopgrad.ops.shapes.reshape import Reshape
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.engine import Copying, needed
-from stopgrad.types import TensorType
 
 STACKED = 50
 """How many arrays are stacked by one call. Fewer than twice as many the program stacks itself."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from stopgrad.graph import Operation
-from stopgrad.ops.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+from stopgrad.graph.graph import Operation
+from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 
 _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.settings import Settings
-from stopgrad.errors import ShapeError
-from stopgrad.meshes import Mesh
-from stopgrad.namespaces import require
-from stopgrad.operands import show_shape
-from stopgrad.sharding import FREE, Spec, check_spec, names_in
+from stopgrad.graph.operands import show_shape
+from stopgrad.graph.sharding import FREE, Spec, check_spec, names_in
+from stopgrad.scale.meshes import Mesh
 
 
 class Placement:

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stopgrad.distributed import process_count
+from stopgrad.base.errors import FileError
+from stopgrad.base.folders import private_folder
+from stopgrad.base.machine import processor
+from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.options import compile_lowered
-from stopgrad.errors import FileError
-from stopgrad.files import replacing
-from stopgrad.fingerprint import fingerprint
-from stopgrad.folders import private_folder
-from stopgrad.graph import Output
-from stopgrad.machine import processor
-from stopgrad.namespaces import require
+from stopgrad.graph.files import replacing
+from stopgrad.graph.fingerprint import fingerprint
+from stopgrad.graph.graph import Output
+from stopgrad.scale.distributed import process_count
 
 WORTH = 0.1
 """Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""

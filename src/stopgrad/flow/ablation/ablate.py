@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.dtypes import DType
-from stopgrad.errors import ArgumentError, GradientError, StopgradError
-from stopgrad.fingerprint import fingerprint
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.dtypes import DType
+from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.flow.ablation.report import (
     CHANGES,
     ERROR,
@@ -41,11 +40,12 @@ from stopgrad.flow.ablation.zeros import Arrivals, arrivals, sizes, tolerance
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.survey import with_bodies
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.gates import StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import guarded
+from stopgrad.graph.fingerprint import fingerprint
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.public import guarded
+from stopgrad.ops.gates.stopping import StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough
 from stopgrad.rewrite import Rule
+from stopgrad.transforms.gradients.reverse import gradients
 
 MOST = 32
 """So many places at most are tried out with a stop."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.flow.document import place_of
 from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.words import counted, names
-from stopgrad.graph import Operation, describe
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation, describe
 
 CHANGES = "changes the gradient"
 SAVES = "changes nothing, and saves {} operation{}"

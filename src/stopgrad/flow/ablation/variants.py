@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad import pieces
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.body import Body, walk
-from stopgrad.compiling import How, Ready, compile_for
+from stopgrad.base.errors import FeedError
+from stopgrad.base.types import DType
 from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import FeedError
-from stopgrad.feeds import sizes_of
-from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.ablation.without import written_out
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.checking.frozen import WIDE
 from stopgrad.flow.fed import fed_to
-from stopgrad.graph import Output
-from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.graph import pieces
+from stopgrad.graph.body import Body, walk
+from stopgrad.graph.fingerprint import fingerprint
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
-from stopgrad.types import DType
+from stopgrad.run.compiling import How, Ready, compile_for
+from stopgrad.run.feeds import sizes_of
+from stopgrad.transforms.gradients.reverse import gradients
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 Gradient = np.ndarray[Any, Any] | None

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from stopgrad.body import Body
-from stopgrad.control.recompute import Checkpoint
-from stopgrad.control.scans import Scan
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.gates import (
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.gates.stopping import (
     Named,
     StopGradient,
     StopGradientTowards,
     StopGradientWhen,
     StraightThrough,
 )
-from stopgrad.ops.join import stack
+from stopgrad.ops.shapes.join import stack
 from stopgrad.rewrite import Rule
 from stopgrad.rewrite.engine import Copying
+from stopgrad.transforms.control.recompute import Checkpoint
+from stopgrad.transforms.control.scans import Scan
 
 STOPS = frozenset({StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough})
 """What hides something from the gradient because somebody wrote it so."""

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stopgrad.autodiff.reach import Step, between, routes
-from stopgrad.autodiff.reverse import backpropagate, generating
-from stopgrad.build import emit
-from stopgrad.builder import current
-from stopgrad.dtypes import DType
-from stopgrad.graph import Operation, Output, by_id
-from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub, abs, add, add_n
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import Cast, Conj, Imag, Real, cast, where
-from stopgrad.ops.data import ones_like
-from stopgrad.ops.linalg import MatMul
-from stopgrad.ops.reduce import reduce_max
-from stopgrad.ops.shape import BroadcastTo, Reshape, Sum, Transpose
-from stopgrad.selective import Acting
-from stopgrad.types import float64
+from stopgrad.base.dtypes import DType
+from stopgrad.base.types import float64
+from stopgrad.graph.build import emit
+from stopgrad.graph.builder import current
+from stopgrad.graph.graph import Operation, Output, by_id
+from stopgrad.graph.selective import Acting
+from stopgrad.ops.elementwise.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub, abs, add, add_n
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import Cast, Conj, Imag, Real, cast, where
+from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.reductions.reduce import reduce_max
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum, Transpose
+from stopgrad.ops.structural.sources import ones_like
+from stopgrad.transforms.gradients.reach import Step, between, routes
+from stopgrad.transforms.gradients.reverse import backpropagate, generating
 
 _SIGNLESS = frozenset({Neg, Cast, Conj, Real, Imag})
 _ADDING = frozenset({AddV2, Sub})

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import walk
-from stopgrad.errors import ArgumentError, DTypeError
+from stopgrad.base.coercion import flag, is_whole, real, whole
+from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.source import Location
+from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.checking.compared import Comparison, Rows, compared
 from stopgrad.flow.checking.differences import JUMP, SMOOTH
@@ -16,12 +18,10 @@ from stopgrad.flow.checking.frozen import LEFT_OUT, Posed, evaluate, holds, movi
 from stopgrad.flow.checking.numeric import Settings
 from stopgrad.flow.checking.report import Checked, GradientCheck, Held, Kink, Worst
 from stopgrad.flow.checking.suspects import suspects
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.custom import CustomGradient
-from stopgrad.plain import flag, is_whole, real, whole
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.source import Location
-from stopgrad.types import DType
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.gates.custom import CustomGradient
 
 RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 """By precision, the default relative tolerance.

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.forward import push_forward
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.build import emit
 from stopgrad.flow.checking.differences import SMOOTH, Slope
 from stopgrad.flow.checking.frozen import Posed
 from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, size_of, unflat
-from stopgrad.graph import Output
-from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
-from stopgrad.operands import Array
-from stopgrad.ops.data import Placeholder
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.graph.operands import Array
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
+from stopgrad.transforms.gradients.forward import push_forward
+from stopgrad.transforms.gradients.reverse import gradients
 
 ELEMENTWISE = 64
 """Inputs of so many real numbers at most are compared number by number, larger ones in directions."""

@@ -15,30 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import KEYS
-from stopgrad.body import walk
-from stopgrad.feeds import sizes_of
+from stopgrad.base.types import DTYPES, DType, complex128, float64
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.checking.quantiles import moved_log_gamma
 from stopgrad.flow.fed import fed_to
-from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
-from stopgrad.op import NoGradient, Status
-from stopgrad.operands import Array
-from stopgrad.ops.custom import CustomGradient
-from stopgrad.ops.data import Identity
-from stopgrad.ops.gates import (
+from stopgrad.graph.batch_rules import KEYS
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
+from stopgrad.graph.op import NoGradient, Status
+from stopgrad.graph.operands import Array
+from stopgrad.graph.selective import NOBODY, Acting, acts, selective_gates
+from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.gates.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient, ZeroGradient
+from stopgrad.ops.gates.stopping import (
     StopGradient,
     StopGradientTowards,
     StopGradientWhen,
     StraightThrough,
 )
-from stopgrad.ops.rejection import ImplicitLogGamma
-from stopgrad.ops.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient, ZeroGradient
+from stopgrad.ops.random.rejection import ImplicitLogGamma
+from stopgrad.ops.structural.sources import Identity
 from stopgrad.rewrite import prepare, rewrite
 from stopgrad.rewrite.engine import Copying
-from stopgrad.selective import NOBODY, Acting, acts, selective_gates
-from stopgrad.types import DTYPES, DType, complex128, float64
+from stopgrad.run.feeds import sizes_of
 
 WIDE = {d: float64 if d.is_floating else complex128 for d in DTYPES.values() if d.is_differentiable}
 """Every real or complex number in double precision."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stopgrad.body import walk
-from stopgrad.errors import StopgradError
+from stopgrad.base.errors import StopgradError
 from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
-from stopgrad.graph import Output
-from stopgrad.operands import Array
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Array
 
 NOT_HOLOMORPHIC = {
     "Abs": "the absolute value of a complex number is real",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stopgrad.namespaces import NUMPY
-from stopgrad.operands import Array
+from stopgrad.base.namespaces import NUMPY
+from stopgrad.graph.operands import Array
 
 _ROUNDS = 100
 _FAR = -20.0

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stopgrad.errors import GradientError
+from stopgrad.base.errors import GradientError
+from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
-from stopgrad.graph import Operation, Output
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation, Output
 
 WIDTH = 80
 _SHOWN = 6

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopgrad.build import emit
-from stopgrad.errors import StopgradError
+from stopgrad.base.errors import StopgradError
 from stopgrad.flow.checking.compared import compared
 from stopgrad.flow.checking.frozen import Posed, evaluate, moving
 from stopgrad.flow.checking.numeric import Settings
-from stopgrad.graph import Graph, Operation
-from stopgrad.operands import Array
-from stopgrad.ops.custom import CustomGradient
-from stopgrad.ops.data import Placeholder
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph, Operation
+from stopgrad.graph.operands import Array
+from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.structural.sources import Placeholder
 
 MOST = 256
 """So many operations at most are looked at."""

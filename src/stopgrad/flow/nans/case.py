@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.flow.nans.run import MOVES, Array, Made
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.graph import Operation, Output
 
 FAR = 8
 """So many operations away a pattern's parts are looked for."""

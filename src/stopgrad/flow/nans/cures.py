@@ -56,7 +56,7 @@ from stopgrad.flow.nans.signs import (
     used_by,
     zero_times_infinity,
 )
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output
 
 
 def _limit(x: Output) -> str:

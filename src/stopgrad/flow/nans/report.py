@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.source import Location
 from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.words import counted, listed
-from stopgrad.graph import Operation
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation
 
 # ------------------------------------------------------------------------------------------- report
 

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.body import Body
-from stopgrad.control.loops import While
-from stopgrad.control.scans import Scan
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, prepared, program, quietly
-from stopgrad.ops.data import Const
+from stopgrad.base.garbage import without_gc
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, prepared, program, quietly
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
+from stopgrad.transforms.control.loops import While
+from stopgrad.transforms.control.scans import Scan
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import StopgradError
+from stopgrad.base.errors import StopgradError
 from stopgrad.flow.nans.case import PLAIN, Case, comes_from, is_shares, order_of, source
 from stopgrad.flow.nans.run import Array
-from stopgrad.graph import Operation, Output
-from stopgrad.immediate import evaluate
-from stopgrad.op import Kind
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.op import Kind
 
 Sign = Callable[[Case], Any]
 """Whether an event has it."""

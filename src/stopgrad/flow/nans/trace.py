@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.autodiff.tracing import Tracing
-from stopgrad.body import walk
-from stopgrad.control.loops import While
-from stopgrad.control.scans import Scan
-from stopgrad.errors import ArgumentError
-from stopgrad.feeds import sizes_of
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
 from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.run import Array, Follower, Made, number
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.ops.data import Const, Identity, Parameter, ones_like
-from stopgrad.plain import flag
-from stopgrad.public import guarded
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.public import guarded
+from stopgrad.ops.structural.sources import Const, Identity, Parameter, ones_like
 from stopgrad.rewrite import check_sizes, needed
-from stopgrad.session import Session
+from stopgrad.run.feeds import sizes_of
+from stopgrad.run.session import Session
+from stopgrad.transforms.control.loops import While
+from stopgrad.transforms.control.scans import Scan
+from stopgrad.transforms.gradients.reverse import gradients
+from stopgrad.transforms.gradients.tracing import Tracing
 
 _FOLLOWED = 3
 """So many later operations, and so many others, a report names."""

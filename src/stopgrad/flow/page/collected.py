@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.body import Body
-from stopgrad.errors import StopgradError
+from stopgrad.base.errors import StopgradError
 from stopgrad.flow.model import Report
-from stopgrad.graph import Operation
-from stopgrad.op import Kind
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Kind
 from stopgrad.rewrite import rewrite
+from stopgrad.transforms.gradients.reverse import gradients
 
 GENERATED = 20_000
 """Of a graph of at most so many operations the gradient is generated."""

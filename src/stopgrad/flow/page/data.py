@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stopgrad.base.types import TensorType
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.sources import Sources
 from stopgrad.flow.words import counted, names, number, plain
-from stopgrad.graph import Operation
-from stopgrad.types import TensorType
+from stopgrad.graph.graph import Operation
 
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""

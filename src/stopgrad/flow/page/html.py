@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stopgrad.files import AnyPath, replacing
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.data import page_data
 from stopgrad.flow.words import plain
+from stopgrad.graph.files import AnyPath, replacing
 
 HOME = Path(__file__).parent
 SCRIPTS = ("model.js", "layout.js", "draw.js", "source.js", "panels.js", "main.js")

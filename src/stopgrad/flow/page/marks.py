@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.body import Body
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected
 from stopgrad.flow.survey import Survey, best_of
 from stopgrad.flow.ways import OPEN, passes_all, ways_of
-from stopgrad.graph import Operation
-from stopgrad.selective import NOBODY
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.selective import NOBODY
 
 LIVE, PARTLY, CUT, SEVERED, HIDDEN, IDLE, ASIDE, GRADIENT = "lpcshiag"
 LETTERS = {"live": LIVE, "cut": CUT, "severed": SEVERED, "hidden": HIDDEN, "idle": IDLE, "aside": ASIDE}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from stopgrad.base.source import Location
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.sources import shown_names
 from stopgrad.flow.parts import Cut, Story
 from stopgrad.flow.source_lines import source_line
 from stopgrad.flow.words import names
-from stopgrad.source import Location
 
 COLOURS = {
     "flows": "#1f9d4d",

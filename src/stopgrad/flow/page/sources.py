@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.flow.source_lines import character_columns
-from stopgrad.graph import Operation
-from stopgrad.source import Location
+from stopgrad.graph.graph import Operation
 
 WHOLE = 3000
 """A file of at most so many lines is shown whole, of a longer one what surrounds the lines referred to."""

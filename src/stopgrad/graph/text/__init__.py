@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stopgrad.interchange import saved, text
+from stopgrad.graph.text import saved, text
 
 __all__ = ["saved", "text"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import GraphError
-from stopgrad.interchange.grammar import spell_number
-from stopgrad.operands import Array
-from stopgrad.types import DType, TensorType, dtype_of
+from stopgrad.base.errors import GraphError
+from stopgrad.base.types import DType, TensorType, dtype_of
+from stopgrad.graph.operands import Array
+from stopgrad.graph.text.grammar import spell_number
 
 INLINE = 16
 """Elements that a line may hold; larger arrays stand in the file."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.errors import GraphError
-from stopgrad.graph import Output
-from stopgrad.op import Kind, Op
-from stopgrad.operands import shorten
+from stopgrad.base.errors import GraphError
+from stopgrad.graph.graph import Output
+from stopgrad.graph.op import Kind, Op
+from stopgrad.graph.operands import shorten
 
 _AXES = (Kind.AXIS, Kind.AXES, Kind.PERMUTATION)
 

@@ -10,7 +10,8 @@
     size   = integers and names with + - * // ** and brackets, and max(size, integer)
 
 Nothing is computed from what is written but sizes, whose terms, powers and coefficients are bounded; see
-:mod:`stopgrad.interchange.limits` and :mod:`stopgrad.sizes`. Reading takes time in proportion to the text.
+:mod:`stopgrad.graph.text.limits` and :mod:`stopgrad.base.sizes`. Reading takes time in proportion to the
+text.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from stopgrad.errors import GraphError
-from stopgrad.interchange import limits
-from stopgrad.sizes import DEGREE, LONGEST, depth, within_bounds
-from stopgrad.types import DTYPES, Dim, at_least, total
+from stopgrad.base.errors import GraphError
+from stopgrad.base.sizes import DEGREE, LONGEST, depth, within_bounds
+from stopgrad.base.types import DTYPES, Dim, at_least, total
+from stopgrad.graph.text import limits
 
 # Letters beyond ASCII stand for themselves; what may name a size is asked of the name as a whole.
 _TOKEN = re.compile(

@@ -1,7 +1,7 @@
 """What a text or file may ask for: a reader refuses more, and a writer refuses to write more.
 
 Each bound lies far above what programs need, and keeps the cost of reading in proportion to the length of
-what is read. What sizes may be stands in :mod:`stopgrad.sizes`. SECURITY.md lists all of them.
+what is read. What sizes may be stands in :mod:`stopgrad.base.sizes`. SECURITY.md lists all of them.
 """
 
 from __future__ import annotations

@@ -11,20 +11,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from stopgrad.body import Body
-from stopgrad.build import named
-from stopgrad.builder import Region
-from stopgrad.errors import ArgumentError, GraphError, InternalError, StopgradError
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.inferred import infer_types
-from stopgrad.interchange import limits
-from stopgrad.interchange.arrays import read_array
-from stopgrad.interchange.axes import Axes
-from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
-from stopgrad.op import REGISTRY, Kind, Op
-from stopgrad.operands import Array, Literal, shorten
-from stopgrad.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
+from stopgrad.base.errors import ArgumentError, GraphError, InternalError, StopgradError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import named
+from stopgrad.graph.builder import Region
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.inferred import infer_types
+from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.operands import Array, Literal, shorten
+from stopgrad.graph.text import limits
+from stopgrad.graph.text.arrays import read_array
+from stopgrad.graph.text.axes import Axes
+from stopgrad.graph.text.grammar import FORMS, Forms, Values, check_size
 
 _GRAPH = re.compile(r"graph ([0-9]{1,9}) \{\Z")
 _TYPE = re.compile(r"(\w+)\[([^\[\]]*)\](?:, |\Z)")

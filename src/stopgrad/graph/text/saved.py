@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import GraphError
-from stopgrad.files import AnyPath, ArrayFile, write_arrays
-from stopgrad.graph import Graph, Operation
-from stopgrad.interchange.reading import Reader
-from stopgrad.interchange.writing import Writer
-from stopgrad.operands import Array
-from stopgrad.source import Location, RawLocation, decode
-from stopgrad.types import DType, TensorType, int32, int64, tensor_type, uint8
+from stopgrad.base.errors import GraphError
+from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.base.types import DType, TensorType, int32, int64, tensor_type, uint8
+from stopgrad.graph.files import AnyPath, ArrayFile, write_arrays
+from stopgrad.graph.graph import Graph, Operation
+from stopgrad.graph.operands import Array
+from stopgrad.graph.text.reading import Reader
+from stopgrad.graph.text.writing import Writer
 
 _FIELDS = ("file", "line", "end_line", "column", "end_column", "function", "source")
 _TEXTS = ("file", "function", "source")

@@ -19,20 +19,20 @@ operation that runs them::
 
 An operation of a gradient says for which it was made (``for Exp``; ``for 1:Exp`` where that is in graph 1).
 Unknown sizes are numbered in each text anew (``_1``): they equal no size of any other graph. How values are
-spelled says :mod:`stopgrad.interchange.grammar`.
+spelled says :mod:`stopgrad.graph.text.grammar`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stopgrad.errors import GraphError
-from stopgrad.files import check_array
-from stopgrad.graph import Graph
-from stopgrad.interchange.reading import Reader
-from stopgrad.interchange.writing import Writer
-from stopgrad.operands import Array
-from stopgrad.types import TensorType
+from stopgrad.base.errors import GraphError
+from stopgrad.base.types import TensorType
+from stopgrad.graph.files import check_array
+from stopgrad.graph.graph import Graph
+from stopgrad.graph.operands import Array
+from stopgrad.graph.text.reading import Reader
+from stopgrad.graph.text.writing import Writer
 
 
 def to_text(graph: Graph) -> str:

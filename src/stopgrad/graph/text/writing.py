@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stopgrad.body import Body, bodies_in
-from stopgrad.builder import Region
-from stopgrad.errors import GraphError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.interchange import limits
-from stopgrad.interchange.arrays import INLINE, spell_array
-from stopgrad.interchange.axes import Axes
-from stopgrad.interchange.grammar import spell_number
-from stopgrad.names import check_name
-from stopgrad.op import REGISTRY, Kind, Op
-from stopgrad.operands import Array, Literal
-from stopgrad.sizes import depth, renamed
-from stopgrad.types import FRESH, Dim, DType, TensorType
+from stopgrad.base.errors import GraphError, StopgradError
+from stopgrad.base.sizes import depth, renamed
+from stopgrad.base.types import FRESH, Dim, DType, TensorType
+from stopgrad.graph.body import Body, bodies_in
+from stopgrad.graph.builder import Region
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.names import check_name
+from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.operands import Array, Literal
+from stopgrad.graph.text import limits
+from stopgrad.graph.text.arrays import INLINE, spell_array
+from stopgrad.graph.text.axes import Axes
+from stopgrad.graph.text.grammar import spell_number
 
 
 class Writer:

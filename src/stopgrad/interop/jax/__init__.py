@@ -9,12 +9,12 @@ Examples:
 from __future__ import annotations
 
 try:
-    import jax  # noqa: F401 - it is asked for here, so that its absence is told in words.
+    import jax
 except ImportError as error:
     raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
 
-from stopgrad.jax.callable import callable
-from stopgrad.jax.loading import (
+from stopgrad.interop.jax.callable import callable
+from stopgrad.interop.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,

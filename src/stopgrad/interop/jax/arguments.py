@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from stopgrad.arguments import argument_names
-from stopgrad.errors import ArgumentError, GradientError, StopgradError
-from stopgrad.graph import Operation, Output
-from stopgrad.jax.avals import array_of
-from stopgrad.jax.lines import is_between
-from stopgrad.operands import shorten
-from stopgrad.public import call
+from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import shorten
+from stopgrad.graph.public import call
+from stopgrad.interop.jax.avals import array_of
+from stopgrad.interop.jax.lines import is_between
 
 _UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stopgrad.errors import DTypeError
-from stopgrad.graph import Output
-from stopgrad.types import TensorType, dtype_of, tensor_type
+from stopgrad.base.errors import DTypeError
+from stopgrad.base.types import TensorType, dtype_of, tensor_type
+from stopgrad.graph.graph import Output
 
 
 def is_key(aval: Any) -> bool:

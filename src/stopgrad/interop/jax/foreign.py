@@ -18,11 +18,11 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Output, describe
-from stopgrad.op import Status
-from stopgrad.ops.foreign import Step, foreign, written
-from stopgrad.types import complex128, dtype_of, float64, int64, uint64
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.types import complex128, dtype_of, float64, int64, uint64
+from stopgrad.graph.graph import Output, describe
+from stopgrad.graph.op import Status
+from stopgrad.ops.structural.foreign import Step, foreign, written
 
 ORDER = 2
 """How many derivatives are exported, one of the other."""
@@ -46,7 +46,8 @@ def foreign_of(
         order: how many derivatives it may have.
 
     Returns:
-        The results of a :class:`stopgrad.ops.foreign.Foreign`. What JAX cannot export, such as calls back to
+        The results of a :class:`stopgrad.ops.structural.foreign.Foreign`. What JAX cannot export, such as
+        calls back to
         Python, is there too, with the reason, which is told when somebody computes it or its gradient.
     """
     for x in inputs:

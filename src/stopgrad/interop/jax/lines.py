@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from stopgrad.source import RawLocation, is_internal
+from stopgrad.base.source import RawLocation, is_internal
 
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep

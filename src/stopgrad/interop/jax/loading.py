@@ -6,19 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.arguments import operation_name
-from stopgrad.builder import Inside
-from stopgrad.errors import GradientError, GraphError
+from stopgrad.base.errors import GradientError, GraphError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.source import RawLocation
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Output
-from stopgrad.imported import Model
-from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
-from stopgrad.jax.avals import type_of
-from stopgrad.jax.primitives import (  # noqa: F401 - they fill the table of rules
+from stopgrad.graph.arguments import operation_name
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.interop.jax.arguments import Program, canonical, chosen, narrower, program_of
+from stopgrad.interop.jax.avals import type_of
+from stopgrad.interop.jax.primitives import (
     control,
     draws,
     elementwise,
@@ -29,12 +33,8 @@ from stopgrad.jax.primitives import (  # noqa: F401 - they fill the table of rul
     shapes,
     windows,
 )
-from stopgrad.jax.steps import refused, run
-from stopgrad.jax.unused import unused
-from stopgrad.public import guarded
-from stopgrad.source import RawLocation
-from stopgrad.structure import flatten
-from stopgrad.types import DType
+from stopgrad.interop.jax.steps import refused, run
+from stopgrad.interop.jax.unused import unused
 
 
 @guarded("jax.load")

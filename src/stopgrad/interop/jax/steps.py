@@ -15,16 +15,16 @@ import jax
 import jax.extend.core as jex
 
 import stopgrad as sg
-from stopgrad.build import constant_in
-from stopgrad.builder import Inside, current
-from stopgrad.errors import InternalError
-from stopgrad.graph import Output
-from stopgrad.jax.avals import agrees, array_of, is_key, type_of
-from stopgrad.jax.foreign import foreign_of
-from stopgrad.jax.lines import is_inside, place_of
-from stopgrad.ops.custom import CustomGradient
-from stopgrad.source import RawLocation, decode
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.base.errors import InternalError
+from stopgrad.base.source import RawLocation, decode
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.build import constant_in
+from stopgrad.graph.builder import Inside, current
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.avals import agrees, array_of, is_key, type_of
+from stopgrad.interop.jax.foreign import foreign_of
+from stopgrad.interop.jax.lines import is_inside, place_of
+from stopgrad.ops.gates.custom import CustomGradient
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}

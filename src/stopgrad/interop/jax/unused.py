@@ -10,12 +10,12 @@ import jax.extend.core as jex
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.builder import Inside
+from stopgrad.base.source import decode
 from stopgrad.flow.parts import Finding
-from stopgrad.graph import Graph, Output
-from stopgrad.jax.lines import is_installed, place_of
-from stopgrad.jax.steps import needed
-from stopgrad.source import decode
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.interop.jax.lines import is_installed, place_of
+from stopgrad.interop.jax.steps import needed
 
 
 def unused(

@@ -7,11 +7,11 @@ from typing import Any
 
 import onnx
 
-from stopgrad.errors import FileError, GraphError
-from stopgrad.onnx.reading import OLDEST, domain_of, opsets, text
-from stopgrad.onnx.schemas import is_same, schema_of
-from stopgrad.op import REGISTRY
-from stopgrad.ops.gates import Gate
+from stopgrad.base.errors import FileError, GraphError
+from stopgrad.graph.op import REGISTRY
+from stopgrad.interop.onnx.reading import OLDEST, domain_of, opsets, text
+from stopgrad.interop.onnx.schemas import is_same, schema_of
+from stopgrad.ops.gates.stopping import Gate
 
 GATES = "stopgrad"
 """The domain whose operators are gates."""

@@ -11,18 +11,34 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.builder import Inside
-from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
-from stopgrad.imported import Model
-from stopgrad.importing.values import Refused
-from stopgrad.onnx.checking import all_nodes, check_model, draws, graphs_in, live, read_in, versions_of
-from stopgrad.onnx.operators import OPERATORS
-from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
-from stopgrad.onnx.reading import Source, domain_of, read, text
-from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
-from stopgrad.operands import as_array, shorten
-from stopgrad.public import guarded
-from stopgrad.source import Location
+from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
+from stopgrad.base.source import Location
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.operands import as_array, shorten
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.checking import (
+    all_nodes,
+    check_model,
+    draws,
+    graphs_in,
+    live,
+    read_in,
+    versions_of,
+)
+from stopgrad.interop.onnx.operators import OPERATORS
+from stopgrad.interop.onnx.operators.calling import KNOWS, Known, dtype_of_code
+from stopgrad.interop.onnx.reading import Source, domain_of, read, text
+from stopgrad.interop.onnx.translating import (
+    FAILED,
+    RANDOM,
+    Space,
+    Translator,
+    label_from,
+    scope_from,
+    stored,
+)
+from stopgrad.interop.shared.values import Refused
 
 
 @guarded("load")
@@ -47,8 +63,8 @@ def load(source: Any, *, known: Mapping[str, Any] | None = None) -> Model:
             values, and are no inputs any more.
 
     Returns:
-        A :class:`stopgrad.imported.Model`, which takes the inputs in order or by name. It returns the output;
-        or, where there are several, a dict of them by name.
+        A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
+        the output; or, where there are several, a dict of them by name.
 
     Raises:
         MissingFileError: there is no such file.

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from stopgrad.errors import ArgumentError, FileError, MissingFileError, StopgradError
-from stopgrad.operands import shorten
+from stopgrad.base.errors import ArgumentError, FileError, MissingFileError, StopgradError
+from stopgrad.graph.operands import shorten
 
 OLDEST = 13
 """The oldest version of ``ai.onnx`` that is read; older models are converted by onnx itself."""

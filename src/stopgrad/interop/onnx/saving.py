@@ -12,19 +12,19 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
-from stopgrad.errors import ArgumentError, EngineError
-from stopgrad.files import AnyPath, replacing
-from stopgrad.function import Function
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.imported import Model
-from stopgrad.onnx_nodes import Beside, Program, model_of, written
-from stopgrad.onnx_nodes.program import LATEST, OLDEST
-from stopgrad.onnx_nodes.rules import RULES
-from stopgrad.operands import Array, as_array, shorten
-from stopgrad.ops.data import Parameter, Placeholder
-from stopgrad.public import guarded
+from stopgrad.base.errors import ArgumentError, EngineError
+from stopgrad.engines.onnxruntime.nodes import Beside, Program, model_of, written
+from stopgrad.engines.onnxruntime.nodes.program import LATEST, OLDEST
+from stopgrad.engines.onnxruntime.nodes.rules import RULES
+from stopgrad.graph.files import AnyPath, replacing
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.operands import Array, as_array, shorten
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.ops.structural.sources import Parameter, Placeholder
 from stopgrad.rewrite import needed, rewrite
-from stopgrad.session import Session
+from stopgrad.run.function import Function
+from stopgrad.run.session import Session
 
 OPSET = 21
 """The version of ONNX's operators that is written where no other is asked for."""

@@ -9,8 +9,8 @@ import onnx
 from onnx.defs import OpSchema
 
 import stopgrad as sg
-from stopgrad.onnx.operators.calling import Known, Refused
-from stopgrad.types import DType
+from stopgrad.base.types import DType
+from stopgrad.interop.onnx.operators.calling import Known, Refused
 
 _OPTION = OpSchema.FormalParameterOption
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interpreter import interpret
-from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
-from stopgrad.onnx.sizing import settled
-from stopgrad.sizes import at_least
+from stopgrad.base.sizes import at_least
+from stopgrad.graph.interpreter import interpret
+from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
+from stopgrad.interop.onnx.sizing import settled
 
 LARGEST = 2**14
 """As many elements what is computed while a graph is built has at most."""

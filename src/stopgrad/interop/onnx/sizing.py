@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.onnx.operators.calling import Known, dtype_from
-from stopgrad.types import DType
+from stopgrad.base.types import DType
+from stopgrad.interop.onnx.operators.calling import Known, dtype_from
 
 
 def settled(array: Any, dtype: DType) -> Known:

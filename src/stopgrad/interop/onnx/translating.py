@@ -13,18 +13,18 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
-from stopgrad.build import apply, emit
-from stopgrad.builder import Inside, default_graph
-from stopgrad.errors import FileError
-from stopgrad.interpreter import constant_value
-from stopgrad.onnx.checking import DEEPEST, called, gate_of, live
-from stopgrad.onnx.operators import OPERATORS
-from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
-from stopgrad.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
-from stopgrad.onnx.schemas import body_of, check_against, defaults_of, schema_of
-from stopgrad.onnx.shapes import LARGEST, folded
-from stopgrad.op import REGISTRY
-from stopgrad.source import Location
+from stopgrad.base.errors import FileError
+from stopgrad.base.source import Location
+from stopgrad.graph.build import apply, emit
+from stopgrad.graph.builder import Inside, default_graph
+from stopgrad.graph.interpreter import constant_value
+from stopgrad.graph.op import REGISTRY
+from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
+from stopgrad.interop.onnx.operators import OPERATORS
+from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
+from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
+from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
+from stopgrad.interop.onnx.shapes import LARGEST, folded
 
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""

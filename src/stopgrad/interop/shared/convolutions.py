@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import bounded, product, pulled, static
-from stopgrad.ops.shape import reshape
+from stopgrad.interop.shared.shapes import padded
+from stopgrad.interop.shared.values import bounded, product, pulled, static
+from stopgrad.ops.shapes.reshape import reshape
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 

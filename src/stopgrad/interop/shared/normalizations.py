@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import brought, product
-from stopgrad.ops.shape import reshape
+from stopgrad.interop.shared.values import brought, product
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> Any:

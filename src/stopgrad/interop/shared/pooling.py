@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import bounded, brought, static
-from stopgrad.ops.shape import reshape
+from stopgrad.interop.shared.values import bounded, brought, static
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def places(

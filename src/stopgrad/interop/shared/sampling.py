@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import bounded, brought, product
-from stopgrad.ops.shape import reshape
+from stopgrad.interop.shared.values import bounded, brought, product
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import END, brought
+from stopgrad.interop.shared.values import END, brought
 
 
 def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:

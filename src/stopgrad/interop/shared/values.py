@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.ops.data import size_as
-from stopgrad.types import DType
+from stopgrad.ops.structural.sources import size_as
+from stopgrad.base.types import DType
 
 END = 2**62
 """From here on a number says "to the end", as in slices."""

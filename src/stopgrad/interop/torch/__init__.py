@@ -6,12 +6,12 @@
 """
 
 try:
-    import torch  # noqa: F401 - it is asked for here, so that its absence is told in words.
+    import torch
 except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 
-from stopgrad.torch.asking import assert_blocked, assert_flows, explain
-from stopgrad.torch.importing.loading import load
-from stopgrad.torch.watching import BackwardCall, Watch, watch
+from stopgrad.interop.torch.asking import assert_blocked, assert_flows, explain
+from stopgrad.interop.torch.importing.loading import load
+from stopgrad.interop.torch.watching import BackwardCall, Watch, watch
 
 __all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "load", "watch"]

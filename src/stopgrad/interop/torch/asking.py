@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from stopgrad.arguments import argument_names
-from stopgrad.errors import ArgumentError, FlowError
+from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.report import Flow
-from stopgrad.public import call, guarded
-from stopgrad.torch.questions import chosen, losses_in, named_tensors
-from stopgrad.torch.recording.nodes import node_of, owners_of
-from stopgrad.torch.recording.recorder import Recorder
-from stopgrad.torch.watching import RECORDERS, Watch, explained
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.public import call, guarded
+from stopgrad.interop.torch.questions import chosen, losses_in, named_tensors
+from stopgrad.interop.torch.recording.nodes import node_of, owners_of
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.watching import RECORDERS, Watch, explained
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
 
 Tensor = Any

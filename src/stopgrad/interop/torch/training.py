@@ -18,10 +18,10 @@ from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.text import stories_of
 from stopgrad.flow.words import listed, some
-from stopgrad.torch import asking
-from stopgrad.torch.recording.places import user_frame
-from stopgrad.torch.recording.recorder import tensors_in
-from stopgrad.torch.watching import Watch, watch
+from stopgrad.interop.torch import asking
+from stopgrad.interop.torch.recording.places import user_frame
+from stopgrad.interop.torch.recording.recorder import tensors_in
+from stopgrad.interop.torch.watching import Watch, watch
 
 Module = Any
 Tensor = Any

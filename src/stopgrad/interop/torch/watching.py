@@ -9,16 +9,16 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
-from stopgrad.errors import GraphError
+from stopgrad.base.errors import GraphError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.report import Flow
-from stopgrad.garbage import without_gc
-from stopgrad.public import guarded
-from stopgrad.source import Location, RawLocation, decode
-from stopgrad.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
-from stopgrad.torch.recording import switches
-from stopgrad.torch.recording.graphs import report_of
-from stopgrad.torch.recording.record import Value
-from stopgrad.torch.recording.recorder import Recorder
+from stopgrad.graph.public import guarded
+from stopgrad.interop.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
+from stopgrad.interop.torch.recording import switches
+from stopgrad.interop.torch.recording.graphs import report_of
+from stopgrad.interop.torch.recording.record import Value
+from stopgrad.interop.torch.recording.recorder import Recorder
 
 Tensor = Any
 

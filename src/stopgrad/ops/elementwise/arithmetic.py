@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import ALONG, ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_list
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, real, where
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, binary, unary
-from stopgrad.ops.inference import (
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import binary as pairs, complexes, floats, sample, unary as singles
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_list
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, conj, real, where
+from stopgrad.ops.shared.families import EXTREMES, Arithmetic, Elementwise, binary, unary
+from stopgrad.ops.shared.inference import (
     broadcast,
     broadcast_shapes,
     check_dtype,
@@ -24,10 +27,7 @@ from stopgrad.ops.inference import (
     is_real,
     same,
 )
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import binary as pairs, complexes, floats, sample, unary as singles
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "abs",

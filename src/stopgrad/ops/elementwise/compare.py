@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.op import Op, not_differentiable
-from stopgrad.ops.families import EXTREMES, PAIRS, binary, unary
-from stopgrad.ops.inference import (
+from stopgrad.base.samples import binary as pairs, bools, ints, sample, unary as singles
+from stopgrad.base.types import bool_, int32
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.ops.shared.families import EXTREMES, PAIRS, binary, unary
+from stopgrad.ops.shared.inference import (
     broadcast,
     broadcast_to_bool,
     is_any,
@@ -17,8 +19,6 @@ from stopgrad.ops.inference import (
     same,
     to_bool,
 )
-from stopgrad.samples import binary as pairs, bools, ints, sample, unary as singles
-from stopgrad.types import bool_, int32
 
 __all__ = [
     "bitwise_and",

@@ -11,14 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.op import Axes, Op
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.compare import equal, greater, less
-from stopgrad.ops.convert import where, wide
-from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
-from stopgrad.ops.inference import (
+from stopgrad.base.coercion import real
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import binary as pairs, floats, sample
+from stopgrad.base.types import DType, TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Axes, Op
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.compare import equal, greater, less
+from stopgrad.ops.elementwise.convert import where, wide
+from stopgrad.ops.elementwise.powers import exp, log, rsqrt
+from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.shared.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
+from stopgrad.ops.shared.inference import (
     broadcast,
     broadcast_c2,
     check_dtype,
@@ -26,14 +34,6 @@ from stopgrad.ops.inference import (
     is_floating,
     is_real,
 )
-from stopgrad.ops.powers import exp, log, rsqrt
-from stopgrad.ops.reduce import reduce_mean, reduce_variance
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.plain import real
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import binary as pairs, floats, sample
-from stopgrad.types import DType, TensorType, tensor_type
 
 __all__ = [
     "clip",

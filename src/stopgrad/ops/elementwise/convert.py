@@ -7,26 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply, check_name
-from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.graph import Output
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.data import identity, zeros_like
-from stopgrad.ops.inference import (
-    broadcast,
-    broadcast_c2,
-    check_same_dtype,
-    is_any,
-    is_floating,
-    is_inexact,
-    same,
-)
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, publish
-from stopgrad.samples import bools, complexes, floats, sample
-from stopgrad.types import (
+from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import bools, complexes, floats, sample
+from stopgrad.base.types import (
     DType,
     DTypeLike,
     TensorType,
@@ -39,6 +23,22 @@ from stopgrad.types import (
     int32,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply, check_name
+from stopgrad.graph.graph import Output
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded, publish
+from stopgrad.ops.shared.inference import (
+    broadcast,
+    broadcast_c2,
+    check_same_dtype,
+    is_any,
+    is_floating,
+    is_inexact,
+    same,
+)
+from stopgrad.ops.structural.sources import identity, zeros_like
 
 __all__ = [
     "cast",

@@ -9,21 +9,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.build import together
-from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add, maximum, minimum, multiply
-from stopgrad.ops.compare import equal, greater, greater_equal, less
-from stopgrad.ops.convert import cast, imag, real, where
-from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.inference import check_dtype, is_inexact, is_real
-from stopgrad.ops.powers import log1p, reciprocal
-from stopgrad.ops.reduce import reduce_all, reduce_mean
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.trigonometric import atan2
-from stopgrad.promotion import Promotion
-from stopgrad.public import guarded
-from stopgrad.types import DTypeLike, dtype_of, float32
+from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import DTypeLike, dtype_of, float32
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, multiply
+from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less
+from stopgrad.ops.elementwise.convert import cast, imag, real, where
+from stopgrad.ops.elementwise.powers import log1p, reciprocal
+from stopgrad.ops.elementwise.trigonometric import atan2
+from stopgrad.ops.reductions.reduce import reduce_all, reduce_mean
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_real
+from stopgrad.ops.structural.sources import ones_like, zeros_like
 
 __all__ = [
     "angle",

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import sign
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import where
-from stopgrad.ops.families import EXTREMES, Arithmetic, binary, unary
-from stopgrad.ops.inference import broadcast, is_floating, to_bool
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import binary as pairs, unary as singles
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import binary as pairs, unary as singles
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.arithmetic import sign
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.shared.families import EXTREMES, Arithmetic, binary, unary
+from stopgrad.ops.shared.inference import broadcast, is_floating, to_bool
 
 __all__ = [
     "copysign",

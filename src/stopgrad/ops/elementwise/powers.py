@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import DTypeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import square
-from stopgrad.ops.convert import conj, where
-from stopgrad.ops.families import (
+from stopgrad.base.errors import DTypeError
+from stopgrad.base.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.graph.build import apply
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.convert import conj, where
+from stopgrad.ops.shared.families import (
     ALIKE,
     Arithmetic,
     Elementwise,
@@ -22,9 +24,7 @@ from stopgrad.ops.families import (
     flushed,
     unary,
 )
-from stopgrad.ops.inference import broadcast, is_number
-from stopgrad.public import builds
-from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.ops.shared.inference import broadcast, is_number
 
 __all__ = [
     "cbrt",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.op import not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide, floordiv
-from stopgrad.ops.families import Arithmetic, Elementwise, binary, unary
-from stopgrad.ops.inference import broadcast, is_real, same
-from stopgrad.public import guarded
-from stopgrad.samples import binary as pairs, unary as singles
+from stopgrad.base.samples import binary as pairs, unary as singles
+from stopgrad.graph.op import not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import divide, floordiv
+from stopgrad.ops.shared.families import Arithmetic, Elementwise, binary, unary
+from stopgrad.ops.shared.inference import broadcast, is_real, same
 
 __all__ = [
     "ceil",

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.build import apply
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import square
-from stopgrad.ops.convert import conj
-from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, flushed, unary
-from stopgrad.ops.inference import broadcast, is_floating
-from stopgrad.ops.powers import rsqrt
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
-from stopgrad.types import TensorType
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.base.types import TensorType
+from stopgrad.graph.build import apply
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.elementwise.powers import rsqrt
+from stopgrad.ops.shared.families import (
+    Arithmetic,
+    Elementwise,
+    GradientOfElementwise,
+    binary,
+    flushed,
+    unary,
+)
+from stopgrad.ops.shared.inference import broadcast, is_floating
 
 __all__ = [
     "acos",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.build import together
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, where
-from stopgrad.ops.families import Arithmetic, binary
-from stopgrad.ops.inference import is_inexact, normal_axes
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import guarded
-from stopgrad.samples import binary as pairs
-from stopgrad.types import DTypeLike, dtype_of
+from stopgrad.base.coercion import flag
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import binary as pairs
+from stopgrad.base.types import DTypeLike, dtype_of
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import divide
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, conj, where
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.shared.families import Arithmetic, binary
+from stopgrad.ops.shared.inference import is_inexact, normal_axes
 
 __all__ = [
     "count_nonzero",

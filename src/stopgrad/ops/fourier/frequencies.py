@@ -1,6 +1,6 @@
 """What the elements of discrete Fourier transforms stand for, and in which order.
 
-As the functions of :mod:`stopgrad.ops.fourier`, these are not in ``sg`` itself.
+As the functions of :mod:`stopgrad.ops.fourier.transforms`, these are not in ``sg`` itself.
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide, multiply
-from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.inference import normal_axes
-from stopgrad.ops.join import concat
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import real
-from stopgrad.public import guarded
-from stopgrad.types import DTypeLike, Size, dtype_of, shape_of
+from stopgrad.base.coercion import real
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DTypeLike, Size, dtype_of, shape_of
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import divide, multiply
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shared.inference import normal_axes
+from stopgrad.ops.structural.sources import identity, size_as
 
 __all__: list[str] = []
 
 
 @guarded("fftfreq")
 def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`stopgrad.ops.fourier.fft` stand for.
+    """The frequencies that the elements of :func:`stopgrad.ops.fourier.transforms.fft` stand for.
 
     Args:
         n: the length of the transform.
@@ -48,7 +48,7 @@ def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None
 
 @guarded("rfftfreq")
 def rfftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`stopgrad.ops.fourier.rfft` stand for.
+    """The frequencies that the elements of :func:`stopgrad.ops.fourier.transforms.rfft` stand for.
 
     Args:
         n: the length of the transform.

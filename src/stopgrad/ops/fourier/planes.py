@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms made of those of :mod:`stopgrad.ops.fourier`, as NumPy has them.
+"""Discrete Fourier transforms made of those of :mod:`stopgrad.ops.fourier.transforms`, as NumPy has them.
 
 They are those along two axes, and those of what is Hermitian.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.operands import Tensor
-from stopgrad.ops.convert import conj
-from stopgrad.ops.fourier import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
-from stopgrad.public import guarded
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.fourier.transforms import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
 
 __all__: list[str] = []
 

@@ -14,26 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Axes, Axis, Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.compare import equal, logical_or
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
-from stopgrad.ops.join import pad
-from stopgrad.ops.matrices import larger
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import (
     DType,
     Size,
     TensorType,
@@ -46,6 +31,21 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axes, Axis, Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.compare import equal, logical_or
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.linalg.matrices import larger
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.inference import check_dtype, is_inexact, normal_axes, normal_axis
+from stopgrad.ops.structural.sources import identity, size_as
 
 __all__: list[str] = []
 

@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
-from stopgrad.batch_core import batched_body
-from stopgrad.batch_rules import Flags, again, everywhere
-from stopgrad.body import Body
-from stopgrad.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
-from stopgrad.builder import current, default_graph
-from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.locks import holding
-from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, stopped, unconnected
-from stopgrad.operands import as_array
-from stopgrad.ops.data import Const, identity, zeros_like
-from stopgrad.ops.gates import carries_gradient
-from stopgrad.ops.shape import sum_to
-from stopgrad.public import call, guarded
-from stopgrad.scope import Scope, as_scope
-from stopgrad.structure import flatten, is_leaf, unflatten
-from stopgrad.types import Size, TensorType, same_size
+from stopgrad.base.errors import ArgumentError, GradientError, GraphError, ShapeError
+from stopgrad.base.locks import holding
+from stopgrad.base.structure import flatten, is_leaf, unflatten
+from stopgrad.base.types import Size, TensorType, same_size
+from stopgrad.graph.batch_core import batched_body
+from stopgrad.graph.batch_rules import Flags, again, everywhere
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
+from stopgrad.graph.builder import current, default_graph
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Undefined, stopped, unconnected
+from stopgrad.graph.operands import as_array
+from stopgrad.graph.public import call, guarded
+from stopgrad.graph.scope import Scope, as_scope
+from stopgrad.ops.gates.stopping import carries_gradient
+from stopgrad.ops.shapes.reshape import sum_to
+from stopgrad.ops.structural.sources import Const, identity, zeros_like
 
 __all__ = ["custom_gradient"]
 

@@ -6,22 +6,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import ShapeError
-from stopgrad.inferred import raise_for
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import maximum, minimum, negative, square
-from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, conj as conjugate, real, where, wide
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.gates import Gate, gate_leaves
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_for_each, is_real
-from stopgrad.ops.powers import rsqrt
-from stopgrad.ops.shape import beside, reduce_sum
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import TensorType
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import raise_for
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import maximum, minimum, negative, square
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast, conj as conjugate, real, where, wide
+from stopgrad.ops.elementwise.powers import rsqrt
+from stopgrad.ops.gates.stopping import Gate, gate_leaves
+from stopgrad.ops.shapes.reshape import beside, reduce_sum
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, is_for_each, is_real
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = ["clip_gradient", "clip_gradient_norm", "reverse_gradient", "scale_gradient", "zero_gradient"]
 

@@ -1,7 +1,7 @@
 """Gradient gates: all are the identity in the forward direction; they differ in what they let pass back.
 
 Here are those that stop, redirect, refuse or name it; those that change it stand in
-:mod:`stopgrad.ops.scaling`.
+:mod:`stopgrad.ops.gates.scaling`.
 
 Each public function takes one tensor or a nested structure of tensors, gates every floating-point or complex
 leaf and returns everything else untouched.
@@ -15,23 +15,23 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, NAMES, SWITCH
-from stopgrad.build import apply, check_name, emit, graph_for
-from stopgrad.builder import NoGradientBlock, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import raise_for
-from stopgrad.op import Kind, Op, Undefined, stopped, unconnected
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.convert import where
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_same_dtype, check_shape, is_for_each
-from stopgrad.ops.shape import beside
-from stopgrad.public import builds
-from stopgrad.samples import floats, sample
-from stopgrad.scope import Scope
-from stopgrad.structure import flatten, map_leaves, paths, tensors_among, unflatten
-from stopgrad.types import TensorType, bool_
+from stopgrad.base.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.structure import flatten, map_leaves, paths, tensors_among, unflatten
+from stopgrad.base.types import TensorType, bool_
+from stopgrad.graph.batch_rules import ALONG, NAMES, SWITCH
+from stopgrad.graph.build import apply, check_name, emit, graph_for
+from stopgrad.graph.builder import NoGradientBlock, default_graph
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import raise_for
+from stopgrad.graph.op import Kind, Op, Undefined, stopped, unconnected
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.graph.scope import Scope
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.shapes.reshape import beside
+from stopgrad.ops.shared.inference import check_same_dtype, check_shape, is_for_each
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "no_gradient",

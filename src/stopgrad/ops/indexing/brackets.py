@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.inferred import about
-from stopgrad.op import Op, Spans
-from stopgrad.operands import Array, Tensor, as_array, shorten, show_shape, type_of
-from stopgrad.ops.index import GatherV2
-from stopgrad.ops.inference import broadcast_shapes
-from stopgrad.ops.positions import from_front, raveled
-from stopgrad.ops.scatters import TensorStridedSliceUpdate
-from stopgrad.ops.shape import broadcast_to, reshape, transpose
-from stopgrad.ops.slices import StridedSlice, position_in, span_of
-from stopgrad.plain import is_whole
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.types import Dim, Shape, TensorType, product, same_size
+from stopgrad.base.coercion import is_whole
+from stopgrad.base.errors import DTypeError, ShapeError
+from stopgrad.base.types import Dim, Shape, TensorType, product, same_size
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, Spans
+from stopgrad.graph.operands import Array, Tensor, as_array, shorten, show_shape, type_of
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.indexing.gather import GatherV2
+from stopgrad.ops.indexing.positions import from_front, raveled
+from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
+from stopgrad.ops.indexing.slices import StridedSlice, position_in, span_of
+from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
+from stopgrad.ops.shared.inference import broadcast_shapes
 
 __all__: list[str] = []
 

@@ -8,30 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import Flags, Outputs, again, everywhere
-from stopgrad.build import apply, constant_in, graph_for
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import about
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.arithmetic import add, maximum, minimum, subtract
-from stopgrad.ops.compare import greater_equal, less, logical_and
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import size_as, zeros_like
-from stopgrad.ops.index import GatherV2
-from stopgrad.ops.indexing import take_index
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer
-from stopgrad.ops.join import concat, stack
-from stopgrad.ops.positions import as_indices
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import StridedSlice, part_of
-from stopgrad.ops.updates import like
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import floats, sample
-from stopgrad.types import Dim, Shape, Size, TensorType, int32, shape_of, tensor_type
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import Dim, Shape, Size, TensorType, int32, shape_of, tensor_type
+from stopgrad.graph.batch_rules import Flags, Outputs, again, everywhere
+from stopgrad.graph.build import apply, constant_in, graph_for
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, show_shape, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, subtract
+from stopgrad.ops.elementwise.compare import greater_equal, less, logical_and
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.indexing.brackets import take_index
+from stopgrad.ops.indexing.gather import GatherV2
+from stopgrad.ops.indexing.positions import as_indices
+from stopgrad.ops.indexing.slices import StridedSlice, part_of
+from stopgrad.ops.indexing.updates import like
+from stopgrad.ops.shapes.join import concat, stack
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, is_integer
+from stopgrad.ops.structural.sources import size_as, zeros_like
 
 __all__ = [
     "dynamic_slice",

@@ -14,31 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, python_dtype, type_of
-from stopgrad.ops.convert import where
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import (
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_any,
-    is_integer,
-    is_number,
-    normal_axis,
-    same_shape,
-)
-from stopgrad.ops.positions import as_indices, from_front
-from stopgrad.ops.shape import broadcast_to
-from stopgrad.plain import whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import floats, ints, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, ints, sample
+from stopgrad.base.types import (
     DType,
     DTypeLike,
     Shape,
@@ -49,6 +29,26 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axis, Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, python_dtype, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.indexing.positions import as_indices, from_front
+from stopgrad.ops.shapes.reshape import broadcast_to
+from stopgrad.ops.shared.inference import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_any,
+    is_integer,
+    is_number,
+    normal_axis,
+    same_shape,
+)
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "gather",

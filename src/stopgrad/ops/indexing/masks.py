@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.ops import convert
-from stopgrad.ops.arithmetic import floor_div, floormod, subtract
-from stopgrad.ops.compare import less
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
-from stopgrad.ops.convert import SelectV2, cast
-from stopgrad.ops.data import constant, fill, size_as
-from stopgrad.ops.index import GatherV2
-from stopgrad.ops.inference import check_dtype, is_boolean, normal_axis, same_shape
-from stopgrad.ops.join import stack
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import put
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.updates import like
-from stopgrad.plain import whole
-from stopgrad.public import builds, guarded
-from stopgrad.types import Dim, int32, int64, product, shape_of
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import Dim, int32, int64, product, shape_of
+from stopgrad.graph.build import apply
+from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise import convert
+from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, subtract
+from stopgrad.ops.elementwise.compare import less
+from stopgrad.ops.elementwise.convert import SelectV2, cast
+from stopgrad.ops.indexing.gather import GatherV2
+from stopgrad.ops.indexing.scatters import put
+from stopgrad.ops.indexing.updates import like
+from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.shapes.join import stack
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor as tensor_of
+from stopgrad.ops.shared.inference import check_dtype, is_boolean, normal_axis, same_shape
+from stopgrad.ops.structural.sources import constant, fill, size_as
 
 __all__ = [
     "argwhere",

@@ -7,16 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.op import Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, as_array, as_list, show_shape, type_of
-from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_integer
-from stopgrad.public import builds
-from stopgrad.samples import ints, sample
-from stopgrad.types import (
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.samples import ints, sample
+from stopgrad.base.types import (
     Dim,
     DType,
     Shape,
@@ -29,6 +22,13 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Op, Sizes, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, as_list, show_shape, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.shared.inference import broadcast_shapes, check_dtype, is_integer
 
 __all__ = [
     "ravel_multi_index",

@@ -1,6 +1,6 @@
 """Tensors with other elements in some places: what is put there, multiplied in, or kept if it is an extreme.
 
-The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose
+The sum, which is the transpose of gathering, stands in ``gather.py``. Indices outside of the axis choose
 nothing: the update is dropped.
 """
 
@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import SCATTER, along
-from stopgrad.build import apply
-from stopgrad.op import Axis, Op, Spans, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide, multiply
-from stopgrad.ops.compare import equal, not_equal
-from stopgrad.ops.convert import cast, conj, where, wide
-from stopgrad.ops.data import fill, ones_like, zeros_like
-from stopgrad.ops.families import axis_in
-from stopgrad.ops.index import (
+from stopgrad.base.coercion import whole
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, ints, sample
+from stopgrad.base.types import DType, TensorType, product
+from stopgrad.graph.batch_rules import SCATTER, along
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Axis, Op, Spans, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.arithmetic import divide, multiply
+from stopgrad.ops.elementwise.compare import equal, not_equal
+from stopgrad.ops.elementwise.convert import cast, conj, where, wide
+from stopgrad.ops.indexing.gather import (
     GatherV2,
     TensorScatterAdd,
     batched_positions,
@@ -29,19 +32,23 @@ from stopgrad.ops.index import (
     lies_inside,
     outside_to_end,
 )
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_any, is_number, is_real
-from stopgrad.ops.join import concat
-from stopgrad.ops.order import argsort
-from stopgrad.ops.positions import as_indices, from_front
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.recurrence import linear_recurrence, shifted
-from stopgrad.ops.shape import broadcast_to, reshape, transpose
-from stopgrad.ops.slices import StridedSlice, check_spans, part_of, slices_of
-from stopgrad.plain import whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, ints, sample
-from stopgrad.types import DType, TensorType, product
+from stopgrad.ops.indexing.positions import as_indices, from_front
+from stopgrad.ops.indexing.slices import StridedSlice, check_spans, part_of, slices_of
+from stopgrad.ops.order.sorting import argsort
+from stopgrad.ops.reductions.recurrence import linear_recurrence, shifted
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
+from stopgrad.ops.shared.families import axis_in
+from stopgrad.ops.shared.inference import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_any,
+    is_number,
+    is_real,
+)
+from stopgrad.ops.structural.sources import fill, ones_like, zeros_like
 
 __all__ = [
     "scatter_max",

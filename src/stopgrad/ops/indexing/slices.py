@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import along
-from stopgrad.build import apply
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Output
-from stopgrad.op import Op, Span, Spans
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.inference import check_shape
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import builds
-from stopgrad.samples import floats, sample
-from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
+from stopgrad.graph.batch_rules import along
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.graph.op import Op, Span, Spans
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.shared.inference import check_shape
 
 __all__: list[str] = []
 

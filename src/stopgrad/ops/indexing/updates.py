@@ -7,31 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import about
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.ops.arithmetic import add, divide, maximum, minimum, multiply, negative
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import ones_like, zeros
-from stopgrad.ops.index import GatherV2, TensorScatterAdd
-from stopgrad.ops.indexing import Choice, choice_of, take_index
-from stopgrad.ops.inference import check_dtype, is_integer, same_shape
-from stopgrad.ops.positions import as_indices, from_front, raveled
-from stopgrad.ops.powers import pow
-from stopgrad.ops.scatters import (
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.types import Shape, product, shape_of
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.graph.public import call, guarded
+from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply, negative
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.powers import pow
+from stopgrad.ops.indexing.brackets import Choice, choice_of, take_index
+from stopgrad.ops.indexing.gather import GatherV2, TensorScatterAdd
+from stopgrad.ops.indexing.positions import as_indices, from_front, raveled
+from stopgrad.ops.indexing.scatters import (
     TensorScatterMax,
     TensorScatterMin,
     TensorScatterMul,
     TensorScatterUpdate,
 )
-from stopgrad.ops.shape import broadcast_to, reshape
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import whole
-from stopgrad.public import call, guarded
-from stopgrad.types import Shape, product, shape_of
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.reshape import broadcast_to, reshape
+from stopgrad.ops.shared.inference import check_dtype, is_integer, same_shape
+from stopgrad.ops.structural.sources import ones_like, zeros
 
 __all__ = [
     "at",

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import EINSUM, MATMUL
-from stopgrad.build import apply, emit
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.inferred import about
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, shorten, type_of
-from stopgrad.ops.convert import cast, conj
-from stopgrad.ops.index import one_hot
-from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
-from stopgrad.ops.ranges import range as indices
-from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import DTypeLike, TensorType, same_size, tensor_type
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import DTypeLike, TensorType, same_size, tensor_type
+from stopgrad.graph.batch_rules import EINSUM, MATMUL
+from stopgrad.graph.build import apply, emit
+from stopgrad.graph.graph import Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, shorten, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.convert import cast, conj
+from stopgrad.ops.indexing.gather import one_hot
+from stopgrad.ops.shapes.ranges import range as indices
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape, squeeze
+from stopgrad.ops.shared.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 
 __all__ = [
     "einsum",

@@ -6,24 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.op import Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import multiply
-from stopgrad.ops.convert import cast, complex, conj, imag, real, where, wide
-from stopgrad.ops.factorizations import cholesky
-from stopgrad.ops.inference import check_dtype, is_inexact
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_square, diag, diag_part, matrix_transpose, triu
-from stopgrad.ops.powers import log
-from stopgrad.ops.running import cumprod
-from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.solvers import BOTH, INEXACT, MatrixInverse, inv
-from stopgrad.ops.spectra import Svd
-from stopgrad.public import builds, guarded
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import multiply
+from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
+from stopgrad.ops.elementwise.powers import log
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.factorizations import cholesky
+from stopgrad.ops.linalg.matrices import adjoint, check_square, diag, diag_part, matrix_transpose, triu
+from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, inv
+from stopgrad.ops.linalg.spectra import Svd
+from stopgrad.ops.reductions.running import cumprod
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, squeeze
+from stopgrad.ops.shared.inference import check_dtype, is_inexact
 
 __all__ = [
     "det",

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors, of Hermitian matrices and of others. See :mod:`stopgrad.ops.spectra`."""
+"""Eigenvalues and eigenvectors, of Hermitian matrices and of others; ``spectra`` has what they share."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.graph import Output
-from stopgrad.op import Joint, Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.convert import cast, conj, real, wide
-from stopgrad.ops.factorizations import hermitian_part
-from stopgrad.ops.inference import check_dtype, is_inexact
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_square, diag
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.ops.solvers import INEXACT, MatrixSolve, where_possible
-from stopgrad.ops.spectra import finite_only, inverse, pairs, phases, scaled, turn, turned
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, complex64, complex128, float64, tensor_type
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType, complex64, complex128, float64, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.graph.op import Joint, Op
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import cast, conj, real, wide
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.factorizations import hermitian_part
+from stopgrad.ops.linalg.matrices import adjoint, check_square, diag
+from stopgrad.ops.linalg.solvers import INEXACT, MatrixSolve, where_possible
+from stopgrad.ops.linalg.spectra import finite_only, inverse, pairs, phases, scaled, turn, turned
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.shared.inference import check_dtype, is_inexact
 
 __all__ = [
     "eig",

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.op import Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.convert import wide
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_inexact
-from stopgrad.ops.join import concat
-from stopgrad.ops.matrices import adjoint, check_square
-from stopgrad.ops.slices import part_of
-from stopgrad.ops.solvers import BOTH, INEXACT, where_possible
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import wide
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.linalg.matrices import adjoint, check_square
+from stopgrad.ops.linalg.solvers import BOTH, INEXACT, where_possible
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape, is_inexact
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "expm",

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.errors import GradientError
-from stopgrad.graph import Output, describe
-from stopgrad.op import Joint, Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.convert import wide
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, is_inexact
-from stopgrad.ops.join import concat
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_matrices, check_square, smaller, tril
-from stopgrad.ops.slices import part_of
-from stopgrad.ops.solvers import INEXACT, TriangularSolve, where_possible
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import GradientError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output, describe
+from stopgrad.graph.op import Joint, Op
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import wide
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.matrices import adjoint, check_matrices, check_square, smaller, tril
+from stopgrad.ops.linalg.solvers import INEXACT, TriangularSolve, where_possible
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shared.inference import check_dtype, is_inexact
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "cholesky",

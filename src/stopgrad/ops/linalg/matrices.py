@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add_n
-from stopgrad.ops.convert import conj, where
-from stopgrad.ops.data import full
-from stopgrad.ops.indexing import take_index
-from stopgrad.ops.inference import is_any
-from stopgrad.ops.join import pad, stack
-from stopgrad.ops.shape import broadcast_to, reduce_sum, transpose
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import complexes, floats, ints, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, ints, sample
+from stopgrad.base.types import (
     DTypeLike,
     ShapeLike,
     Size,
@@ -33,6 +19,20 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add_n
+from stopgrad.ops.elementwise.convert import conj, where
+from stopgrad.ops.indexing.brackets import take_index
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import pad, stack
+from stopgrad.ops.shapes.reshape import broadcast_to, reduce_sum, transpose
+from stopgrad.ops.shared.inference import is_any
+from stopgrad.ops.structural.sources import full
 
 __all__ = [
     "adjoint",

@@ -7,29 +7,29 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, multiply
-from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, wide
-from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.factorizations import cholesky
-from stopgrad.ops.inference import check_dtype, is_inexact, is_number
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_matrices, check_square, eye, larger
-from stopgrad.ops.reduce import reduce_max
-from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.solvers import BOTH, INEXACT, MatrixInverse, cholesky_solve, where_possible
-from stopgrad.ops.spectra import svdvals
-from stopgrad.plain import flag, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, int32, same_size, tensor_type
+from stopgrad.base.coercion import flag, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType, int32, same_size, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import add, multiply
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast, wide
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.factorizations import cholesky
+from stopgrad.ops.linalg.matrices import adjoint, check_matrices, check_square, eye, larger
+from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, cholesky_solve, where_possible
+from stopgrad.ops.linalg.spectra import svdvals
+from stopgrad.ops.reductions.reduce import reduce_max
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, squeeze
+from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_number
+from stopgrad.ops.structural.sources import identity, size_as
 
 __all__ = [
     "lstsq",

@@ -6,28 +6,28 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import about
-from stopgrad.op import Axes, Op
-from stopgrad.operands import Tensor, as_array, shorten, type_of
-from stopgrad.ops.arithmetic import abs as modulus, divide, maximum, multiply, sign
-from stopgrad.ops.compare import equal, is_finite, not_equal
-from stopgrad.ops.convert import cast, where, wide
-from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
-from stopgrad.ops.join import stack
-from stopgrad.ops.powers import pow, rsqrt
-from stopgrad.ops.reduce import reduce_max, reduce_min
-from stopgrad.ops.shape import expand_dims, reduce_sum, transpose, unreduced
-from stopgrad.ops.solvers import BOTH, INEXACT
-from stopgrad.ops.spectra import svdvals
-from stopgrad.plain import flag, real
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import TensorType, float32, tensor_type
+from stopgrad.base.coercion import flag, real
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import TensorType, float32, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axes, Op
+from stopgrad.graph.operands import Tensor, as_array, shorten, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import abs as modulus, divide, maximum, multiply, sign
+from stopgrad.ops.elementwise.compare import equal, is_finite, not_equal
+from stopgrad.ops.elementwise.convert import cast, where, wide
+from stopgrad.ops.elementwise.powers import pow, rsqrt
+from stopgrad.ops.linalg.solvers import BOTH, INEXACT
+from stopgrad.ops.linalg.spectra import svdvals
+from stopgrad.ops.reductions.reduce import reduce_max, reduce_min
+from stopgrad.ops.shapes.join import stack
+from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, transpose, unreduced
+from stopgrad.ops.shared.inference import check_dtype, is_inexact, normal_axes, normal_axis
 
 __all__ = [
     "clip_by_global_norm",

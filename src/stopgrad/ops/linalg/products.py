@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply, together
-from stopgrad.errors import ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import multiply, subtract
-from stopgrad.ops.convert import conj
-from stopgrad.ops.index import gather
-from stopgrad.ops.inference import is_number, normal_axis
-from stopgrad.ops.linalg import Einsum, matmul
-from stopgrad.ops.shape import expand_dims, reshape, squeeze
-from stopgrad.promotion import Promotion
-from stopgrad.public import guarded
-from stopgrad.types import same_size
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import same_size
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import multiply, subtract
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.indexing.gather import gather
+from stopgrad.ops.linalg.contractions import Einsum, matmul
+from stopgrad.ops.shapes.reshape import expand_dims, reshape, squeeze
+from stopgrad.ops.shared.inference import is_number, normal_axis
 
 __all__ = [
     "cross",

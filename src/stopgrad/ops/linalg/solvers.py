@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, SOLVE
-from stopgrad.build import apply, together
-from stopgrad.errors import ShapeError
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_inexact
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_square, tril, triu
-from stopgrad.ops.shape import expand_dims, squeeze
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size, tensor_type
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType, same_size, tensor_type
+from stopgrad.graph.batch_rules import ALONG, SOLVE
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.matrices import adjoint, check_square, tril, triu
+from stopgrad.ops.shapes.reshape import expand_dims, squeeze
+from stopgrad.ops.shared.inference import broadcast_c2, check_dtype, check_same_dtype, is_inexact
 
 __all__ = [
     "cholesky_solve",

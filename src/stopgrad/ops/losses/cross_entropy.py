@@ -8,19 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, coerce
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.activations import sigmoid
-from stopgrad.ops.arithmetic import SquaredDifference, squared_difference
-from stopgrad.ops.composite import log_softmax, softmax
-from stopgrad.ops.convert import cast, wide
-from stopgrad.ops.families import INF, NAN, Arithmetic
-from stopgrad.ops.index import TakeAlongAxis, lies_inside, one_hot
-from stopgrad.ops.inference import (
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, ints, sample
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, coerce
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axis, Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import SquaredDifference, squared_difference
+from stopgrad.ops.elementwise.composite import log_softmax, softmax
+from stopgrad.ops.elementwise.convert import cast, wide
+from stopgrad.ops.indexing.gather import TakeAlongAxis, lies_inside, one_hot
+from stopgrad.ops.neural.activations import sigmoid
+from stopgrad.ops.reductions.reduce import reduce_mean
+from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
+from stopgrad.ops.shared.families import INF, NAN, Arithmetic
+from stopgrad.ops.shared.inference import (
     broadcast,
     check_dtype,
     check_same_dtype,
@@ -29,12 +35,6 @@ from stopgrad.ops.inference import (
     is_integer,
     normal_axis,
 )
-from stopgrad.ops.reduce import reduce_mean
-from stopgrad.ops.shape import expand_dims, reduce_sum
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, ints, sample
-from stopgrad.types import TensorType, tensor_type
 
 __all__ = [
     "mean_squared_error",

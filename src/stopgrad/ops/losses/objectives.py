@@ -7,22 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.activations import log_sigmoid, relu, softplus
-from stopgrad.ops.arithmetic import abs, add, divide, minimum, multiply, negative, square, subtract
-from stopgrad.ops.compare import greater, less_equal
-from stopgrad.ops.composing import chosen, floating
-from stopgrad.ops.composite import log_softmax, logaddexp, xlogy
-from stopgrad.ops.convert import cast, where, wide
-from stopgrad.ops.data import size_as
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.losses import sigmoid_cross_entropy_with_logits
-from stopgrad.ops.powers import exp, expm1, log, log1p
-from stopgrad.ops.reduce import reduce_mean
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.plain import flag
-from stopgrad.public import guarded
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import (
+    abs,
+    add,
+    divide,
+    minimum,
+    multiply,
+    negative,
+    square,
+    subtract,
+)
+from stopgrad.ops.elementwise.compare import greater, less_equal
+from stopgrad.ops.elementwise.composite import log_softmax, logaddexp, xlogy
+from stopgrad.ops.elementwise.convert import cast, where, wide
+from stopgrad.ops.elementwise.powers import exp, expm1, log, log1p
+from stopgrad.ops.losses.cross_entropy import sigmoid_cross_entropy_with_logits
+from stopgrad.ops.neural.activations import log_sigmoid, relu, softplus
+from stopgrad.ops.reductions.reduce import reduce_mean
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.shared.composing import chosen, floating
+from stopgrad.ops.shared.inference import normal_axis
+from stopgrad.ops.structural.sources import size_as
 
 __all__ = [
     "hinge",

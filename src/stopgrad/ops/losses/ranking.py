@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.errors import ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.activations import relu, softplus
-from stopgrad.ops.arithmetic import add, divide, maximum, multiply, negative, square, subtract
-from stopgrad.ops.compare import greater, greater_equal
-from stopgrad.ops.composing import floating, positions
-from stopgrad.ops.composite import log_softmax, softmax
-from stopgrad.ops.convert import cast, where, wide
-from stopgrad.ops.index import take_along_axis
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.join import concat
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.losses import sparse_softmax_cross_entropy_with_logits
-from stopgrad.ops.order import argsort
-from stopgrad.ops.powers import rsqrt, sqrt
-from stopgrad.ops.reduce import reduce_logsumexp
-from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, transpose
-from stopgrad.plain import real
-from stopgrad.public import guarded
+from stopgrad.base.coercion import real
+from stopgrad.base.errors import ShapeError
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, multiply, negative, square, subtract
+from stopgrad.ops.elementwise.compare import greater, greater_equal
+from stopgrad.ops.elementwise.composite import log_softmax, softmax
+from stopgrad.ops.elementwise.convert import cast, where, wide
+from stopgrad.ops.elementwise.powers import rsqrt, sqrt
+from stopgrad.ops.indexing.gather import take_along_axis
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.losses.cross_entropy import sparse_softmax_cross_entropy_with_logits
+from stopgrad.ops.neural.activations import relu, softplus
+from stopgrad.ops.order.sorting import argsort
+from stopgrad.ops.reductions.reduce import reduce_logsumexp
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, transpose
+from stopgrad.ops.shared.composing import floating, positions
+from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "contrastive_loss",

@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.build import apply
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import multiply, square
-from stopgrad.ops.compare import greater, less
-from stopgrad.ops.convert import where
-from stopgrad.ops.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
-from stopgrad.ops.inference import is_floating, is_real, same
-from stopgrad.ops.powers import exp
-from stopgrad.ops.special import erfc
-from stopgrad.ops.trigonometric import tanh
-from stopgrad.plain import flag, real
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, publish, reads_arguments
-from stopgrad.samples import Values, floats, sample, unary as singles
-from stopgrad.types import TensorType, float64
+from stopgrad.base.coercion import flag, real
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import Values, floats, sample, unary as singles
+from stopgrad.base.types import TensorType, float64
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds, guarded, publish, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import multiply, square
+from stopgrad.ops.elementwise.compare import greater, less
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.elementwise.powers import exp
+from stopgrad.ops.elementwise.trigonometric import tanh
+from stopgrad.ops.shared.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
+from stopgrad.ops.shared.inference import is_floating, is_real, same
+from stopgrad.ops.special.gamma import erfc
 
 __all__ = [
     "elu",

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add, multiply
-from stopgrad.ops.compare import greater_equal, logical_and, logical_not, logical_or
-from stopgrad.ops.composing import floating, positions
-from stopgrad.ops.composite import softmax
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.reduce import reduce_any
-from stopgrad.ops.sampling import dropout
-from stopgrad.ops.shape import expand_dims, reshape
-from stopgrad.plain import flag
-from stopgrad.public import guarded
-from stopgrad.types import same_size
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import same_size
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import add, multiply
+from stopgrad.ops.elementwise.compare import greater_equal, logical_and, logical_not, logical_or
+from stopgrad.ops.elementwise.composite import softmax
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.random.sampling import dropout
+from stopgrad.ops.reductions.reduce import reduce_any
+from stopgrad.ops.shapes.reshape import expand_dims, reshape
+from stopgrad.ops.shared.composing import floating, positions
 
 __all__ = ["scaled_dot_product_attention"]
 

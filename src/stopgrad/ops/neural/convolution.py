@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
-from stopgrad.build import apply
-from stopgrad.inferred import about
-from stopgrad.op import Op, Sizes
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
-from stopgrad.ops.windows import (
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
+from stopgrad.graph.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, Sizes
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.ops.neural.windows import (
     Padding,
     at,
     back_pads,
@@ -31,10 +34,7 @@ from stopgrad.ops.windows import (
     reach,
     trimmed,
 )
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, reads_arguments
-from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape, is_floating
 
 __all__ = [
     "conv",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.build import apply
-from stopgrad.errors import ShapeError
-from stopgrad.inferred import about
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.convolution import Conv, ConvBackpropInput, read_geometry
-from stopgrad.ops.data import identity
-from stopgrad.ops.shape import reshape, transpose
-from stopgrad.ops.windows import channels_last, has_channels_first, number_of_groups, reach
-from stopgrad.plain import whole
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.types import ShapeLike, product, shape_of
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.types import ShapeLike, product, shape_of
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.neural.convolution import Conv, ConvBackpropInput, read_geometry
+from stopgrad.ops.neural.windows import channels_last, has_channels_first, number_of_groups, reach
+from stopgrad.ops.shapes.reshape import reshape, transpose
+from stopgrad.ops.structural.sources import identity
 
 __all__ = [
     "atrous_conv2d",

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.names import check_name
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add, divide, multiply, square, squared_difference, subtract
-from stopgrad.ops.composing import floating
-from stopgrad.ops.composite import layer_norm
-from stopgrad.ops.convert import cast, wide
-from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.inference import broadcast_shapes, normal_axes, normal_axis
-from stopgrad.ops.join import pad
-from stopgrad.ops.powers import pow, rsqrt
-from stopgrad.ops.reduce import reduce_mean, reduce_variance
-from stopgrad.ops.shape import broadcast_to, reduce_sum, reshape, squeeze
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, real, whole
-from stopgrad.public import guarded
-from stopgrad.types import product, same_size
+from stopgrad.base.coercion import flag, real, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import product, same_size
+from stopgrad.graph.names import check_name
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, square, squared_difference, subtract
+from stopgrad.ops.elementwise.composite import layer_norm
+from stopgrad.ops.elementwise.convert import cast, wide
+from stopgrad.ops.elementwise.powers import pow, rsqrt
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.reshape import broadcast_to, reduce_sum, reshape, squeeze
+from stopgrad.ops.shared.composing import floating
+from stopgrad.ops.shared.inference import broadcast_shapes, normal_axes, normal_axis
+from stopgrad.ops.structural.sources import identity, size_as
 
 __all__ = [
     "batch_normalization",

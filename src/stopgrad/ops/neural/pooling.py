@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import FOLD
-from stopgrad.build import apply
-from stopgrad.errors import ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
-from stopgrad.ops.windows import (
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import Shape, TensorType, tensor_type
+from stopgrad.graph.batch_rules import FOLD
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, Sizes, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.ops.neural.windows import (
     Padding,
     at,
     back_pads,
@@ -31,10 +34,7 @@ from stopgrad.ops.windows import (
     trimmed,
     view,
 )
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, reads_arguments
-from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, TensorType, tensor_type
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape, is_floating
 
 __all__: list[str] = []  # Its public functions stand in pools.py.
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.filters import from_channels_last, to_channels_last
-from stopgrad.ops.join import concat
-from stopgrad.ops.pooling import AvgPool, MaxPool, read_geometry
-from stopgrad.ops.reduce import reduce_max, reduce_mean
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import part_of
-from stopgrad.ops.windows import channels_last, has_channels_first
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.neural.filters import from_channels_last, to_channels_last
+from stopgrad.ops.neural.pooling import AvgPool, MaxPool, read_geometry
+from stopgrad.ops.neural.windows import channels_last, has_channels_first
+from stopgrad.ops.reductions.reduce import reduce_max, reduce_mean
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shapes.reshape import reshape
 
 __all__ = [
     "adaptive_avg_pool",

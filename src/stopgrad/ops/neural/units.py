@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.activations import elu, of_features, relu, relu6, sigmoid, softplus
-from stopgrad.ops.arithmetic import abs, add, divide, multiply, negative, square
-from stopgrad.ops.compare import greater_equal
-from stopgrad.ops.composing import floating
-from stopgrad.ops.composite import clip_by_value
-from stopgrad.ops.convert import cast, where, wide
-from stopgrad.ops.families import RealElementwise
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.join import concat
-from stopgrad.ops.slices import part_of
-from stopgrad.ops.trigonometric import tanh
-from stopgrad.plain import real
-from stopgrad.public import guarded
-from stopgrad.samples import floats, sample
+from stopgrad.base.coercion import real
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, negative, square
+from stopgrad.ops.elementwise.compare import greater_equal
+from stopgrad.ops.elementwise.composite import clip_by_value
+from stopgrad.ops.elementwise.convert import cast, where, wide
+from stopgrad.ops.elementwise.trigonometric import tanh
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.neural.activations import elu, of_features, relu, relu6, sigmoid, softplus
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shared.composing import floating
+from stopgrad.ops.shared.families import RealElementwise
+from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "celu",

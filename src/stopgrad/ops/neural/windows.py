@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import show_shape
-from stopgrad.plain import whole
-from stopgrad.public import reads_arguments
-from stopgrad.types import Dim, Shape, same_size, shape_of
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import Dim, Shape, same_size, shape_of
+from stopgrad.graph.operands import show_shape
+from stopgrad.graph.public import reads_arguments
 
 Padding = Any
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""

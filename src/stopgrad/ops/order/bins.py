@@ -6,35 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import divide, maximum, minimum, multiply, subtract
-from stopgrad.ops.compare import greater, less, less_equal
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import fill, size_as, zeros
-from stopgrad.ops.index import TensorScatterAdd
-from stopgrad.ops.inference import (
-    check_dtype,
-    check_same_dtype,
-    is_floating,
-    is_integer,
-    is_real,
-    same_shape,
-)
-from stopgrad.ops.join import reverse
-from stopgrad.ops.positions import as_indices, raveled
-from stopgrad.ops.rounding import floor
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, ints, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import flag, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, ints, sample
+from stopgrad.base.types import (
     DType,
     DTypeLike,
     Size,
@@ -46,6 +22,30 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import divide, maximum, minimum, multiply, subtract
+from stopgrad.ops.elementwise.compare import greater, less, less_equal
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.rounding import floor
+from stopgrad.ops.indexing.gather import TensorScatterAdd
+from stopgrad.ops.indexing.positions import as_indices, raveled
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import reverse
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.shared.inference import (
+    check_dtype,
+    check_same_dtype,
+    is_floating,
+    is_integer,
+    is_real,
+    same_shape,
+)
+from stopgrad.ops.structural.sources import fill, size_as, zeros
 
 __all__ = [
     "bincount",

@@ -11,29 +11,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import apply, together
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops import convert
-from stopgrad.ops.arithmetic import minimum, subtract
-from stopgrad.ops.bins import searchsorted
-from stopgrad.ops.compare import equal, greater, logical_and, logical_not
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import fill, size_as
-from stopgrad.ops.index import GatherV2, TensorScatterAdd, gather
-from stopgrad.ops.inference import check_dtype, is_any
-from stopgrad.ops.join import concat
-from stopgrad.ops.masks import places_of
-from stopgrad.ops.order import argsort, sort
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import begins, put
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.updates import like
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import guarded
-from stopgrad.types import DTypeLike, int32, int64, product, shape_of
+from stopgrad.base.coercion import flag
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import DTypeLike, int32, int64, product, shape_of
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise import convert
+from stopgrad.ops.elementwise.arithmetic import minimum, subtract
+from stopgrad.ops.elementwise.compare import equal, greater, logical_and, logical_not
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.indexing.gather import GatherV2, TensorScatterAdd, gather
+from stopgrad.ops.indexing.masks import places_of
+from stopgrad.ops.indexing.scatters import begins, put
+from stopgrad.ops.indexing.updates import like
+from stopgrad.ops.order.bins import searchsorted
+from stopgrad.ops.order.sorting import argsort, sort
+from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.shapes.join import concat
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.shared.inference import check_dtype, is_any
+from stopgrad.ops.structural.sources import fill, size_as
 
 __all__ = [
     "intersect1d",

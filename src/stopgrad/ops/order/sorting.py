@@ -7,19 +7,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.index import scatter_add_along_axis, take_along_axis
-from stopgrad.ops.inference import check_dtype, is_integer, is_real, normal_axis
-from stopgrad.plain import flag
-from stopgrad.public import builds, reads_arguments
-from stopgrad.samples import floats, ints, sample
-from stopgrad.types import DType, DTypeLike, Size, TensorType, dtype_of, int32, int64, shape_of, tensor_type
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.samples import floats, ints, sample
+from stopgrad.base.types import (
+    DType,
+    DTypeLike,
+    Size,
+    TensorType,
+    dtype_of,
+    int32,
+    int64,
+    shape_of,
+    tensor_type,
+)
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axis, Op, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.ops.indexing.gather import scatter_add_along_axis, take_along_axis
+from stopgrad.ops.shared.inference import check_dtype, is_integer, is_real, normal_axis
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "argsort",

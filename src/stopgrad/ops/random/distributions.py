@@ -11,16 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.operands import Tensor, as_array, is_python
-from stopgrad.ops.arithmetic import abs, divide, maximum, minimum, multiply, negative, sign, subtract
-from stopgrad.ops.convert import cast
-from stopgrad.ops.gates import stop_gradient
-from stopgrad.ops.keys import drawn_shape, keyed, located, parameters
-from stopgrad.ops.powers import log, log1p
-from stopgrad.ops.random import random_uniform
-from stopgrad.ops.special import erf, erfinv
-from stopgrad.ops.trigonometric import tan
-from stopgrad.types import DType, DTypeLike, ShapeLike, bfloat16, float16, float32, float64
+from stopgrad.base.types import DType, DTypeLike, ShapeLike, bfloat16, float16, float32, float64
+from stopgrad.graph.operands import Tensor, as_array, is_python
+from stopgrad.ops.elementwise.arithmetic import (
+    abs,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    sign,
+    subtract,
+)
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.elementwise.powers import log, log1p
+from stopgrad.ops.elementwise.trigonometric import tan
+from stopgrad.ops.gates.stopping import stop_gradient
+from stopgrad.ops.random.draws import random_uniform
+from stopgrad.ops.random.keys import drawn_shape, keyed, located, parameters
+from stopgrad.ops.special.gamma import erf, erfinv
 
 __all__ = [
     "random_cauchy",

@@ -19,31 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import KEYS
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, floormod, multiply, subtract
-from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.inference import check_dtype, is_floating
-from stopgrad.ops.keys import (
-    KEY,
-    NO_GRADIENT,
-    check_key,
-    drawn,
-    drawn_shape,
-    fraction,
-    is_number,
-    keyed,
-    located,
-    parameters,
-    words,
-)
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import builds, reads_arguments
-from stopgrad.samples import sample
-from stopgrad.types import (
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.samples import sample
+from stopgrad.base.types import (
     DType,
     DTypeLike,
     Shape,
@@ -62,6 +41,27 @@ from stopgrad.types import (
     uint32,
     uint64,
 )
+from stopgrad.graph.batch_rules import KEYS
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add, floormod, multiply, subtract
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.random.keys import (
+    KEY,
+    NO_GRADIENT,
+    check_key,
+    drawn,
+    drawn_shape,
+    fraction,
+    is_number,
+    keyed,
+    located,
+    parameters,
+    words,
+)
+from stopgrad.ops.shared.inference import check_dtype, is_floating
 
 __all__ = [
     "random_bits",

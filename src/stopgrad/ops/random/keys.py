@@ -1,6 +1,6 @@
 """Keys of random numbers, and how functions that draw read their arguments.
 
-A key is two uint32 numbers, from which :mod:`stopgrad.ops.random` says how to draw.
+A key is two uint32 numbers, from which :mod:`stopgrad.ops.random.draws` says how to draw.
 """
 
 from __future__ import annotations
@@ -11,24 +11,11 @@ from typing import Any, TypeVar, cast as typed
 
 import numpy as np
 
-from stopgrad.batch_rules import KEYS
-from stopgrad.build import apply, together
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.inferred import about
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.ops.arithmetic import add, multiply
-from stopgrad.ops.compare import less, right_shift
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import constant
-from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
-from stopgrad.ops.join import stack
-from stopgrad.plain import is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import sample
-from stopgrad.types import (
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import sample
+from stopgrad.base.types import (
     Dim,
     DType,
     DTypeLike,
@@ -42,6 +29,19 @@ from stopgrad.types import (
     tensor_type,
     uint32,
 )
+from stopgrad.graph.batch_rules import KEYS
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add, multiply
+from stopgrad.ops.elementwise.compare import less, right_shift
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.shapes.join import stack
+from stopgrad.ops.shared.inference import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
+from stopgrad.ops.structural.sources import constant
 
 __all__ = [
     "random_fold_in",

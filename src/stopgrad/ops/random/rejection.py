@@ -14,20 +14,31 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import KEYS
-from stopgrad.build import apply
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.activations import sigmoid
-from stopgrad.ops.arithmetic import divide, subtract
-from stopgrad.ops.compare import is_nan
-from stopgrad.ops.composite import softmax
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.gates import Gate
-from stopgrad.ops.incomplete import log_gamma_slope
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape
-from stopgrad.ops.keys import (
+from stopgrad.base.errors import DTypeError, ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import (
+    DTypeLike,
+    ShapeLike,
+    TensorType,
+    dtype_of,
+    float64,
+    int32,
+    same_size,
+)
+from stopgrad.graph.batch_rules import KEYS
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.arithmetic import divide, subtract
+from stopgrad.ops.elementwise.compare import is_nan
+from stopgrad.ops.elementwise.composite import softmax
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.powers import exp
+from stopgrad.ops.gates.stopping import Gate
+from stopgrad.ops.neural.activations import sigmoid
+from stopgrad.ops.random.draws import quantile
+from stopgrad.ops.random.keys import (
     KEY,
     check_key,
     drawn_shape,
@@ -39,20 +50,9 @@ from stopgrad.ops.keys import (
     random_split,
     threefry,
 )
-from stopgrad.ops.powers import exp
-from stopgrad.ops.random import quantile
-from stopgrad.ops.shape import broadcast_to
-from stopgrad.public import builds
-from stopgrad.samples import floats, sample
-from stopgrad.types import (
-    DTypeLike,
-    ShapeLike,
-    TensorType,
-    dtype_of,
-    float64,
-    int32,
-    same_size,
-)
+from stopgrad.ops.shapes.reshape import broadcast_to
+from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape
+from stopgrad.ops.special.incomplete import log_gamma_slope
 
 __all__ = [
     "random_beta",

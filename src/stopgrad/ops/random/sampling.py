@@ -6,25 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.ops.arithmetic import add, divide, multiply, subtract
-from stopgrad.ops.compare import greater, less
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import size_as
-from stopgrad.ops.distributions import gumbel_noise
-from stopgrad.ops.index import gather
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.keys import broadcasts_to, check_order, drawn_shape, keyed, parameters
-from stopgrad.ops.order import argsort, top_k
-from stopgrad.ops.powers import log
-from stopgrad.ops.random import integers, random_bits, random_uniform
-from stopgrad.ops.reduce import argmax
-from stopgrad.ops.running import cumsum
-from stopgrad.ops.shape import expand_dims, reduce_sum, reshape, transpose
-from stopgrad.plain import flag, is_whole
-from stopgrad.public import reads_arguments
-from stopgrad.types import (
+from stopgrad.base.coercion import flag, is_whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import (
     DTypeLike,
     ShapeLike,
     Size,
@@ -36,6 +20,22 @@ from stopgrad.types import (
     shape_of,
     uint32,
 )
+from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.graph.public import reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, subtract
+from stopgrad.ops.elementwise.compare import greater, less
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.powers import log
+from stopgrad.ops.indexing.gather import gather
+from stopgrad.ops.order.sorting import argsort, top_k
+from stopgrad.ops.random.distributions import gumbel_noise
+from stopgrad.ops.random.draws import integers, random_bits, random_uniform
+from stopgrad.ops.random.keys import broadcasts_to, check_order, drawn_shape, keyed, parameters
+from stopgrad.ops.reductions.reduce import argmax
+from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, reshape, transpose
+from stopgrad.ops.shared.inference import normal_axis
+from stopgrad.ops.structural.sources import size_as
 
 __all__ = [
     "dropout",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import type_of
-from stopgrad.ops.composing import tensor
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.join import concat, reverse as turned, stack
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import StridedSlice, part_of
-from stopgrad.plain import flag
-from stopgrad.public import call, guarded
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import same_size
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import same_size
+from stopgrad.graph.build import apply
+from stopgrad.graph.operands import type_of
+from stopgrad.graph.public import call, guarded
+from stopgrad.ops.indexing.slices import StridedSlice, part_of
+from stopgrad.ops.shapes.join import concat, reverse as turned, stack
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.composing import tensor
+from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "associative_scan",

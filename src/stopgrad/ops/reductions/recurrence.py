@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, coerce
-from stopgrad.inferred import about
-from stopgrad.op import Axis, Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import (
+from stopgrad.base.coercion import flag
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, sample
+from stopgrad.base.types import TensorType
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, coerce
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axis, Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.reshape import broadcast_to
+from stopgrad.ops.shared.inference import (
     broadcast_c2,
     check_dtype,
     check_same_dtype,
@@ -20,14 +28,6 @@ from stopgrad.ops.inference import (
     is_inexact,
     normal_axis,
 )
-from stopgrad.ops.join import pad
-from stopgrad.ops.shape import broadcast_to
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType
 
 __all__ = [
     "linear_recurrence",

@@ -1,4 +1,4 @@
-"""Reductions over axes; the sum itself is in shape.py, because every broadcast needs it."""
+"""Reductions over axes; the sum itself is in shapes/reshape.py, because every broadcast needs it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, together
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import Axes, Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import square
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, real, where, wide
-from stopgrad.ops.data import size_as
-from stopgrad.ops.families import axes_in, axis_in
-from stopgrad.ops.inference import (
-    check_dtype,
-    is_boolean,
-    is_floating,
-    is_inexact,
-    is_number,
-    is_real,
-    normal_axis,
-)
-from stopgrad.ops.powers import exp, sqrt
-from stopgrad.ops.running import cumprod
-from stopgrad.ops.shape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import bools, complexes, floats, ints, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import DTypeError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import bools, complexes, floats, ints, sample
+from stopgrad.base.types import (
     DType,
     DTypeLike,
     TensorType,
@@ -46,6 +24,28 @@ from stopgrad.types import (
     tensor_type,
     uint8,
 )
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.op import Axes, Axis, Op, not_differentiable
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, conj, real, where, wide
+from stopgrad.ops.elementwise.powers import exp, sqrt
+from stopgrad.ops.reductions.running import cumprod
+from stopgrad.ops.shapes.reshape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
+from stopgrad.ops.shared.families import axes_in, axis_in
+from stopgrad.ops.shared.inference import (
+    check_dtype,
+    is_boolean,
+    is_floating,
+    is_inexact,
+    is_number,
+    is_real,
+    normal_axis,
+)
+from stopgrad.ops.structural.sources import size_as
 
 __all__ = [
     "argmax",

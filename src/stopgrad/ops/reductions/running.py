@@ -7,27 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
-from stopgrad.op import Axis, Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.compare import equal, logical_or, not_equal
-from stopgrad.ops.convert import conj, where
-from stopgrad.ops.data import size_as, zeros_like
-from stopgrad.ops.families import axis_in
-from stopgrad.ops.index import ScatterAddAlongAxis
-from stopgrad.ops.inference import check_dtype, is_floating, is_number, is_real, normal_axis
-from stopgrad.ops.join import pad
-from stopgrad.ops.powers import exp
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.recurrence import linear_recurrence, shifted
-from stopgrad.ops.shape import reshape
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, ints, sample
-from stopgrad.types import TensorType, int32
+from stopgrad.base.coercion import flag
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import complexes, floats, ints, sample
+from stopgrad.base.types import TensorType, int32
+from stopgrad.graph.batch_rules import ALONG
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Axis, Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.compare import equal, logical_or, not_equal
+from stopgrad.ops.elementwise.convert import conj, where
+from stopgrad.ops.elementwise.powers import exp
+from stopgrad.ops.indexing.gather import ScatterAddAlongAxis
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.reductions.recurrence import linear_recurrence, shifted
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.families import axis_in
+from stopgrad.ops.shared.inference import check_dtype, is_floating, is_number, is_real, normal_axis
+from stopgrad.ops.structural.sources import size_as, zeros_like
 
 __all__ = [
     "cummax",

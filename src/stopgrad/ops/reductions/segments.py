@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide, maximum
-from stopgrad.ops.compare import greater
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import fill
-from stopgrad.ops.index import TensorScatterAdd
-from stopgrad.ops.inference import check_dtype, is_integer, is_real, same_shape
-from stopgrad.ops.positions import as_indices
-from stopgrad.ops.powers import sqrt
-from stopgrad.ops.reduce import highest, lowest
-from stopgrad.ops.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul
-from stopgrad.ops.shape import reshape
-from stopgrad.public import guarded
-from stopgrad.types import Size, float32, float64, shape_of
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import Size, float32, float64, shape_of
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import divide, maximum
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.powers import sqrt
+from stopgrad.ops.indexing.gather import TensorScatterAdd
+from stopgrad.ops.indexing.positions import as_indices
+from stopgrad.ops.indexing.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul
+from stopgrad.ops.reductions.reduce import highest, lowest
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.shared.inference import check_dtype, is_integer, is_real, same_shape
+from stopgrad.ops.structural.sources import fill
 
 __all__ = [
     "segment_max",

@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import together
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.operands import Tensor, as_array, is_python, shorten, type_of
-from stopgrad.ops.arithmetic import add, multiply
-from stopgrad.ops.compare import less
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, fill, size_as
-from stopgrad.ops.inference import check_dtype, is_inexact, is_integer, normal_axis
-from stopgrad.ops.join import stack
-from stopgrad.ops.positions import as_indices
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.shape import broadcast_to, expand_dims, reshape
-from stopgrad.plain import whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import call, guarded
-from stopgrad.structure import flatten, shown, unflatten
-from stopgrad.types import (
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.structure import flatten, shown, unflatten
+from stopgrad.base.types import (
     DTypeLike,
     dtype_of,
     int32,
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, as_array, is_python, shorten, type_of
+from stopgrad.graph.public import call, guarded
+from stopgrad.ops.elementwise.arithmetic import add, multiply
+from stopgrad.ops.elementwise.compare import less
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.indexing.positions import as_indices
+from stopgrad.ops.shapes.join import stack
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_integer, normal_axis
+from stopgrad.ops.structural.sources import constant, fill, size_as
 
 __all__ = [
     "convert_to_tensor",

@@ -7,23 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, PAD, along
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.inferred import about
-from stopgrad.op import Axes, Axis, Op, Sizes
-from stopgrad.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import where
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_same_dtype, check_shape, is_any, normal_axes, normal_axis, same_shape
-from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
-from stopgrad.ops.slices import StridedSlice, part_of
-from stopgrad.plain import is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
-from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType, bool_, exact_quotient, same_size, shape_of, tensor_type, total
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import TensorType, bool_, exact_quotient, same_size, shape_of, tensor_type, total
+from stopgrad.graph.batch_rules import ALONG, PAD, along
+from stopgrad.graph.build import apply
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axes, Axis, Op, Sizes
+from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
+from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.indexing.slices import StridedSlice, part_of
+from stopgrad.ops.shapes.reshape import reduce_sum, reshape, squeeze, sum_axes
+from stopgrad.ops.shared.inference import (
+    check_same_dtype,
+    check_shape,
+    is_any,
+    normal_axes,
+    normal_axis,
+    same_shape,
+)
+from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [
     "concat",

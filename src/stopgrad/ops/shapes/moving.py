@@ -8,28 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import together
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.ops.arithmetic import floor_div, floormod, minimum, subtract
-from stopgrad.ops.bins import searchsorted
-from stopgrad.ops.compare import not_equal
-from stopgrad.ops.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import size_as
-from stopgrad.ops.index import gather
-from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_any, is_integer, normal_axes, normal_axis
-from stopgrad.ops.join import concat, reverse, stack
-from stopgrad.ops.order import argsort
-from stopgrad.ops.positions import as_indices
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.running import cumsum
-from stopgrad.ops.shape import broadcast_to, reshape, transpose
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.types import Shape, int32, product, shape_of
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import Shape, int32, product, shape_of
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, minimum, subtract
+from stopgrad.ops.elementwise.compare import not_equal
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.indexing.gather import gather
+from stopgrad.ops.indexing.positions import as_indices
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.order.bins import searchsorted
+from stopgrad.ops.order.sorting import argsort
+from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.shapes.join import concat, reverse, stack
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
+from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.shared.inference import (
+    broadcast_shapes,
+    check_dtype,
+    is_any,
+    is_integer,
+    normal_axes,
+    normal_axis,
+)
+from stopgrad.ops.structural.sources import size_as
 
 __all__ = [
     "broadcast_static_shape",

@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import check_name, emit
-from stopgrad.builder import default_graph
-from stopgrad.errors import ShapeError, StopgradError
-from stopgrad.immediate import evaluate
-from stopgrad.op import Kind, Op, Scalar
-from stopgrad.operands import Tensor
-from stopgrad.ops.inference import check_dtype, is_number
-from stopgrad.plain import is_whole, real, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds
-from stopgrad.samples import sample
-from stopgrad.types import (
+from stopgrad.base.coercion import is_whole, real, whole
+from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import sample
+from stopgrad.base.types import (
     Dim,
     DType,
     DTypeLike,
@@ -31,6 +24,13 @@ from stopgrad.types import (
     int32,
     tensor_type,
 )
+from stopgrad.graph.build import check_name, emit
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.op import Kind, Op, Scalar
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.ops.shared.inference import check_dtype, is_number
 
 __all__ = ["range"]
 

@@ -7,19 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ALONG, BROADCAST
-from stopgrad.build import apply, emit
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.inferred import about
-from stopgrad.op import Axes, Op, Permutation
-from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import normal_axes
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, ints, sample
-from stopgrad.types import (
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import DTypeError, ShapeError
+from stopgrad.base.samples import floats, ints, sample
+from stopgrad.base.types import (
     Dim,
     Shape,
     ShapeLike,
@@ -30,6 +21,15 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import ALONG, BROADCAST
+from stopgrad.graph.build import apply, emit
+from stopgrad.graph.graph import Output
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Axes, Op, Permutation
+from stopgrad.graph.operands import Tensor, show_shape, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.shared.inference import normal_axes
 
 __all__ = [
     "broadcast_to",

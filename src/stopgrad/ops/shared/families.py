@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply, emit
-from stopgrad.graph import Output
-from stopgrad.immediate import recalled
-from stopgrad.inferred import about
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.inference import (
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply, emit
+from stopgrad.graph.graph import Output
+from stopgrad.graph.immediate import recalled
+from stopgrad.graph.inferred import about
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.ops.shared.inference import (
     broadcast,
     is_floating,
     is_inexact,
@@ -24,8 +24,8 @@ from stopgrad.ops.inference import (
     normal_axis,
     same,
 )
-from stopgrad.public import guarded, publish, reads_arguments
-from stopgrad.samples import binary as pairs
+from stopgrad.graph.public import guarded, publish, reads_arguments
+from stopgrad.base.samples import binary as pairs
 
 INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.errors import ArgumentError
-from stopgrad.op import Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import multiply, square
-from stopgrad.ops.families import INF, NAN, RealElementwise, unary
-from stopgrad.ops.inference import is_floating, same
-from stopgrad.ops.powers import exp
-from stopgrad.plain import is_whole, whole
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, sample, unary as singles
-from stopgrad.types import TensorType
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, sample, unary as singles
+from stopgrad.base.types import TensorType
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import multiply, square
+from stopgrad.ops.elementwise.powers import exp
+from stopgrad.ops.shared.families import INF, NAN, RealElementwise, unary
+from stopgrad.ops.shared.inference import is_floating, same
 
 __all__ = [
     "digamma",

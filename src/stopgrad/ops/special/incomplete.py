@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply, together
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Operation
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, divide, multiply, negative, subtract
-from stopgrad.ops.compare import greater, is_finite, is_nan, less, logical_and
-from stopgrad.ops.convert import where, wide
-from stopgrad.ops.families import INF, NAN
-from stopgrad.ops.inference import (
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.build import apply, together
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.public import builds, guarded
+from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from stopgrad.ops.elementwise.compare import greater, is_finite, is_nan, less, logical_and
+from stopgrad.ops.elementwise.convert import where, wide
+from stopgrad.ops.elementwise.powers import exp, log, log1p, reciprocal
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.shared.families import INF, NAN
+from stopgrad.ops.shared.inference import (
     broadcast,
     broadcast_c2,
     check_dtype,
     check_same_dtype,
     is_floating,
 )
-from stopgrad.ops.powers import exp, log, log1p, reciprocal
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.ops.special import digamma, lgamma
-from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
-from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.ops.special.gamma import digamma, lgamma
 
 __all__ = [
     "betainc",

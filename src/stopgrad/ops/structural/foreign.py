@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import apply, emit
-from stopgrad.errors import EngineError, GradientError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import Joint, NoGradient, Op, Rule, Sizes, Status, Undefined, stopped, unsupported
-from stopgrad.ops.convert import conj
-from stopgrad.ops.data import zeros_like
-from stopgrad.ops.gates import Gate
-from stopgrad.public import builds
-from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType, dtype_of, tensor_type
+from stopgrad.base.errors import EngineError, GradientError, ShapeError
+from stopgrad.base.samples import floats, sample
+from stopgrad.base.types import TensorType, dtype_of, tensor_type
+from stopgrad.graph.build import apply, emit
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Sizes, Status, Undefined, stopped, unsupported
+from stopgrad.graph.public import builds
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.gates.stopping import Gate
+from stopgrad.ops.structural.sources import zeros_like
 
 
 class Step(NamedTuple):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import Partly, again
-from stopgrad.build import apply
-from stopgrad.graph import Operation
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor
-from stopgrad.public import builds
-from stopgrad.samples import bools, floats, sample
-from stopgrad.structure import flatten
-from stopgrad.types import TensorType, bool_, tensor_type
+from stopgrad.base.samples import bools, floats, sample
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import TensorType, bool_, tensor_type
+from stopgrad.graph.batch_rules import Partly, again
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Op, not_differentiable
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
 
 __all__ = ["group"]
 

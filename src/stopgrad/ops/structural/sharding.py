@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stopgrad.batch_rules import along
-from stopgrad.body import walk
-from stopgrad.build import apply
-from stopgrad.builder import current
-from stopgrad.errors import ShapeError, StopgradError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.meshes import Mesh
-from stopgrad.op import Op
-from stopgrad.operands import Tensor, as_array
-from stopgrad.public import builds
-from stopgrad.samples import bools, floats, sample
-from stopgrad.sharding import FREE, Spec, check_spec, show_spec, spec_of
-from stopgrad.types import Shape, TensorType
+from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.base.samples import bools, floats, sample
+from stopgrad.base.types import Shape, TensorType
+from stopgrad.graph.batch_rules import along
+from stopgrad.graph.body import walk
+from stopgrad.graph.build import apply
+from stopgrad.graph.builder import current
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import Tensor, as_array
+from stopgrad.graph.public import builds
+from stopgrad.graph.sharding import FREE, Spec, check_spec, show_spec, spec_of
+from stopgrad.scale.meshes import Mesh
 
 __all__ = ["shard"]
 

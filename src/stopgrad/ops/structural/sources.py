@@ -6,23 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.build import apply, check_name, constant_in, emit, graph_for, joined
-from stopgrad.builder import current, default_graph
-from stopgrad.errors import GraphError, ShapeError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.immediate import evaluate
-from stopgrad.inferred import naming
-from stopgrad.interpreter import constant_value
-from stopgrad.op import Kind, Op, not_differentiable, unsupported
-from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes
-from stopgrad.ops.sharding import current_spec, divided
-from stopgrad.public import builds, guarded
-from stopgrad.samples import bools, floats, sample
-from stopgrad.scope import require_graph
-from stopgrad.sharding import Spec
-from stopgrad.types import (
+from stopgrad.base.errors import GraphError, ShapeError
+from stopgrad.base.samples import bools, floats, sample
+from stopgrad.base.types import (
     Dim,
     DType,
     DTypeLike,
@@ -36,6 +22,20 @@ from stopgrad.types import (
     shape_of,
     tensor_type,
 )
+from stopgrad.graph.batch_rules import BROADCAST, ELEMENTWISE
+from stopgrad.graph.build import apply, check_name, constant_in, emit, graph_for, joined
+from stopgrad.graph.builder import current, default_graph
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.immediate import evaluate
+from stopgrad.graph.inferred import naming
+from stopgrad.graph.interpreter import constant_value
+from stopgrad.graph.op import Kind, Op, not_differentiable, unsupported
+from stopgrad.graph.operands import Array, Literal, Tensor, as_array, show_shape
+from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.scope import require_graph
+from stopgrad.graph.sharding import Spec
+from stopgrad.ops.shared.inference import check_same_dtype, check_shape, normal_axes
+from stopgrad.ops.structural.sharding import current_spec, divided
 
 __all__ = [
     "assign",

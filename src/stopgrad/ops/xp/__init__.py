@@ -17,25 +17,25 @@ from __future__ import annotations
 
 import math as _math
 
-from stopgrad.xp import (
+from stopgrad.ops.xp import (
     fft as fft,
     linalg as linalg,
 )
-from stopgrad.xp.creation import *
-from stopgrad.xp.data_types import *
-from stopgrad.xp.data_types import (
+from stopgrad.ops.xp.creation import *
+from stopgrad.ops.xp.data_types import *
+from stopgrad.ops.xp.data_types import (
     __array_namespace_info__ as __array_namespace_info__,
 )
-from stopgrad.xp.elementwise import *
-from stopgrad.xp.linalg import (
+from stopgrad.ops.xp.elementwise import *
+from stopgrad.ops.xp.linalg import (
     matmul as matmul,
     matrix_transpose as matrix_transpose,
     tensordot as tensordot,
     vecdot as vecdot,
 )
-from stopgrad.xp.manipulation import *
-from stopgrad.xp.sets import *
-from stopgrad.xp.statistical import *
+from stopgrad.ops.xp.manipulation import *
+from stopgrad.ops.xp.sets import *
+from stopgrad.ops.xp.statistical import *
 
 e = _math.e
 inf = _math.inf

@@ -6,11 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.builder import default_graph
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.data import (
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DType, DTypeLike, ShapeLike, dtype_of, float32, float64
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.ops.linalg.matrices import eye as _eye, tril as _tril, triu as _triu
+from stopgrad.ops.shapes.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
+from stopgrad.ops.shapes.join import stack
+from stopgrad.ops.shapes.ranges import range as _range
+from stopgrad.ops.structural.sources import (
     constant,
     full as _full,
     identity,
@@ -19,14 +25,8 @@ from stopgrad.ops.data import (
     zeros as _zeros,
     zeros_like as _zeros_like,
 )
-from stopgrad.ops.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
-from stopgrad.ops.join import stack
-from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu
-from stopgrad.ops.ranges import range as _range
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.types import DType, DTypeLike, ShapeLike, dtype_of, float32, float64
-from stopgrad.xp.data_types import result_type
-from stopgrad.xp.support import check_copy, check_device, of_dtype, standard
+from stopgrad.ops.xp.data_types import result_type
+from stopgrad.ops.xp.support import check_copy, check_device, of_dtype, standard
 
 __all__ = [
     "arange",

@@ -8,15 +8,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.graph import Operation, Output
-from stopgrad.operands import Tensor, is_python, python_dtype, type_of
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import identity
-from stopgrad.ops.inference import is_any
-from stopgrad.plain import flag
-from stopgrad.promotion import Promotion
-from stopgrad.types import (
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.promotion import Promotion
+from stopgrad.base.types import (
     DTYPES,
     DType,
     DTypeLike,
@@ -35,7 +30,12 @@ from stopgrad.types import (
     uint32 as uint32,
     uint64 as uint64,
 )
-from stopgrad.xp.support import CPU, check_device, standard
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import Tensor, is_python, python_dtype, type_of
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.shared.inference import is_any
+from stopgrad.ops.structural.sources import identity
+from stopgrad.ops.xp.support import CPU, check_device, standard
 
 __all__ = [
     "__array_namespace_info__",

@@ -11,24 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
-from stopgrad.operands import type_of
-from stopgrad.ops.activations import log_sigmoid, sigmoid
-from stopgrad.ops.arithmetic import abs, multiply
-from stopgrad.ops.composite import xlogy
-from stopgrad.ops.elementary import angle
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.moving import rot90, swapaxes
-from stopgrad.ops.powers import cbrt, exp2, pow
-from stopgrad.ops.products import kron
-from stopgrad.ops.reduce import reduce_logsumexp
-from stopgrad.ops.rounding import round, truncatemod
-from stopgrad.ops.running import cummax, cummin, cumulative_logsumexp
-from stopgrad.ops.special import digamma, erf, erfc, erfinv, lgamma
-from stopgrad.ops.trigonometric import acos, acosh, asin, asinh, atan, atan2, atanh
-from stopgrad.public import reads_arguments
-from stopgrad.xp import (
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import type_of
+from stopgrad.graph.public import reads_arguments
+from stopgrad.ops.elementwise.arithmetic import abs, multiply
+from stopgrad.ops.elementwise.composite import xlogy
+from stopgrad.ops.elementwise.elementary import angle
+from stopgrad.ops.elementwise.powers import cbrt, exp2, pow
+from stopgrad.ops.elementwise.rounding import round, truncatemod
+from stopgrad.ops.elementwise.trigonometric import acos, acosh, asin, asinh, atan, atan2, atanh
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.products import kron
+from stopgrad.ops.neural.activations import log_sigmoid, sigmoid
+from stopgrad.ops.reductions.reduce import reduce_logsumexp
+from stopgrad.ops.reductions.running import cummax, cummin, cumulative_logsumexp
+from stopgrad.ops.shapes.moving import rot90, swapaxes
+from stopgrad.ops.special.gamma import digamma, erf, erfc, erfinv, lgamma
+from stopgrad.ops.xp import (
     creation,
     data_types,
     elementwise,
@@ -40,8 +40,8 @@ from stopgrad.xp import (
     sets,
     statistical,
 )
-from stopgrad.xp.numpy_form import FORMS, without
-from stopgrad.xp.support import of_dtype
+from stopgrad.ops.xp.numpy_form import FORMS, without
+from stopgrad.ops.xp.support import of_dtype
 
 __all__ = ["array_function", "array_ufunc"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import (
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.ops.elementwise.arithmetic import (
     abs as abs,
     add as add,
     divide as divide,
@@ -20,7 +20,7 @@ from stopgrad.ops.arithmetic import (
     square as square,
     subtract as subtract,
 )
-from stopgrad.ops.compare import (
+from stopgrad.ops.elementwise.compare import (
     bitwise_and as _bitwise_and,
     bitwise_or as _bitwise_or,
     bitwise_xor as _bitwise_xor,
@@ -41,17 +41,15 @@ from stopgrad.ops.compare import (
     not_equal as not_equal,
     right_shift as bitwise_right_shift,
 )
-from stopgrad.ops.composite import clip as _clip, logaddexp as logaddexp
-from stopgrad.ops.convert import conj as _conj, imag as _imag, real as _real
-from stopgrad.ops.data import identity as _identity, zeros_like as _zeros_like
-from stopgrad.ops.floating import (
+from stopgrad.ops.elementwise.composite import clip as _clip, logaddexp as logaddexp
+from stopgrad.ops.elementwise.convert import conj as _conj, imag as _imag, real as _real
+from stopgrad.ops.elementwise.floating import (
     copysign as copysign,
     hypot as hypot,
     nextafter as nextafter,
     signbit as signbit,
 )
-from stopgrad.ops.masks import where as where
-from stopgrad.ops.powers import (
+from stopgrad.ops.elementwise.powers import (
     exp as exp,
     expm1 as expm1,
     log as log,
@@ -62,8 +60,8 @@ from stopgrad.ops.powers import (
     reciprocal as reciprocal,
     sqrt as sqrt,
 )
-from stopgrad.ops.rounding import ceil as ceil, floor as floor, round as round, trunc as trunc
-from stopgrad.ops.trigonometric import (
+from stopgrad.ops.elementwise.rounding import ceil as ceil, floor as floor, round as round, trunc as trunc
+from stopgrad.ops.elementwise.trigonometric import (
     acos as acos,
     acosh as acosh,
     asin as asin,
@@ -78,7 +76,9 @@ from stopgrad.ops.trigonometric import (
     tan as tan,
     tanh as tanh,
 )
-from stopgrad.xp.support import standard
+from stopgrad.ops.indexing.masks import where as where
+from stopgrad.ops.structural.sources import identity as _identity, zeros_like as _zeros_like
+from stopgrad.ops.xp.support import standard
 
 __all__ = [
     "abs",

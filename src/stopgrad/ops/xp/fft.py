@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from stopgrad.operands import Tensor
-from stopgrad.ops.fourier import (
+from stopgrad.base.types import DTypeLike, float32
+from stopgrad.graph.operands import Tensor
+from stopgrad.ops.fourier.frequencies import (
+    fftfreq as _fftfreq,
+    fftshift as fftshift,
+    ifftshift as ifftshift,
+    rfftfreq as _rfftfreq,
+)
+from stopgrad.ops.fourier.planes import hfft as hfft, ihfft as ihfft
+from stopgrad.ops.fourier.transforms import (
     fft as fft,
     fftn as fftn,
     ifft as ifft,
@@ -13,15 +21,7 @@ from stopgrad.ops.fourier import (
     rfft as rfft,
     rfftn as rfftn,
 )
-from stopgrad.ops.fourier_planes import hfft as hfft, ihfft as ihfft
-from stopgrad.ops.frequencies import (
-    fftfreq as _fftfreq,
-    fftshift as fftshift,
-    ifftshift as ifftshift,
-    rfftfreq as _rfftfreq,
-)
-from stopgrad.types import DTypeLike, float32
-from stopgrad.xp.support import check_device, standard
+from stopgrad.ops.xp.support import check_device, standard
 
 __all__ = [
     "fft",

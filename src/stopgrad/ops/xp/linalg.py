@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import multiply
-from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import size_as
-from stopgrad.ops.determinants import det as _det, slogdet as _slogdet
-from stopgrad.ops.eigenvalues import eig as _eig, eigh as _eigh, eigvals as eigvals, eigvalsh as eigvalsh
-from stopgrad.ops.factorizations import cholesky as _cholesky, qr as _qr
-from stopgrad.ops.linalg import matmul as matmul, tensordot as _tensordot
-from stopgrad.ops.matrices import adjoint, diag_part, matrix_transpose as matrix_transpose
-from stopgrad.ops.matrix_functions import matrix_power as matrix_power, pinv as _pinv
-from stopgrad.ops.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
-from stopgrad.ops.products import cross as cross, outer as outer, vecdot as vecdot
-from stopgrad.ops.reduce import reduce_max
-from stopgrad.ops.shape import reduce_sum, squeeze
-from stopgrad.ops.solvers import inv as _inv, solve as _solve
-from stopgrad.ops.spectra import svd as _svd, svdvals as svdvals
-from stopgrad.plain import flag, whole
-from stopgrad.types import DTypeLike, int64
-from stopgrad.xp.data_types import finfo
-from stopgrad.xp.manipulation import expand_dims
-from stopgrad.xp.statistical import sum
-from stopgrad.xp.support import standard
+from stopgrad.base.coercion import flag, whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DTypeLike, int64
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.ops.elementwise.arithmetic import multiply
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.linalg.contractions import matmul as matmul, tensordot as _tensordot
+from stopgrad.ops.linalg.determinants import det as _det, slogdet as _slogdet
+from stopgrad.ops.linalg.eigenvalues import (
+    eig as _eig,
+    eigh as _eigh,
+    eigvals as eigvals,
+    eigvalsh as eigvalsh,
+)
+from stopgrad.ops.linalg.factorizations import cholesky as _cholesky, qr as _qr
+from stopgrad.ops.linalg.matrices import adjoint, diag_part, matrix_transpose as matrix_transpose
+from stopgrad.ops.linalg.matrix_functions import matrix_power as matrix_power, pinv as _pinv
+from stopgrad.ops.linalg.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
+from stopgrad.ops.linalg.products import cross as cross, outer as outer, vecdot as vecdot
+from stopgrad.ops.linalg.solvers import inv as _inv, solve as _solve
+from stopgrad.ops.linalg.spectra import svd as _svd, svdvals as svdvals
+from stopgrad.ops.reductions.reduce import reduce_max
+from stopgrad.ops.shapes.reshape import reduce_sum, squeeze
+from stopgrad.ops.structural.sources import size_as
+from stopgrad.ops.xp.data_types import finfo
+from stopgrad.ops.xp.manipulation import expand_dims
+from stopgrad.ops.xp.statistical import sum
+from stopgrad.ops.xp.support import standard
 
 __all__ = [
     "EigResult",

@@ -7,29 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Output
-from stopgrad.operands import Tensor, as_list, type_of
-from stopgrad.ops.data import identity
-from stopgrad.ops.index import take_along_axis as _take_along_axis
-from stopgrad.ops.inference import broadcast_shapes as _common_shape
-from stopgrad.ops.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
-from stopgrad.ops.matrices import matrix_transpose as matrix_transpose
-from stopgrad.ops.moving import (
+from stopgrad.base.types import Shape, ShapeLike, shape_of
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor, as_list, type_of
+from stopgrad.ops.indexing.gather import take_along_axis as _take_along_axis
+from stopgrad.ops.linalg.matrices import matrix_transpose as matrix_transpose
+from stopgrad.ops.shapes.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
+from stopgrad.ops.shapes.moving import (
     flip as flip,
     moveaxis as moveaxis,
     repeat as repeat,
     roll as _roll,
     take as take,
 )
-from stopgrad.ops.shape import (
+from stopgrad.ops.shapes.reshape import (
     broadcast_to as _broadcast_to,
     expand_dims as _expand_dims,
     reshape as _reshape,
     squeeze as _squeeze,
     transpose as _transpose,
 )
-from stopgrad.types import Shape, ShapeLike, shape_of
-from stopgrad.xp.support import as_tuple, check_copy, flat, standard
+from stopgrad.ops.shared.inference import broadcast_shapes as _common_shape
+from stopgrad.ops.structural.sources import identity
+from stopgrad.ops.xp.support import as_tuple, check_copy, flat, standard
 
 __all__ = [
     "broadcast_arrays",

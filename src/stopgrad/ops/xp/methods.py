@@ -1,6 +1,6 @@
 """The methods and attributes that outputs have as arrays, with the parameters of NumPy's.
 
-Installed here because the graph stands below the operations; :mod:`stopgrad.arrays` declares them.
+Installed here because the graph stands below the operations; :mod:`stopgrad.base.arrays` declares them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from stopgrad import xp
-from stopgrad.errors import ArgumentError, GraphError
-from stopgrad.graph import Output
-from stopgrad.hints import OF_OUTPUTS, hint_for_output
-from stopgrad.operands import Tensor
-from stopgrad.ops import moving
-from stopgrad.public import guarded, reads_arguments
-from stopgrad.types import DTypeLike
-from stopgrad.xp.dispatch import array_function, array_ufunc
-from stopgrad.xp.numpy_form import FORMS, without
-from stopgrad.xp.support import CPU, check_device, flat
+from stopgrad.base.errors import ArgumentError, GraphError
+from stopgrad.base.hints import OF_OUTPUTS, hint_for_output
+from stopgrad.base.types import DTypeLike
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops import xp
+from stopgrad.ops.shapes import moving
+from stopgrad.ops.xp.dispatch import array_function, array_ufunc
+from stopgrad.ops.xp.numpy_form import FORMS, without
+from stopgrad.ops.xp.support import CPU, check_device, flat
 
 __all__: list[str] = []
 

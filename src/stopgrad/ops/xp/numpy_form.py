@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.public import guarded, reads_arguments
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.public import guarded, reads_arguments
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, as_list, type_of
-from stopgrad.ops.arithmetic import multiply
-from stopgrad.ops.data import identity
-from stopgrad.ops.inference import normal_axes, normal_axis
-from stopgrad.ops.join import concat as _concat, pad as _pad, split as _split, stack as _stack
-from stopgrad.ops.linalg import einsum as _einsum, tensordot
-from stopgrad.ops.matrices import diag as _diag
-from stopgrad.ops.norms import matrix_norm as _matrix_norm
-from stopgrad.ops.shape import transpose as _transpose
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import whole
-from stopgrad.types import DTypeLike, product
-from stopgrad.xp import creation, elementwise, linalg, manipulation, statistical
-from stopgrad.xp.numpy_form import FORMS, form, without
-from stopgrad.xp.support import as_tuple, flat, of_dtype
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import DTypeLike, product
+from stopgrad.graph.operands import Tensor, as_list, type_of
+from stopgrad.ops.elementwise.arithmetic import multiply
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.linalg.contractions import einsum as _einsum, tensordot
+from stopgrad.ops.linalg.matrices import diag as _diag
+from stopgrad.ops.linalg.norms import matrix_norm as _matrix_norm
+from stopgrad.ops.shapes.join import concat as _concat, pad as _pad, split as _split, stack as _stack
+from stopgrad.ops.shapes.reshape import transpose as _transpose
+from stopgrad.ops.shared.inference import normal_axes, normal_axis
+from stopgrad.ops.structural.sources import identity
+from stopgrad.ops.xp import creation, elementwise, linalg, manipulation, statistical
+from stopgrad.ops.xp.numpy_form import FORMS, form, without
+from stopgrad.ops.xp.support import as_tuple, flat, of_dtype
 
 # ------------------------------------------------------------------------------------------------ shapes
 

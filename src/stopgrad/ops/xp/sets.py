@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.operands import Tensor
-from stopgrad.ops.bins import searchsorted as _searchsorted
-from stopgrad.ops.masks import nonzero as nonzero
-from stopgrad.ops.moving import take as _take
-from stopgrad.ops.sets import (
+from stopgrad.base.types import int64
+from stopgrad.graph.operands import Tensor
+from stopgrad.ops.indexing.masks import nonzero as nonzero
+from stopgrad.ops.order.bins import searchsorted as _searchsorted
+from stopgrad.ops.order.sets import (
     isin as isin,
     unique_all as unique_all,
     unique_counts as unique_counts,
     unique_inverse as unique_inverse,
     unique_values as unique_values,
 )
-from stopgrad.types import int64
-from stopgrad.xp.support import standard
+from stopgrad.ops.shapes.moving import take as _take
+from stopgrad.ops.xp.support import standard
 
 __all__ = [
     "isin",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.errors import ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import divide, maximum, multiply, subtract
-from stopgrad.ops.compare import not_equal
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import size_as
-from stopgrad.ops.inference import normal_axes, normal_axis
-from stopgrad.ops.join import pad
-from stopgrad.ops.moving import diff as diff
-from stopgrad.ops.order import argsort as _argsort, sort as _sort
-from stopgrad.ops.powers import sqrt
-from stopgrad.ops.reduce import (
+from stopgrad.base.coercion import flag, real
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.types import DTypeLike, int64, product
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.ops.elementwise.arithmetic import divide, maximum, multiply, subtract
+from stopgrad.ops.elementwise.compare import not_equal
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.elementwise.powers import sqrt
+from stopgrad.ops.elementwise.zeros import count_nonzero as count_nonzero
+from stopgrad.ops.order.sorting import argsort as _argsort, sort as _sort
+from stopgrad.ops.reductions.reduce import (
     argmax as _argmax,
     argmin as _argmin,
     reduce_all,
@@ -26,12 +25,13 @@ from stopgrad.ops.reduce import (
     reduce_prod,
     reduce_variance,
 )
-from stopgrad.ops.running import cumprod, cumsum
-from stopgrad.ops.shape import expand_dims, reduce_sum
-from stopgrad.ops.zeros import count_nonzero as count_nonzero
-from stopgrad.plain import flag, real
-from stopgrad.types import DTypeLike, int64, product
-from stopgrad.xp.support import accumulated, flat, standard
+from stopgrad.ops.reductions.running import cumprod, cumsum
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.moving import diff as diff
+from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
+from stopgrad.ops.shared.inference import normal_axes, normal_axis
+from stopgrad.ops.structural.sources import size_as
+from stopgrad.ops.xp.support import accumulated, flat, standard
 
 __all__ = [
     "all",

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, as_array, is_python, type_of
-from stopgrad.ops.convert import cast
-from stopgrad.ops.shape import reshape
-from stopgrad.plain import whole
-from stopgrad.public import guarded
-from stopgrad.types import DType, DTypeLike, bool_, dtype_of, int8, int16, int32, uint8, uint16, uint32
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DType, DTypeLike, bool_, dtype_of, int8, int16, int32, uint8, uint16, uint32
+from stopgrad.graph.operands import Tensor, as_array, is_python, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.shapes.reshape import reshape
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.control.branches import Case
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.ops.activations import Sigmoid
-from stopgrad.ops.arithmetic import Abs, AddV2, Mul, Neg, RealDiv, Square, SquaredDifference, Sub
-from stopgrad.ops.compare import GreaterEqual
-from stopgrad.ops.composite import Softmax
-from stopgrad.ops.convert import Cast, SelectV2
-from stopgrad.ops.data import Const, Placeholder
-from stopgrad.ops.linalg import Einsum
-from stopgrad.ops.powers import Exp, Pow, Sqrt
-from stopgrad.ops.reduce import Max, Mean, Min
-from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
+from stopgrad.base.types import float32, float64, int32
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.ops.elementwise.arithmetic import Abs, AddV2, Mul, Neg, RealDiv, Square, SquaredDifference, Sub
+from stopgrad.ops.elementwise.compare import GreaterEqual
+from stopgrad.ops.elementwise.composite import Softmax
+from stopgrad.ops.elementwise.convert import Cast, SelectV2
+from stopgrad.ops.elementwise.powers import Exp, Pow, Sqrt
+from stopgrad.ops.linalg.contractions import Einsum
+from stopgrad.ops.neural.activations import Sigmoid
+from stopgrad.ops.reductions.reduce import Max, Mean, Min
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum
+from stopgrad.ops.structural.sources import Const, Placeholder
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Maker, count_of
-from stopgrad.types import float32, float64, int32
+from stopgrad.transforms.control.branches import Case
 
 Axes = frozenset[int]
 LARGE = 1 << 16

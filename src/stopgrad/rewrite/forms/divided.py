@@ -13,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.arithmetic import Mul, Neg, Sub
-from stopgrad.ops.compare import Equal, GreaterEqual, Less, LogicalAnd
-from stopgrad.ops.convert import SelectV2
-from stopgrad.ops.index import TakeAlongAxis
-from stopgrad.ops.linalg import Einsum, MatMul
-from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
-from stopgrad.ops.powers import Exp, Log
-from stopgrad.ops.reduce import Max
-from stopgrad.ops.shape import Reshape, Sum
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.elementwise.arithmetic import Mul, Neg, Sub
+from stopgrad.ops.elementwise.compare import Equal, GreaterEqual, Less, LogicalAnd
+from stopgrad.ops.elementwise.convert import SelectV2
+from stopgrad.ops.elementwise.powers import Exp, Log
+from stopgrad.ops.indexing.gather import TakeAlongAxis
+from stopgrad.ops.linalg.contractions import Einsum, MatMul
+from stopgrad.ops.losses.cross_entropy import (
+    SoftmaxCrossEntropyWithLogits,
+    SparseSoftmaxCrossEntropyWithLogits,
+)
+from stopgrad.ops.reductions.reduce import Max
+from stopgrad.ops.shapes.reshape import Reshape, Sum
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
 from stopgrad.rewrite.forms.factors import Maker
 

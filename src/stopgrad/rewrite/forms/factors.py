@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.operands import Literal
-from stopgrad.ops.arithmetic import Mul, Neg, RealDiv
-from stopgrad.ops.data import Const
+from stopgrad.base.types import DType
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import Literal
+from stopgrad.ops.elementwise.arithmetic import Mul, Neg, RealDiv
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
-from stopgrad.types import DType
 
 
 class Factor(NamedTuple):

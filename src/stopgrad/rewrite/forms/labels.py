@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.operands import Literal
-from stopgrad.ops.arithmetic import AddV2, Mul, Neg, RealDiv, Sub
-from stopgrad.ops.compare import GreaterEqual, Less, LogicalAnd
-from stopgrad.ops.composite import LogSoftmax
-from stopgrad.ops.convert import SelectV2
-from stopgrad.ops.data import Const
-from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
-from stopgrad.ops.powers import Exp, Log
-from stopgrad.ops.reduce import Max
-from stopgrad.ops.shape import Reshape, Sum
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import Literal
+from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, Neg, RealDiv, Sub
+from stopgrad.ops.elementwise.compare import GreaterEqual, Less, LogicalAnd
+from stopgrad.ops.elementwise.composite import LogSoftmax
+from stopgrad.ops.elementwise.convert import SelectV2
+from stopgrad.ops.elementwise.powers import Exp, Log
+from stopgrad.ops.indexing.gather import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.reductions.reduce import Max
+from stopgrad.ops.shapes.reshape import Reshape, Sum
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Maker
 from stopgrad.rewrite.passes import is_all

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from stopgrad.graph import Output
-from stopgrad.ops.arithmetic import AddV2, Mul, Neg, Sub
-from stopgrad.ops.compare import Equal
-from stopgrad.ops.convert import SelectV2
-from stopgrad.ops.data import Const
-from stopgrad.ops.reduce import Max
-from stopgrad.ops.shape import Sum
+from stopgrad.graph.graph import Output
+from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, Neg, Sub
+from stopgrad.ops.elementwise.compare import Equal
+from stopgrad.ops.elementwise.convert import SelectV2
+from stopgrad.ops.reductions.reduce import Max
+from stopgrad.ops.shapes.reshape import Sum
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.forms.factors import Factor
 from stopgrad.rewrite.forms.tracking import Axes, Rewriting, is_row, unrepeated
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.linalg import MatMul
-from stopgrad.ops.shape import Reshape, Sum
+from stopgrad.base.types import product
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.shapes.reshape import Reshape, Sum
 from stopgrad.rewrite.engine import Copying
-from stopgrad.types import product
 
 
 def flatten_summed_product(

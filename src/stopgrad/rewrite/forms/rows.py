@@ -17,15 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Square, Sub
-from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
-from stopgrad.ops.convert import SelectV2
-from stopgrad.ops.data import Const
-from stopgrad.ops.powers import Exp, Pow, Reciprocal, ReciprocalGrad, Rsqrt, RsqrtGrad, Sqrt, SqrtGrad
-from stopgrad.ops.reduce import Max, Mean, Variance
-from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
-from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.elementwise.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Square, Sub
+from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
+from stopgrad.ops.elementwise.convert import SelectV2
+from stopgrad.ops.elementwise.powers import (
+    Exp,
+    Pow,
+    Reciprocal,
+    ReciprocalGrad,
+    Rsqrt,
+    RsqrtGrad,
+    Sqrt,
+    SqrtGrad,
+)
+from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
+from stopgrad.ops.reductions.reduce import Max, Mean, Variance
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Factor, count_of
 from stopgrad.rewrite.forms.maxima import carry_zero, is_zero

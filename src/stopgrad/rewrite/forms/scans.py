@@ -13,19 +13,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.batch_core import batched_body
-from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.body import Body
-from stopgrad.control.scans import Scan
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.arithmetic import AddN, AddV2
-from stopgrad.ops.convolution import Conv
-from stopgrad.ops.data import Placeholder
-from stopgrad.ops.linalg import Einsum, MatMul
-from stopgrad.ops.shape import Reshape, Sum, Transpose
+from stopgrad.base.types import product
+from stopgrad.graph.batch_core import batched_body
+from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.elementwise.arithmetic import AddN, AddV2
+from stopgrad.ops.linalg.contractions import Einsum, MatMul
+from stopgrad.ops.neural.convolution import Conv
+from stopgrad.ops.shapes.reshape import Reshape, Sum, Transpose
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.engine import Copying, needed, rewrite
 from stopgrad.rewrite.passes import is_all
-from stopgrad.types import product
+from stopgrad.transforms.control.scans import Scan
 
 ONCE, EACH, CARRIED = range(3)
 """The same at every step; made of parts of the sequences; made of a carry."""

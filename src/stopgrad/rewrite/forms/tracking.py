@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.shape import BroadcastTo
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.shapes.reshape import BroadcastTo
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import ONE, Factor, Maker
 

@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Sequence
 
 import stopgrad as sg
-from stopgrad.cli.common import ERROR, FAILED, INTERRUPTED, LEFT, OK, told
-from stopgrad.cli.flow import add_flow
-from stopgrad.cli.launch import add_launch
-from stopgrad.cli.ops import add_ops
-from stopgrad.cli.tour import add_tour
-from stopgrad.cli.train_graph import add_train_graph
+from stopgrad.tools.cli.common import ERROR, FAILED, INTERRUPTED, LEFT, OK, told
+from stopgrad.tools.cli.flow import add_flow
+from stopgrad.tools.cli.launch import add_launch
+from stopgrad.tools.cli.ops import add_ops
+from stopgrad.tools.cli.tour import add_tour
+from stopgrad.tools.cli.train_graph import add_train_graph
 
 __all__ = ["ERROR", "FAILED", "INTERRUPTED", "LEFT", "OK", "main"]
 

@@ -1,8 +1,8 @@
-"""``python -m stopgrad.cli``."""
+"""``python -m stopgrad.tools.cli``."""
 
 import sys
 
-from stopgrad.cli import main
+from stopgrad.tools.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from stopgrad.arguments import plain_path
-from stopgrad.errors import ArgumentError, StopgradError
-from stopgrad.structure import flatten
-from stopgrad.types import DTYPES, TensorType, dtype_of, shape_of, tensor_type
+from stopgrad.base.errors import ArgumentError, StopgradError
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import DTYPES, TensorType, dtype_of, shape_of, tensor_type
+from stopgrad.graph.arguments import plain_path
 
 # --------------------------------------------------------------------------------------------- texts
 

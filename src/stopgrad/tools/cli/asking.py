@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from stopgrad.cli.calls import Call, Wanted
-from stopgrad.cli.inputs import Argument, line_of
-from stopgrad.cli.kinds import JAX, TORCH, kinds_in
-from stopgrad.cli.programs import Program
-from stopgrad.errors import ArgumentError
-from stopgrad.structure import flatten
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.structure import flatten
+from stopgrad.tools.cli.calls import Call, Wanted
+from stopgrad.tools.cli.inputs import Argument, line_of
+from stopgrad.tools.cli.kinds import JAX, TORCH, kinds_in
+from stopgrad.tools.cli.programs import Program
 
 
 class Question(NamedTuple):

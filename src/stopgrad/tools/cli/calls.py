@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.arguments import operation_name, parameters_of
-from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.build import emit
-from stopgrad.builder import Placed
-from stopgrad.cli.annotations import from_annotation
-from stopgrad.cli.inputs import Argument, arguments_of, line_of, namespace
-from stopgrad.cli.programs import Program
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.imported import Model
-from stopgrad.operands import shorten
-from stopgrad.ops.data import Parameter, Placeholder
-from stopgrad.structure import flatten, map_leaves, paths, unflatten
-from stopgrad.types import FRESH, Dim, TensorType, bind_sizes, name_of, tensor_type
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.base.types import FRESH, Dim, TensorType, bind_sizes, name_of, tensor_type
+from stopgrad.graph.arguments import operation_name, parameters_of
+from stopgrad.graph.build import emit
+from stopgrad.graph.builder import Placed
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.operands import shorten
+from stopgrad.interop.imported import Model
+from stopgrad.ops.structural.sources import Parameter, Placeholder
+from stopgrad.tools.cli.annotations import from_annotation
+from stopgrad.tools.cli.inputs import Argument, arguments_of, line_of, namespace
+from stopgrad.tools.cli.programs import Program
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 # --------------------------------------------------------------------------------------- sizes and data
 

@@ -8,10 +8,10 @@ import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
 
-from stopgrad.errors import ArgumentError, StopgradError
-from stopgrad.files import AnyPath, replacing
+from stopgrad.base.errors import ArgumentError, StopgradError
+from stopgrad.base.source import is_internal
 from stopgrad.flow.source_lines import shown_file
-from stopgrad.source import is_internal
+from stopgrad.graph.files import AnyPath, replacing
 
 OK, FAILED, ERROR, INTERRUPTED, LEFT = 0, 1, 2, 130, 141
 """All well; something was found or a check failed; it could not be done; interrupted; nobody reads on.

@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.asked import label
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import shown_file
-from stopgrad.graph import Operation
-from stopgrad.op import Status
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Status
 
 IDLE = "idle"
 """The finding that is no status: a stop that does nothing."""

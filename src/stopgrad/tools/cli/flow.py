@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.cli.annotations import shape_option
-from stopgrad.cli.calls import Call, Wanted
-from stopgrad.cli.common import FAILED, OK, listed, require_writable, wrapped, write_text
-from stopgrad.cli.failing import conditions, met, only
-from stopgrad.cli.programs import Program, loaded
-from stopgrad.cli.worlds import computed, explained
+from stopgrad.tools.cli.annotations import shape_option
+from stopgrad.tools.cli.calls import Call, Wanted
+from stopgrad.tools.cli.common import FAILED, OK, listed, require_writable, wrapped, write_text
+from stopgrad.tools.cli.failing import conditions, met, only
+from stopgrad.tools.cli.programs import Program, loaded
+from stopgrad.tools.cli.worlds import computed, explained
 
 STDOUT = "-"
 """The path that stands for standard output."""

@@ -13,16 +13,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.arguments import parameters_of
-from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.cli.annotations import from_annotation, scalar_annotation
-from stopgrad.cli.kinds import is_module
-from stopgrad.cli.programs import Program
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.source import Location
+from stopgrad.base.structure import flatten, paths, unflatten
+from stopgrad.base.types import TensorType, dtype_of, shape_of, tensor_type
 from stopgrad.flow.source_lines import place
-from stopgrad.source import Location
-from stopgrad.structure import flatten, paths, unflatten
-from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
+from stopgrad.graph.arguments import parameters_of
+from stopgrad.tools.cli.annotations import from_annotation, scalar_annotation
+from stopgrad.tools.cli.kinds import is_module
+from stopgrad.tools.cli.programs import Program
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Argument(NamedTuple):

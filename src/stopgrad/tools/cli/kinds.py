@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from stopgrad.source import is_internal
-from stopgrad.structure import flatten
+from stopgrad.base.source import is_internal
+from stopgrad.base.structure import flatten
 
 OURS, TORCH, JAX = "stopgrad", "PyTorch", "JAX"
 """The worlds that functions are written in, as messages call them."""

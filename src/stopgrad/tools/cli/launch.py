@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from stopgrad.cli.common import OK
-from stopgrad.distributed import COUNT, INDEX
-from stopgrad.namespaces import require
+from stopgrad.base.namespaces import require
+from stopgrad.scale.distributed import COUNT, INDEX
+from stopgrad.tools.cli.common import OK
 
 GRACE = 5.0
 """Seconds that processes have to end by themselves once one has failed, and again once they are told to."""

@@ -6,17 +6,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.arguments import parameters_of
-from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.cli.asking import Answer, Question, losses_in, require_tensors
-from stopgrad.cli.calls import Call, chosen, with_data, with_numbers
-from stopgrad.cli.inputs import Argument, line_of
-from stopgrad.cli.kinds import JAX, kind
-from stopgrad.cli.ours import asked
-from stopgrad.errors import ArgumentError
-from stopgrad.namespaces import require
-from stopgrad.structure import flatten, map_leaves
-from stopgrad.types import TensorType
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.base.structure import flatten, map_leaves
+from stopgrad.base.types import TensorType
+from stopgrad.graph.arguments import parameters_of
+from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.tools.cli.calls import Call, chosen, with_data, with_numbers
+from stopgrad.tools.cli.inputs import Argument, line_of
+from stopgrad.tools.cli.kinds import JAX, kind
+from stopgrad.tools.cli.ours import asked
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class OnJax:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stopgrad.cli.asking import Answer, Question, losses_in, require_tensors
-from stopgrad.cli.calls import Call, chosen, with_data
-from stopgrad.cli.inputs import Argument, line_of
-from stopgrad.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.base.structure import flatten, paths, unflatten
+from stopgrad.base.types import TensorType
 from stopgrad.flow.source_lines import place
-from stopgrad.namespaces import require
-from stopgrad.structure import flatten, paths, unflatten
-from stopgrad.types import TensorType
+from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.tools.cli.calls import Call, chosen, with_data
+from stopgrad.tools.cli.inputs import Argument, line_of
+from stopgrad.tools.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
 
 
 class OnTorch:
@@ -25,7 +25,7 @@ class OnTorch:
         """The report on what a function returns, or on the ``backward()`` that it calls itself."""
         purpose = "explaining a PyTorch function"
         torch = require("torch", purpose, "torch")
-        training = require("stopgrad.torch.training", purpose, "torch")
+        training = require("stopgrad.interop.torch.training", purpose, "torch")
         program, wanted = question.program, question.wanted
         f, found, argnums = chosen(program, question.found, wanted.argnums)
         arrays, data = with_data(program, found, wanted.seed or 0)

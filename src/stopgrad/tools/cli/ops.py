@@ -12,9 +12,9 @@ from itertools import zip_longest
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.cli.common import OK
 from stopgrad.engines import ENGINES
-from stopgrad.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
+from stopgrad.graph.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
+from stopgrad.tools.cli.common import OK
 
 
 def add_ops(commands: Any) -> None:

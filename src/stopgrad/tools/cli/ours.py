@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import stopgrad as sg
-from stopgrad.builder import Placed
-from stopgrad.cli.asking import Answer, Question
-from stopgrad.cli.calls import Call, call_of
-from stopgrad.cli.common import users_frames
-from stopgrad.cli.inputs import defined, line_of
-from stopgrad.cli.kinds import OURS
-from stopgrad.errors import ShapeError, StopgradError
+from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.graph.builder import Placed
+from stopgrad.tools.cli.asking import Answer, Question
+from stopgrad.tools.cli.calls import Call, call_of
+from stopgrad.tools.cli.common import users_frames
+from stopgrad.tools.cli.inputs import defined, line_of
+from stopgrad.tools.cli.kinds import OURS
 
 T = TypeVar("T")
 

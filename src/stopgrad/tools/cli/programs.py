@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from stopgrad.cli.kinds import is_module
-from stopgrad.errors import ArgumentError, MissingFileError
+from stopgrad.base.errors import ArgumentError, MissingFileError
 from stopgrad.flow.source_lines import shown_file
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.tools.cli.kinds import is_module
 
 FORM = "name it as path.py:function or package.module:function"
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.cli.common import FAILED, OK, require_writable, write_text
+from stopgrad.base.errors import StopgradError
+from stopgrad.base.namespaces import require
 from stopgrad.engines import ENGINES, engine as find_engine
-from stopgrad.errors import StopgradError
-from stopgrad.namespaces import require
-from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets
-from stopgrad.recipes.result import Result
-from stopgrad.tour.graphs import to_text
-from stopgrad.tour.page import page
+from stopgrad.tools.cli.common import FAILED, OK, require_writable, write_text
+from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets
+from stopgrad.tools.recipes.result import Result
+from stopgrad.tools.tour.graphs import to_text
+from stopgrad.tools.tour.page import page
 
 WORKLOADS: dict[str, ModuleType] = {
     "softmax": softmax,

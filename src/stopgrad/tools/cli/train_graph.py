@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stopgrad.builder import Placed
-from stopgrad.cli.common import OK, wrapped
-from stopgrad.errors import ArgumentError
-from stopgrad.namespaces import require
-from stopgrad.source import Location
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.base.source import Location
+from stopgrad.graph.builder import Placed
+from stopgrad.tools.cli.common import OK, wrapped
 
 WIDTH = 100
 """Of what is printed where the terminal has none."""

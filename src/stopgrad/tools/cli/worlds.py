@@ -12,19 +12,19 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stopgrad.arguments import parameters_of
-from stopgrad.cli.annotations import evaluated
-from stopgrad.cli.asking import Answer, Question, World, refuse_mixtures
-from stopgrad.cli.calls import Call, Wanted, given_to
-from stopgrad.cli.inputs import line_of, namespace
-from stopgrad.cli.kinds import JAX, OURS, TORCH, is_module, kind, kinds_in, named_worlds, worlds_among
-from stopgrad.cli.on_jax import OnJax
-from stopgrad.cli.on_torch import OnTorch
-from stopgrad.cli.ours import Ours, asked
-from stopgrad.cli.programs import Program
-from stopgrad.errors import ArgumentError
-from stopgrad.structure import flatten
-from stopgrad.types import TensorType
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.structure import flatten
+from stopgrad.base.types import TensorType
+from stopgrad.graph.arguments import parameters_of
+from stopgrad.tools.cli.annotations import evaluated
+from stopgrad.tools.cli.asking import Answer, Question, World, refuse_mixtures
+from stopgrad.tools.cli.calls import Call, Wanted, given_to
+from stopgrad.tools.cli.inputs import line_of, namespace
+from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, is_module, kind, kinds_in, named_worlds, worlds_among
+from stopgrad.tools.cli.on_jax import OnJax
+from stopgrad.tools.cli.on_torch import OnTorch
+from stopgrad.tools.cli.ours import Ours, asked
+from stopgrad.tools.cli.programs import Program
 
 T = TypeVar("T")
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.namespaces import require
-from stopgrad.recipes import plots
-from stopgrad.recipes.result import (
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes import plots
+from stopgrad.tools.recipes.result import (
     Check,
     LossGraph,
     Picture,
@@ -36,7 +36,7 @@ from stopgrad.recipes.result import (
     part,
     silent,
 )
-from stopgrad.recipes.training import adam, cosine, initial_moments, weights
+from stopgrad.tools.recipes.training import adam, cosine, initial_moments, weights
 
 Array = Any
 Numbers = np.ndarray[Any, Any]

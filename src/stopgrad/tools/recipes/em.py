@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.namespaces import require
-from stopgrad.recipes import plots
-from stopgrad.recipes.result import (
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes import plots
+from stopgrad.tools.recipes.result import (
     Check,
     LossGraph,
     Picture,

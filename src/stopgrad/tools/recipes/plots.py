@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.namespaces import require
-from stopgrad.recipes.result import Picture
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes.result import Picture
 
 INK = "#010203"
 FAINT = "#818283"

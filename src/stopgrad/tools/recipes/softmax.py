@@ -22,9 +22,18 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.namespaces import require
-from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, silent
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes import plots
+from stopgrad.tools.recipes.result import (
+    Check,
+    LossGraph,
+    Picture,
+    Progress,
+    Result,
+    Table,
+    differentiate,
+    silent,
+)
 
 Array = Any
 Numbers = np.ndarray[Any, Any]

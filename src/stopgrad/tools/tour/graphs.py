@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 
 import stopgrad as sg
-from stopgrad.autodiff.reach import between
-from stopgrad.namespaces import require
-from stopgrad.recipes.result import LossGraph
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes.result import LossGraph
+from stopgrad.transforms.gradients.reach import between
 
 CHAR, HEIGHT, ROW, GAP, MARGIN = 6.7, 22.0, 40.0, 16.0, 14.0
 """Pixels: the width of a character, the height of a box, from row to row, between boxes, around the whole."""

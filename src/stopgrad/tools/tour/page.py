@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
-from stopgrad.namespaces import require
-from stopgrad.recipes.plots import FAINT, INK
-from stopgrad.recipes.result import Check, LossGraph, Picture, Result, Table
-from stopgrad.tour import graphs
-from stopgrad.tour.style import CSS
+from stopgrad.base.namespaces import require
+from stopgrad.tools.recipes.plots import FAINT, INK
+from stopgrad.tools.recipes.result import Check, LossGraph, Picture, Result, Table
+from stopgrad.tools.tour import graphs
+from stopgrad.tools.tour.style import CSS
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">

@@ -17,14 +17,21 @@ from typing import Any
 import numpy as np
 import optree
 
-from stopgrad.builder import current
-from stopgrad.data.order import permuted, read_key, round_keys
-from stopgrad.data.sources import Ended, Unfit, about, column_of, joined
-from stopgrad.distributed import process_count as count_processes, process_index as own_index
-from stopgrad.errors import ArgumentError, CheckpointError, EngineError, GraphError, ShapeError, StopgradError
-from stopgrad.namespaces import require
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.structure import NAMESPACE, unflatten
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import (
+    ArgumentError,
+    CheckpointError,
+    EngineError,
+    GraphError,
+    ShapeError,
+    StopgradError,
+)
+from stopgrad.base.namespaces import require
+from stopgrad.base.structure import NAMESPACE, unflatten
+from stopgrad.graph.builder import current
+from stopgrad.scale.distributed import process_count as count_processes, process_index as own_index
+from stopgrad.train.data.order import permuted, read_key, round_keys
+from stopgrad.train.data.sources import Ended, Unfit, about, column_of, joined
 
 __all__ = ["Batches", "batches"]
 

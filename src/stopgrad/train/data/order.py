@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.keys import threefry, words
-from stopgrad.plain import is_whole, whole
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.random.keys import threefry, words
 
 ROUNDS = 24
 """From here on the orders of up to eight examples are all equally frequent, as far as a test can tell."""

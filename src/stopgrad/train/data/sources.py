@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import optree
 
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
-from stopgrad.structure import NAMESPACE, flatten, shown, unflatten
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError, StopgradError
+from stopgrad.base.structure import NAMESPACE, flatten, shown, unflatten
 
 
 class Unfit(Exception):  # noqa: N818 - never leaves this module

@@ -14,15 +14,15 @@ Examples:
 
 from __future__ import annotations
 
-from stopgrad.optimizers.adaptive import (
+from stopgrad.train.optimizers.adaptive import (
     Adagrad as Adagrad,
     Adam as Adam,
     AdamW as AdamW,
     RMSprop as RMSprop,
 )
-from stopgrad.optimizers.arguments import How as How
-from stopgrad.optimizers.descent import SGD as SGD, Lion as Lion
-from stopgrad.optimizers.functions import (
+from stopgrad.train.optimizers.arguments import How as How
+from stopgrad.train.optimizers.descent import SGD as SGD, Lion as Lion
+from stopgrad.train.optimizers.functions import (
     adafactor as adafactor,
     adagrad as adagrad,
     adam as adam,
@@ -32,9 +32,9 @@ from stopgrad.optimizers.functions import (
     rmsprop as rmsprop,
     sgd as sgd,
 )
-from stopgrad.optimizers.matrices import Adafactor as Adafactor, Muon as Muon
-from stopgrad.optimizers.rules import Rule as Rule
-from stopgrad.optimizers.schedules import (
+from stopgrad.train.optimizers.matrices import Adafactor as Adafactor, Muon as Muon
+from stopgrad.train.optimizers.rules import Rule as Rule
+from stopgrad.train.optimizers.schedules import (
     Schedule as Schedule,
     constant as constant,
     cosine as cosine,
@@ -45,4 +45,4 @@ from stopgrad.optimizers.schedules import (
     polynomial as polynomial,
     warmup as warmup,
 )
-from stopgrad.optimizers.update import Update as Update
+from stopgrad.train.optimizers.update import Update as Update

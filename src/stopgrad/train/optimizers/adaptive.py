@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stopgrad.operands import Array, Tensor
-from stopgrad.ops.arithmetic import maximum
-from stopgrad.ops.powers import sqrt
-from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, at_least, zeros
-from stopgrad.types import DType
+from stopgrad.base.types import DType
+from stopgrad.graph.operands import Array, Tensor
+from stopgrad.ops.elementwise.arithmetic import maximum
+from stopgrad.ops.elementwise.powers import sqrt
+from stopgrad.train.optimizers.rules import Betas, Moment, Rate, Rule, at_least, zeros
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.names import check_name
-from stopgrad.operands import shorten
-from stopgrad.ops.data import Parameter
-from stopgrad.optimizers.rules import Rule, at_least
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import reads_arguments
-from stopgrad.structure import flatten, paths
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.base.structure import flatten, paths
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.names import check_name
+from stopgrad.graph.operands import shorten
+from stopgrad.graph.public import reads_arguments
+from stopgrad.ops.structural.sources import Parameter
+from stopgrad.train.optimizers.rules import Rule, at_least
 
 Patterns: TypeAlias = "str | Iterable[str]"
 """Names of parameters, such as ``"encoder/*"``; ``"encoder"`` stands for all below it, too."""

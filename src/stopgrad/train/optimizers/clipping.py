@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import add_n, minimum
-from stopgrad.ops.composite import clip_by_value
-from stopgrad.ops.convert import cast
-from stopgrad.ops.powers import sqrt
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.types import float32, float64
+from stopgrad.base.types import float32, float64
+from stopgrad.graph.operands import Tensor
+from stopgrad.ops.elementwise.arithmetic import add_n, minimum
+from stopgrad.ops.elementwise.composite import clip_by_value
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.elementwise.powers import sqrt
+from stopgrad.ops.shapes.reshape import reduce_sum
 
 
 def by_value(gradients: Mapping[str, Tensor], bound: float) -> dict[str, Tensor]:

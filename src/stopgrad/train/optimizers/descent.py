@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Array, Tensor
-from stopgrad.ops.arithmetic import sign
-from stopgrad.ops.convert import cast
-from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, zeros
-from stopgrad.types import DType, float64
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DType, float64
+from stopgrad.graph.operands import Array, Tensor
+from stopgrad.ops.elementwise.arithmetic import sign
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.train.optimizers.rules import Betas, Moment, Rate, Rule, zeros
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from stopgrad.errors import ArgumentError
-from stopgrad.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop
-from stopgrad.optimizers.arguments import How
-from stopgrad.optimizers.descent import SGD, Lion
-from stopgrad.optimizers.matrices import Adafactor, Muon
-from stopgrad.optimizers.rules import Rate, Rule
-from stopgrad.optimizers.update import Update, built
-from stopgrad.public import guarded
-from stopgrad.types import DTypeLike, bfloat16
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DTypeLike, bfloat16
+from stopgrad.graph.public import guarded
+from stopgrad.train.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop
+from stopgrad.train.optimizers.arguments import How
+from stopgrad.train.optimizers.descent import SGD, Lion
+from stopgrad.train.optimizers.matrices import Adafactor, Muon
+from stopgrad.train.optimizers.rules import Rate, Rule
+from stopgrad.train.optimizers.update import Update, built
 
 __all__ = ["adafactor", "adagrad", "adam", "adamw", "lion", "muon", "rmsprop", "sgd"]
 

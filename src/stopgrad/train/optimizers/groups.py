@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
-from stopgrad.graph import Output, describe
-from stopgrad.operands import shorten
-from stopgrad.optimizers.arguments import How
-from stopgrad.optimizers.rules import Rule
+from stopgrad.graph.graph import Output, describe
+from stopgrad.graph.operands import shorten
+from stopgrad.train.optimizers.arguments import How
+from stopgrad.train.optimizers.rules import Rule
 
 
 def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how: How) -> dict[str, Rule]:

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.operands import Array, Tensor
-from stopgrad.ops.arithmetic import maximum, minimum
-from stopgrad.ops.convert import cast
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import matrix_transpose
-from stopgrad.ops.powers import pow, rsqrt, sqrt
-from stopgrad.ops.reduce import reduce_mean
-from stopgrad.ops.shape import reduce_sum
-from stopgrad.optimizers.rules import Moment, Rate, Rule, arithmetic, at_least, numbers, zeros
-from stopgrad.plain import is_whole, real, whole
-from stopgrad.types import DType, DTypeLike, bfloat16, dtype_of
+from stopgrad.base.coercion import is_whole, real, whole
+from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.types import DType, DTypeLike, bfloat16, dtype_of
+from stopgrad.graph.operands import Array, Tensor
+from stopgrad.ops.elementwise.arithmetic import maximum, minimum
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.elementwise.powers import pow, rsqrt, sqrt
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.matrices import matrix_transpose
+from stopgrad.ops.reductions.reduce import reduce_mean
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.train.optimizers.rules import Moment, Rate, Rule, arithmetic, at_least, numbers, zeros
 
 
 @dataclass(frozen=True, eq=False)

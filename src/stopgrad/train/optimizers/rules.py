@@ -8,15 +8,15 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
-from stopgrad.graph import Output, describe
-from stopgrad.operands import Array, Tensor, type_of
-from stopgrad.ops.arithmetic import add
-from stopgrad.ops.convert import cast
-from stopgrad.plain import flag, real
-from stopgrad.public import call, guarded, reads_arguments
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import DType, dtype_of, float32, float64
+from stopgrad.base.coercion import flag, real
+from stopgrad.base.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import DType, dtype_of, float32, float64
+from stopgrad.graph.graph import Output, describe
+from stopgrad.graph.operands import Array, Tensor, type_of
+from stopgrad.graph.public import call, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import add
+from stopgrad.ops.elementwise.convert import cast
 
 Rate: TypeAlias = "float | Output | Callable[[Any], Any]"
 """A learning rate: a number, a scalar tensor of the graph (a placeholder, for instance), or a schedule."""

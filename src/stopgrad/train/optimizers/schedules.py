@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import maximum, minimum
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.powers import log, pow
-from stopgrad.ops.rounding import floor, rint
-from stopgrad.ops.trigonometric import cos
-from stopgrad.optimizers.rules import at_least
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import call, guarded, reads_arguments
-from stopgrad.types import float64
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import float64
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import call, guarded, reads_arguments
+from stopgrad.ops.elementwise.arithmetic import maximum, minimum
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.powers import log, pow
+from stopgrad.ops.elementwise.rounding import floor, rint
+from stopgrad.ops.elementwise.trigonometric import cos
+from stopgrad.train.optimizers.rules import at_least
 
 __all__ = [
     "Schedule",

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.build import emit
-from stopgrad.builder import Inside, current
-from stopgrad.control.branches import cond
-from stopgrad.errors import GradientError
+from stopgrad.base.errors import GradientError
+from stopgrad.base.types import float64
 from stopgrad.flow.explain import explain
-from stopgrad.graph import Graph, Output, describe
-from stopgrad.operands import Array, Literal, Tensor
-from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import Parameter, assign, constant, parameter
-from stopgrad.ops.groups import group
-from stopgrad.ops.sharding import declared_sharding
-from stopgrad.optimizers.arguments import How, checked, loss_in, named
-from stopgrad.optimizers.clipping import by_global_norm, by_value
-from stopgrad.optimizers.groups import rules_for
-from stopgrad.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
-from stopgrad.types import float64
+from stopgrad.graph.build import emit
+from stopgrad.graph.builder import Inside, current
+from stopgrad.graph.graph import Graph, Output, describe
+from stopgrad.graph.operands import Array, Literal, Tensor
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.structural.groups import group
+from stopgrad.ops.structural.sharding import declared_sharding
+from stopgrad.ops.structural.sources import Parameter, assign, constant, parameter
+from stopgrad.train.optimizers.arguments import How, checked, loss_in, named
+from stopgrad.train.optimizers.clipping import by_global_norm, by_value
+from stopgrad.train.optimizers.groups import rules_for
+from stopgrad.train.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
+from stopgrad.transforms.control.branches import cond
+from stopgrad.transforms.gradients.reverse import gradients
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,27 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reach import routes
-from stopgrad.autodiff.reverse import backpropagate
-from stopgrad.autodiff.tracing import Tracing
-from stopgrad.autodiff.transforms import (
+from stopgrad.base.coercion import is_whole
+from stopgrad.base.errors import DTypeError, ShapeError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import product
+from stopgrad.graph.batch_core import replay
+from stopgrad.graph.batch_rules import repeated
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import as_output, close, local, parameter_of, tracing, visible
+from stopgrad.graph.builder import current
+from stopgrad.graph.graph import Output
+from stopgrad.graph.public import call, guarded
+from stopgrad.graph.scope import Scope
+from stopgrad.ops.indexing.gather import one_hot
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.ops.shapes.reshape import reshape
+from stopgrad.ops.structural.sources import full
+from stopgrad.transforms.gradients.reach import routes
+from stopgrad.transforms.gradients.reverse import backpropagate
+from stopgrad.transforms.gradients.tracing import Tracing
+from stopgrad.transforms.gradients.transforms import (
     argument_positions,
     check_function,
     enter_arguments,
@@ -17,23 +34,6 @@ from stopgrad.autodiff.transforms import (
     like_targets,
     with_aux,
 )
-from stopgrad.batch_core import replay
-from stopgrad.batch_rules import repeated
-from stopgrad.body import Body
-from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
-from stopgrad.builder import current
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Output
-from stopgrad.ops.data import full
-from stopgrad.ops.index import one_hot
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.shape import reshape
-from stopgrad.plain import is_whole
-from stopgrad.public import call, guarded
-from stopgrad.scope import Scope
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import product
 
 Function = Callable[..., Any]
 

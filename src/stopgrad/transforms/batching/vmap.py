@@ -1,7 +1,7 @@
 """``vmap``: a function of one example, for many at once.
 
 The function is traced once, for one example, and what was traced is built again, each operation through its
-rule (:mod:`stopgrad.batch_rules`). Nothing of it is special to the graph: what comes out can be
+rule (:mod:`stopgrad.graph.batch_rules`). Nothing of it is special to the graph: what comes out can be
 differentiated, batched again and compiled like everything else.
 """
 
@@ -13,18 +13,18 @@ from typing import Any
 
 import optree
 
-from stopgrad.autodiff.tracing import Tracing, is_tensor
-from stopgrad.autodiff.transforms import check_function
-from stopgrad.batch_core import replay
-from stopgrad.batch_rules import moved, repeated
-from stopgrad.build import as_output, close, local, parameter_of, tracing
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.operands import shorten, type_of
-from stopgrad.plain import is_whole, whole
-from stopgrad.public import call, guarded
-from stopgrad.structure import NAMESPACE, flatten, paths, unflatten
-from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.structure import NAMESPACE, flatten, paths, unflatten
+from stopgrad.base.types import Dim, Size, TensorType, same_size, tensor_type
+from stopgrad.graph.batch_core import replay
+from stopgrad.graph.batch_rules import moved, repeated
+from stopgrad.graph.build import as_output, close, local, parameter_of, tracing
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import shorten, type_of
+from stopgrad.graph.public import call, guarded
+from stopgrad.transforms.gradients.tracing import Tracing, is_tensor
+from stopgrad.transforms.gradients.transforms import check_function
 
 Axis = int | None
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopgrad.batch_core import batched_body, for_all, replay
-from stopgrad.batch_rules import (
+from stopgrad.base.types import Size
+from stopgrad.graph.batch_core import batched_body, for_all, replay
+from stopgrad.graph.batch_rules import (
     Flags,
     Outputs,
     Partly,
@@ -20,11 +21,10 @@ from stopgrad.batch_rules import (
     repeated,
     scalar_beside,
 )
-from stopgrad.body import Body
-from stopgrad.build import close, parameter_of, tracing
-from stopgrad.builder import current
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.types import Size
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import close, parameter_of, tracing
+from stopgrad.graph.builder import current
+from stopgrad.graph.graph import Graph, Operation, Output
 
 
 def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:

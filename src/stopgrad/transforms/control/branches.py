@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Bodies, Body
-from stopgrad.build import emit
-from stopgrad.control.batches import CASE
-from stopgrad.control.functions import (
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.structure import shown, unflatten
+from stopgrad.base.types import TensorType, bool_, int32
+from stopgrad.graph.body import Bodies, Body
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.op import Joint, Op, Wire, not_differentiable
+from stopgrad.graph.operands import as_array, type_of
+from stopgrad.graph.public import guarded, publish
+from stopgrad.graph.selective import Acting
+from stopgrad.ops.elementwise.arithmetic import maximum, minimum
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.transforms.control.batches import CASE
+from stopgrad.transforms.control.functions import (
     Traced,
     apply_traced,
     check_function,
@@ -22,17 +32,7 @@ from stopgrad.control.functions import (
     trace_function,
     union,
 )
-from stopgrad.control.pullbacks import recomputed_pullback
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Joint, Op, Wire, not_differentiable
-from stopgrad.operands import as_array, type_of
-from stopgrad.ops.arithmetic import maximum, minimum
-from stopgrad.ops.convert import cast
-from stopgrad.public import guarded, publish
-from stopgrad.selective import Acting
-from stopgrad.structure import shown, unflatten
-from stopgrad.types import TensorType, bool_, int32
+from stopgrad.transforms.control.pullbacks import recomputed_pullback
 
 _INDEX = not_differentiable("which branch runs has no derivative")
 

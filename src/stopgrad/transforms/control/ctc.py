@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import together
-from stopgrad.control.scans import scan
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add, maximum, multiply, negative, subtract
-from stopgrad.ops.compare import equal, greater, greater_equal, less, logical_and, not_equal
-from stopgrad.ops.composing import FLOATING, positions, zeros_beside
-from stopgrad.ops.composite import log_softmax, logaddexp
-from stopgrad.ops.convert import cast, where, wide
-from stopgrad.ops.data import size_as
-from stopgrad.ops.index import take_along_axis
-from stopgrad.ops.inference import check_dtype, is_integer
-from stopgrad.ops.join import concat, pad, stack
-from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze, transpose
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, whole
-from stopgrad.public import guarded
-from stopgrad.types import Size, int32, same_size
+from stopgrad.base.coercion import flag, whole
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import Size, int32, same_size
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import guarded
+from stopgrad.ops.elementwise.arithmetic import add, maximum, multiply, negative, subtract
+from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less, logical_and, not_equal
+from stopgrad.ops.elementwise.composite import log_softmax, logaddexp
+from stopgrad.ops.elementwise.convert import cast, where, wide
+from stopgrad.ops.indexing.gather import take_along_axis
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import concat, pad, stack
+from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape, squeeze, transpose
+from stopgrad.ops.shared.composing import FLOATING, positions, zeros_beside
+from stopgrad.ops.shared.inference import check_dtype, is_integer
+from stopgrad.ops.structural.sources import size_as
+from stopgrad.transforms.control.scans import scan
 
 __all__ = ["ctc_loss"]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.build import apply, as_output, close, graph_for, parameter_of, tracing
-from stopgrad.builder import Trace, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.inferred import widened
-from stopgrad.op import Op
-from stopgrad.operands import as_array, is_python, type_of
-from stopgrad.plain import is_whole
-from stopgrad.public import call
-from stopgrad.structure import flatten, paths, shown, unflatten
-from stopgrad.types import DType, TensorType, same_size
+from stopgrad.base.coercion import is_whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError, StopgradError
+from stopgrad.base.structure import flatten, paths, shown, unflatten
+from stopgrad.base.types import DType, TensorType, same_size
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import apply, as_output, close, graph_for, parameter_of, tracing
+from stopgrad.graph.builder import Trace, default_graph
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.inferred import widened
+from stopgrad.graph.op import Op
+from stopgrad.graph.operands import as_array, is_python, type_of
+from stopgrad.graph.public import call
 
 
 @dataclass

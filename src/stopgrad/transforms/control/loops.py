@@ -7,11 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body
-from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
-from stopgrad.control.batches import WHILE
-from stopgrad.control.branches import Case
-from stopgrad.control.functions import (
+from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import TensorType, bool_, int32
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Undefined, Wire
+from stopgrad.graph.operands import as_array, type_of
+from stopgrad.graph.public import guarded, publish
+from stopgrad.graph.selective import Acting
+from stopgrad.ops.elementwise.arithmetic import add
+from stopgrad.ops.elementwise.compare import less
+from stopgrad.ops.elementwise.convert import cast
+from stopgrad.ops.shapes.ranges import range as numbers
+from stopgrad.transforms.control.batches import WHILE
+from stopgrad.transforms.control.branches import Case
+from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
     Traced,
@@ -27,20 +40,7 @@ from stopgrad.control.functions import (
     union,
     weak,
 )
-from stopgrad.control.scans import Scan, run_scan
-from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire
-from stopgrad.operands import as_array, type_of
-from stopgrad.ops.arithmetic import add
-from stopgrad.ops.compare import less
-from stopgrad.ops.convert import cast
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.plain import whole
-from stopgrad.public import guarded, publish
-from stopgrad.selective import Acting
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import TensorType, bool_, int32
+from stopgrad.transforms.control.scans import Scan, run_scan
 
 _UNBOUNDED = -1
 _ANY_NUMBER = Undefined(lambda op: "a loop without maximum_iterations may take any number of steps")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.autodiff.reach import between
-from stopgrad.autodiff.reverse import backpropagate
-from stopgrad.body import Body
-from stopgrad.build import close, inline, parameter_of, tracing
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.data import zeros_like
-from stopgrad.selective import Acting
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import close, inline, parameter_of, tracing
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.selective import Acting
+from stopgrad.ops.structural.sources import zeros_like
+from stopgrad.transforms.gradients.reach import between
+from stopgrad.transforms.gradients.reverse import backpropagate
 
 
 def recomputed_pullback(

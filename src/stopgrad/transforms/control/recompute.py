@@ -7,20 +7,26 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from stopgrad.body import Body
-from stopgrad.build import emit
-from stopgrad.control.batches import CHECKPOINT
-from stopgrad.control.functions import apply_traced, check_function, graph_of, same_types, trace_function
-from stopgrad.control.pullbacks import recomputed_pullback
-from stopgrad.errors import ShapeError
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.op import Joint, Op, Wire
-from stopgrad.operands import as_array, type_of
-from stopgrad.public import call, guarded, publish
-from stopgrad.scope import Scope, as_scope
-from stopgrad.selective import Acting
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import TensorType
+from stopgrad.base.errors import ShapeError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import TensorType
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.op import Joint, Op, Wire
+from stopgrad.graph.operands import as_array, type_of
+from stopgrad.graph.public import call, guarded, publish
+from stopgrad.graph.scope import Scope, as_scope
+from stopgrad.graph.selective import Acting
+from stopgrad.transforms.control.batches import CHECKPOINT
+from stopgrad.transforms.control.functions import (
+    apply_traced,
+    check_function,
+    graph_of,
+    same_types,
+    trace_function,
+)
+from stopgrad.transforms.control.pullbacks import recomputed_pullback
 
 
 def _pull(

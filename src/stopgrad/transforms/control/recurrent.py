@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stopgrad.build import together
-from stopgrad.control.scans import scan
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.activations import relu, sigmoid
-from stopgrad.ops.arithmetic import add, multiply, subtract
-from stopgrad.ops.compare import greater
-from stopgrad.ops.composing import FLOATING, chosen, positions, zeros_beside
-from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import identity
-from stopgrad.ops.linalg import matmul
-from stopgrad.ops.shape import expand_dims, squeeze, transpose
-from stopgrad.ops.slices import part_of
-from stopgrad.ops.trigonometric import tanh
-from stopgrad.plain import flag
-from stopgrad.public import call, guarded
-from stopgrad.types import same_size
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import same_size
+from stopgrad.graph.build import together
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import call, guarded
+from stopgrad.ops.elementwise.arithmetic import add, multiply, subtract
+from stopgrad.ops.elementwise.compare import greater
+from stopgrad.ops.elementwise.convert import cast, where
+from stopgrad.ops.elementwise.trigonometric import tanh
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.neural.activations import relu, sigmoid
+from stopgrad.ops.shapes.reshape import expand_dims, squeeze, transpose
+from stopgrad.ops.shared.composing import FLOATING, chosen, positions, zeros_beside
+from stopgrad.ops.structural.sources import identity
+from stopgrad.transforms.control.scans import scan
 
 __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "simple_rnn", "simple_rnn_cell"]
 

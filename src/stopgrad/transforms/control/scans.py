@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reach import between, body_masks
-from stopgrad.autodiff.reverse import backpropagate
-from stopgrad.body import Body
-from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
-from stopgrad.control.batches import SCAN
-from stopgrad.control.functions import (
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import Dim, Size, TensorType, dtype_of, float32, same_size, tensor_type
+from stopgrad.graph.body import Body
+from stopgrad.graph.build import building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Joint, Op, Wire
+from stopgrad.graph.operands import show_shape, type_of
+from stopgrad.graph.public import guarded, publish, reads_arguments
+from stopgrad.graph.selective import Acting
+from stopgrad.ops.elementwise.arithmetic import add
+from stopgrad.ops.elementwise.convert import wide
+from stopgrad.ops.structural.sources import zeros_like
+from stopgrad.transforms.control.batches import SCAN
+from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
     Traced,
@@ -29,18 +39,8 @@ from stopgrad.control.functions import (
     trace_function,
     weak,
 )
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation, Output
-from stopgrad.op import Joint, Op, Wire
-from stopgrad.operands import show_shape, type_of
-from stopgrad.ops.arithmetic import add
-from stopgrad.ops.convert import wide
-from stopgrad.ops.data import zeros_like
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import guarded, publish, reads_arguments
-from stopgrad.selective import Acting
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import Dim, Size, TensorType, dtype_of, float32, same_size, tensor_type
+from stopgrad.transforms.gradients.reach import between, body_masks
+from stopgrad.transforms.gradients.reverse import backpropagate
 
 _REMADE = frozenset(
     [

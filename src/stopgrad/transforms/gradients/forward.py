@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.graph import Output
-from stopgrad.ops.data import identity, zeros_like
+from stopgrad.graph.graph import Output
+from stopgrad.ops.structural.sources import identity, zeros_like
+from stopgrad.transforms.gradients.reverse import gradients
 
 
 def push_forward(

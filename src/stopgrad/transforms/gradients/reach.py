@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from stopgrad.body import Body
-from stopgrad.graph import Operation, Output, by_id
-from stopgrad.op import Wire
-from stopgrad.selective import NOBODY, Acting, by_gates, selective_gates, selective_in
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output, by_id
+from stopgrad.graph.op import Wire
+from stopgrad.graph.selective import NOBODY, Acting, by_gates, selective_gates, selective_in
 
 Step = tuple[Operation, Sequence[int]]
 """An operation on the path, and the positions of its inputs that lead to xs."""

@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reach import Step, routes
-from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.build import as_output, local, visible
-from stopgrad.builder import Builder, Inside, Trace, current
-from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.names import check_name
-from stopgrad.operands import as_array
-from stopgrad.ops.arithmetic import add, add_n
-from stopgrad.ops.convert import cast, real
-from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.shape import sum_to
-from stopgrad.plain import flag, whole
-from stopgrad.public import guarded
-from stopgrad.scope import Scope, as_scope
-from stopgrad.selective import Acting
-from stopgrad.structure import flatten, unflatten
-from stopgrad.types import TensorType, same_size
-from stopgrad.verify import verify_if_enabled
+from stopgrad.base.coercion import flag, whole
+from stopgrad.base.errors import DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.base.types import TensorType, same_size
+from stopgrad.graph.build import as_output, local, visible
+from stopgrad.graph.builder import Builder, Inside, Trace, current
+from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.names import check_name
+from stopgrad.graph.operands import as_array
+from stopgrad.graph.public import guarded
+from stopgrad.graph.scope import Scope, as_scope
+from stopgrad.graph.selective import Acting
+from stopgrad.graph.verify import verify_if_enabled
+from stopgrad.ops.elementwise.arithmetic import add, add_n
+from stopgrad.ops.elementwise.convert import cast, real
+from stopgrad.ops.shapes.reshape import sum_to
+from stopgrad.ops.structural.sources import ones_like, zeros_like
+from stopgrad.transforms.gradients.reach import Step, routes
+from stopgrad.transforms.gradients.tracing import outputs_in
 
 
 def backpropagate(

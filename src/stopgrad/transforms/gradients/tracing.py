@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad import pieces
-from stopgrad.arguments import operation_name
-from stopgrad.build import as_output, emit, graph_for
-from stopgrad.builder import default_graph
-from stopgrad.errors import GraphError
-from stopgrad.graph import DefaultGraph, Graph, Operation, Output
-from stopgrad.interpreter import interpret
-from stopgrad.operands import Array, as_array
-from stopgrad.ops.data import Placeholder, identity
-from stopgrad.structure import flatten, paths, unflatten
-from stopgrad.types import dtype_of, float32
+from stopgrad.base.errors import GraphError
+from stopgrad.base.structure import flatten, paths, unflatten
+from stopgrad.base.types import dtype_of, float32
+from stopgrad.graph import pieces
+from stopgrad.graph.arguments import operation_name
+from stopgrad.graph.build import as_output, emit, graph_for
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.graph import DefaultGraph, Graph, Operation, Output
+from stopgrad.graph.interpreter import interpret
+from stopgrad.graph.operands import Array, as_array
+from stopgrad.ops.structural.sources import Placeholder, identity
 
 
 class ArgumentGraph(Graph):

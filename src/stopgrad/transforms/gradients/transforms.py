@@ -10,18 +10,18 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stopgrad.arguments import argument_names
-from stopgrad.autodiff.forward import push_forward
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.autodiff.tracing import Tracing, is_tensor
-from stopgrad.build import as_output, graph_for
-from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from stopgrad.graph import Graph, Output
-from stopgrad.operands import as_array, type_of
-from stopgrad.ops.data import zeros_like
-from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import call, guarded, reads_arguments
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.coercion import flag, is_whole, whole
+from stopgrad.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.build import as_output, graph_for
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.operands import as_array, type_of
+from stopgrad.graph.public import call, guarded, reads_arguments
+from stopgrad.ops.structural.sources import zeros_like
+from stopgrad.transforms.gradients.forward import push_forward
+from stopgrad.transforms.gradients.reverse import gradients
+from stopgrad.transforms.gradients.tracing import Tracing, is_tensor
 
 Function = Callable[..., Any]
 

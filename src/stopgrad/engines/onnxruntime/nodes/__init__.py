@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stopgrad.onnx_nodes.nodes import NotInOnnx
-from stopgrad.onnx_nodes.program import Program, unwritable, written
-from stopgrad.onnx_nodes.proto import Beside, model_of
+from stopgrad.engines.onnxruntime.nodes.nodes import NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.program import Program, unwritable, written
+from stopgrad.engines.onnxruntime.nodes.proto import Beside, model_of
 
 __all__ = ["Beside", "NotInOnnx", "Program", "model_of", "unwritable", "written"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.onnx_nodes.writing import Writing, writes
-from stopgrad.ops.inference import broadcast_shapes
+from stopgrad.engines.onnxruntime.nodes.writing import Writing, writes
+from stopgrad.ops.shared.inference import broadcast_shapes
 
 
 class Algebra(Writing):

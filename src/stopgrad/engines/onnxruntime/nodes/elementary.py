@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.onnx_nodes import series
+from stopgrad.engines.onnxruntime.nodes import series
 
 _HALF_PI_LOW = 6.123233995736766e-17
 """What π/2 lacks in float64."""

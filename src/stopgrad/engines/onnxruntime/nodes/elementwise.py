@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes import elementary
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import BOOL, Writing, writes
+from stopgrad.engines.onnxruntime.nodes import elementary
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import BOOL, Writing, writes
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
-from stopgrad.types import bfloat16
+from stopgrad.base.types import bfloat16
+from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, NotInOnnx
 
 _KERNELS = {
     "efdbhilBHIL": (

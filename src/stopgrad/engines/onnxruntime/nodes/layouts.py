@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import Node
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.ops.inference import broadcast_shapes
-from stopgrad.types import Dim
+from stopgrad.base.types import Dim
+from stopgrad.engines.onnxruntime.nodes.nodes import Node
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.ops.shared.inference import broadcast_shapes
 
 _ELEMENTWISE = frozenset(
     [

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import Kind
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import BOOL, INT64
+from stopgrad.engines.onnxruntime.nodes.nodes import Kind
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64
 
 
 class Loops:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes import special
-from stopgrad.onnx_nodes.algebra import Algebra
-from stopgrad.onnx_nodes.elementwise import Elementwise
-from stopgrad.onnx_nodes.forms.matrices import solved
-from stopgrad.onnx_nodes.loops import Loops
-from stopgrad.onnx_nodes.reducing import Reducing
-from stopgrad.onnx_nodes.shaping import Shaping
-from stopgrad.onnx_nodes.slicing import Slicing
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import Writing, has_value
+from stopgrad.engines.onnxruntime.nodes import special
+from stopgrad.engines.onnxruntime.nodes.algebra import Algebra
+from stopgrad.engines.onnxruntime.nodes.elementwise import Elementwise
+from stopgrad.engines.onnxruntime.nodes.forms.matrices import solved
+from stopgrad.engines.onnxruntime.nodes.loops import Loops
+from stopgrad.engines.onnxruntime.nodes.reducing import Reducing
+from stopgrad.engines.onnxruntime.nodes.shaping import Shaping
+from stopgrad.engines.onnxruntime.nodes.slicing import Slicing
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
 
 
 class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):

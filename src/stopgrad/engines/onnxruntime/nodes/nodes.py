@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.errors import EngineError
-from stopgrad.types import Dim, Shape
+from stopgrad.base.errors import EngineError
+from stopgrad.base.types import Dim, Shape
 
 Kind = tuple[np.dtype[Any], Shape]
 """A dtype and a shape."""

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.errors import EngineError
-from stopgrad.graph import Operation, Output, describe
-from stopgrad.interpreter import Region, Regions, Types, lowering, prepared, program, quietly
-from stopgrad.onnx_nodes.forms import FORMS
-from stopgrad.onnx_nodes.forms.gates import gate
-from stopgrad.onnx_nodes.layouts import source
-from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
-from stopgrad.onnx_nodes.tidying import tidied
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.op import Unsupported
-from stopgrad.ops import gates
-from stopgrad.types import bfloat16
+from stopgrad.base.errors import EngineError
+from stopgrad.base.types import bfloat16
+from stopgrad.engines.onnxruntime.nodes.forms import FORMS
+from stopgrad.engines.onnxruntime.nodes.forms.gates import gate
+from stopgrad.engines.onnxruntime.nodes.layouts import source
+from stopgrad.engines.onnxruntime.nodes.namespace import Xp
+from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.tidying import tidied
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.interpreter import Region, Regions, Types, lowering, prepared, program, quietly
+from stopgrad.graph.op import Unsupported
+from stopgrad.ops.gates import stopping as gates
 
 LATEST = 26
 """The newest version of ONNX's operators that is written."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.namespaces import require
-from stopgrad.onnx_nodes.forms.gates import DOMAIN
-from stopgrad.onnx_nodes.nodes import Body, Named, Node
-from stopgrad.onnx_nodes.program import Program
-from stopgrad.onnx_nodes.tidying import reads
-from stopgrad.types import Dim, Shape
+from stopgrad.base.namespaces import require
+from stopgrad.base.types import Dim, Shape
+from stopgrad.engines.onnxruntime.nodes.forms.gates import DOMAIN
+from stopgrad.engines.onnxruntime.nodes.nodes import Body, Named, Node
+from stopgrad.engines.onnxruntime.nodes.program import Program
+from stopgrad.engines.onnxruntime.nodes.tidying import reads
 
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
 """The version of the file format that goes with a version of the operators."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.kernels import computed_in, has_kernel
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
-from stopgrad.types import Dim, product
+from stopgrad.base.types import Dim, product
+from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, has_kernel
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing, writes
 
 UINT8 = np.dtype(np.uint8)
 _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}

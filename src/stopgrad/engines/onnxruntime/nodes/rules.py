@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.operands import Literal
-from stopgrad.ops.activations import Gelu
-from stopgrad.ops.arithmetic import Sub
-from stopgrad.ops.data import Const
-from stopgrad.ops.special import Erf, Erfc
+from stopgrad.base.types import float32
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import Literal
+from stopgrad.ops.elementwise.arithmetic import Sub
+from stopgrad.ops.neural.activations import Gelu
+from stopgrad.ops.special.gamma import Erf, Erfc
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite import fold, merge, simplify
 from stopgrad.rewrite.engine import Copying, Rule
 from stopgrad.rewrite.forms.products import flatten_summed_product
 from stopgrad.rewrite.loops import unite_scans
-from stopgrad.types import float32
 
 
 def erf_in_slopes(

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.layouts import producer, source
-from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import INT64, SMALL, Writing, has_value, writes
-from stopgrad.types import Dim, at_least, exact_quotient, product, total
+from stopgrad.base.types import Dim, at_least, exact_quotient, product, total
+from stopgrad.engines.onnxruntime.nodes.layouts import producer, source
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import INT64, SMALL, Writing, has_value, writes
 
 
 class Shaping(Writing):

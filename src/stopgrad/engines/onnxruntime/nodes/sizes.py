@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import Nodes, NotInOnnx, is_known
-from stopgrad.sizes import Symbol, symbols
-from stopgrad.types import Dim, Shape
+from stopgrad.base.sizes import Symbol, symbols
+from stopgrad.base.types import Dim, Shape
+from stopgrad.engines.onnxruntime.nodes.nodes import Nodes, NotInOnnx, is_known
 
 _INT = np.dtype(np.int64)
 

@@ -1,7 +1,7 @@
 """The error-function, gamma and Bessel families for float64, from operators that runtimes have.
 
-Each takes an array namespace and operands of float64, as :mod:`stopgrad.onnx_nodes.elementary` does. DLMF is
-the Digital Library of Mathematical Functions.
+Each takes an array namespace and operands of float64, as the module ``elementary`` beside this one does. DLMF
+is the Digital Library of Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes import series
-from stopgrad.onnx_nodes.elementary import horner, log1p, on
+from stopgrad.engines.onnxruntime.nodes import series
+from stopgrad.engines.onnxruntime.nodes.elementary import horner, log1p, on
 
 _BERNOULLI = (
     *(Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import Body, Node, Nodes
+from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
 
 
 def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:

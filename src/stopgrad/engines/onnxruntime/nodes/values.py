@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.types import Dim, Shape, product
+from stopgrad.base.types import Dim, Shape, product
 
 # The namespace stands above this module.
 Xp = Any

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes import elementary
-from stopgrad.onnx_nodes.kernels import computed_in, data_operand
-from stopgrad.onnx_nodes.layouts import behind
-from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
-from stopgrad.onnx_nodes.sizes import Sizes
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.ops.inference import broadcast_shapes
-from stopgrad.types import Dim, Shape
+from stopgrad.base.types import Dim, Shape
+from stopgrad.engines.onnxruntime.nodes import elementary
+from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, data_operand
+from stopgrad.engines.onnxruntime.nodes.layouts import behind
+from stopgrad.engines.onnxruntime.nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
+from stopgrad.engines.onnxruntime.nodes.sizes import Sizes
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.ops.shared.inference import broadcast_shapes
 
 SMALL = 1024
 """As many elements an array may have that is computed while the graph is written, and not given."""

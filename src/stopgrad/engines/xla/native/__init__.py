@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from stopgrad.engines.xla.native import convolution, pooling, products, rows
 from stopgrad.engines.xla.native.library import library, loaded
-from stopgrad.graph import Operation, Output
-from stopgrad.interpreter import Region
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.interpreter import Region
 
 __all__ = ["library", "loaded", "regions"]
 
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
-    """The operations of a graph that are computed by kernels, for :func:`stopgrad.interpreter.program`."""
+    """The operations of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`."""
     found = [*convolution.regions(operations, wanted), *pooling.regions(operations, wanted)]
     found += products.regions(operations, wanted)
     found += rows.regions(operations, wanted, {op for region in found for op in region.operations})

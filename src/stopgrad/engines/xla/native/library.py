@@ -25,11 +25,11 @@ from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 
-from stopgrad.errors import EngineError
-from stopgrad.folders import cache_folder, private_folder
-from stopgrad.locks import holding
-from stopgrad.machine import processor
-from stopgrad.namespaces import require
+from stopgrad.base.errors import EngineError
+from stopgrad.base.folders import cache_folder, private_folder
+from stopgrad.base.locks import holding
+from stopgrad.base.machine import processor
+from stopgrad.base.namespaces import require
 
 HERE = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")

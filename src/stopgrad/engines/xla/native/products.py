@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stopgrad.base.namespaces import require
+from stopgrad.base.types import float32
 from stopgrad.engines.xla.native.windows import attributes_of, sole_readers
-from stopgrad.graph import Operation, Output
-from stopgrad.interpreter import Region
-from stopgrad.namespaces import require
-from stopgrad.ops.activations import Relu, ReluGrad
-from stopgrad.ops.arithmetic import AddV2, Mul, Sub
-from stopgrad.ops.linalg import MatMul
-from stopgrad.types import float32
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.interpreter import Region
+from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, Sub
+from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.neural.activations import Relu, ReluGrad
 
 _TARGET = "stopgrad_product"
 

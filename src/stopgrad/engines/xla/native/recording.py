@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stopgrad.graph import Output
+from stopgrad.graph.graph import Output
 
 FULL, ROW, VECTOR, NUMBER, COLUMNS = "full", "row", "vector", "number", "columns"
 """Kinds of values: [R, N]; [R]; [N], the same for all rows; a single number; [N], a sum over rows."""

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.errors import StopgradError
+from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.native.recording import (
     FULL,
     NUMBER,
@@ -25,17 +27,15 @@ from stopgrad.engines.xla.native.recording import (
     shape_of,
 )
 from stopgrad.engines.xla.native.schedule import Result, encode, ordered
-from stopgrad.errors import StopgradError
-from stopgrad.graph import Operation, Output, by_id
-from stopgrad.interpreter import Region, Types, prepared
-from stopgrad.namespaces import require
-from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Const, Fill
-from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
-from stopgrad.ops.losses import SparseSoftmaxCrossEntropyWithLogits
-from stopgrad.ops.powers import Pow
-from stopgrad.ops.ranges import Range
-from stopgrad.ops.shape import BroadcastTo, Reshape
+from stopgrad.graph.graph import Operation, Output, by_id
+from stopgrad.graph.interpreter import Region, Types, prepared
+from stopgrad.ops.elementwise.convert import Cast
+from stopgrad.ops.elementwise.powers import Pow
+from stopgrad.ops.indexing.gather import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.losses.cross_entropy import SparseSoftmaxCrossEntropyWithLogits
+from stopgrad.ops.shapes.ranges import Range
+from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape
+from stopgrad.ops.structural.sources import Const, Fill
 
 LEAST = 4096
 """Elements below which a region is left to XLA."""
@@ -382,7 +382,7 @@ def _shape_of(op: Operation) -> tuple[int, int] | None:
 def regions(
     operations: Sequence[Operation], wanted: Sequence[Output], taken: Container[Operation] = ()
 ) -> Sequence[Region]:
-    """The regions of a graph, for :func:`stopgrad.interpreter.program`.
+    """The regions of a graph, for :func:`stopgrad.graph.interpreter.program`.
 
     Args:
         operations: of one graph, in order.

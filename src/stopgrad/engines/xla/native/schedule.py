@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.engines.xla.native.recording import COLUMNS, FULL, NUMBER, ROW, VECTOR, Node
-from stopgrad.graph import Output
+from stopgrad.graph.graph import Output
 
 INSTRUCTIONS = (
     "Copy", "Negative", "Abs", "Sign", "Square", "Sqrt", "Floor", "Ceil", "Round", "Exp", "Expm1", "Log",

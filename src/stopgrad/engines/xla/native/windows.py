@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.graph import Operation, Output
-from stopgrad.ops.windows import pads
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.neural.windows import pads
 
 RANK = 3
 """How many spatial axes there are."""

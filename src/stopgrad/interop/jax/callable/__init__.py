@@ -12,19 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from stopgrad.arguments import Constant, argument_names, operation_name
-from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
-from stopgrad.build import as_output, emit
-from stopgrad.compiling import CACHE_SIZE, cached
-from stopgrad.errors import ArgumentError, DTypeError, StopgradError
-from stopgrad.graph import Output
-from stopgrad.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
-from stopgrad.jax.callable.narrow import are_wide_types_enabled, narrowed
-from stopgrad.jax.callable.programs import Computation
-from stopgrad.operands import shorten
-from stopgrad.ops.data import Placeholder
-from stopgrad.traced import check_outputs
-from stopgrad.types import Dim, dtype_of
+from stopgrad.base.errors import ArgumentError, DTypeError, StopgradError
+from stopgrad.base.types import Dim, dtype_of
+from stopgrad.graph.arguments import Constant, argument_names, operation_name
+from stopgrad.graph.build import as_output, emit
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import shorten
+from stopgrad.interop.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
+from stopgrad.interop.jax.callable.narrow import are_wide_types_enabled, narrowed
+from stopgrad.interop.jax.callable.programs import Computation
+from stopgrad.ops.structural.sources import Placeholder
+from stopgrad.run.compiling import CACHE_SIZE, cached
+from stopgrad.run.traced import check_outputs
+from stopgrad.transforms.gradients.tracing import ArgumentGraph, is_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jax import tree_util
 
-from stopgrad.graph import Operation, Output
-from stopgrad.structure import flatten, unflatten
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.graph.graph import Operation, Output
 
 
 class Leaves(NamedTuple):

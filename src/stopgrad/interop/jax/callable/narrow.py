@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import jax
 
-from stopgrad.body import walk
-from stopgrad.errors import EngineError, StopgradError
-from stopgrad.graph import Output
+from stopgrad.base.errors import EngineError, StopgradError
+from stopgrad.base.types import DType, complex64, complex128, float32, float64, int32, int64, uint32, uint64
+from stopgrad.graph.body import walk
+from stopgrad.graph.graph import Output
 from stopgrad.rewrite import rewrite
-from stopgrad.types import DType, complex64, complex128, float32, float64, int32, int64, uint32, uint64
 
 _NARROW: dict[DType, DType] = {float64: float32, complex128: complex64, int64: int32, uint64: uint32}
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.body import bodies_in, walk
-from stopgrad.build import emit
-from stopgrad.errors import GradientError
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.ops.data import Placeholder
+from stopgrad.base.errors import GradientError
+from stopgrad.graph.batch_rules import BROADCAST, ELEMENTWISE
+from stopgrad.graph.body import bodies_in, walk
+from stopgrad.graph.build import emit
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import needed, rewrite
 from stopgrad.rewrite.loops import unite_scans
+from stopgrad.transforms.gradients.reverse import gradients
 
 
 class Parted:

@@ -12,19 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from stopgrad.autodiff.reach import body_masks
-from stopgrad.autodiff.reverse import gradients
-from stopgrad.body import Body
+from stopgrad.base.locks import holding
 from stopgrad.engines.xla import jax_namespace
-from stopgrad.graph import Output
-from stopgrad.interpreter import program
-from stopgrad.jax.callable.linear import Linear, apply_linear
-from stopgrad.jax.callable.narrow import narrowed
-from stopgrad.jax.callable.parts import Parted, placeholder_like
-from stopgrad.locks import holding
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Output
+from stopgrad.graph.interpreter import program
+from stopgrad.interop.jax.callable.linear import Linear, apply_linear
+from stopgrad.interop.jax.callable.narrow import narrowed
+from stopgrad.interop.jax.callable.parts import Parted, placeholder_like
 from stopgrad.rewrite import formed, prepare, rewrite
 from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
+from stopgrad.transforms.gradients.reach import body_masks
+from stopgrad.transforms.gradients.reverse import gradients
 
 Flags = tuple[bool, ...]
 
@@ -205,8 +205,8 @@ class _Pullback:
 class _Pushforward:
     """From tangents of the live inputs to those of all results: the transpose of their pullback.
 
-    As :mod:`stopgrad.autodiff.forward` has it: only a pullback that is not linear sees where it is
-    differentiated, at cotangents of zero.
+    As :mod:`stopgrad.transforms.gradients.forward` has it: only a pullback that is not linear sees where it
+    is differentiated, at cotangents of zero.
     """
 
     def __init__(self, name: str, pullback: _Pullback) -> None:

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.builder import Inside
-from stopgrad.graph import Output
-from stopgrad.jax.lines import is_idiom
-from stopgrad.jax.steps import Step, const, rule, run, unconnected, uniform
-from stopgrad.ops.custom import CustomGradient
-from stopgrad.structure import flatten
+from stopgrad.base.structure import flatten
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.lines import is_idiom
+from stopgrad.interop.jax.steps import Step, const, rule, run, unconnected, uniform
+from stopgrad.ops.gates.custom import CustomGradient
 
 DEEPEST = 3
 """So many times at most is a gradient rule that calls its own function kept as a rule."""

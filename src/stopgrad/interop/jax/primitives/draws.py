@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph import Output
-from stopgrad.jax.avals import is_key
-from stopgrad.jax.primitives.elementwise import like, unsigned
-from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.avals import is_key
+from stopgrad.interop.jax.primitives.elementwise import like, unsigned
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 _WORDS = {8: sg.uint8, 16: sg.uint16, 32: sg.uint32, 64: sg.uint64}
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph import Output
-from stopgrad.jax.steps import NotOurs, Step, plain, rule, uniform
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule, uniform
 
 _UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
 MOST_FACTORS = 64

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph import Output
-from stopgrad.jax.primitives.elementwise import like
-from stopgrad.jax.primitives.shapes import cut
-from stopgrad.jax.steps import NotOurs, Step, rule
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.primitives.elementwise import like
+from stopgrad.interop.jax.primitives.shapes import cut
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 
 def _starts(starts: Sequence[Output]) -> Output:

@@ -8,11 +8,11 @@ import jax
 from jax._src.lax import linalg
 
 import stopgrad as sg
-from stopgrad.build import apply
-from stopgrad.graph import Output
-from stopgrad.jax.primitives.control import owned
-from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.ops.fourier import Fft, Irfft, Rfft
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.primitives.control import owned
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
+from stopgrad.ops.fourier.transforms import Fft, Irfft, Rfft
 
 
 def _transposed(x: Output) -> Output:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.build import apply
-from stopgrad.graph import Output
-from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.ops.order import TopKV2
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
+from stopgrad.ops.order.sorting import TopKV2
 
 
 @rule("sort")

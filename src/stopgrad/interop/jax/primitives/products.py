@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph import Output
-from stopgrad.jax.primitives.shapes import padded
-from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.primitives.shapes import padded
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 
 def _wide(x: Output, dtype: DType) -> Output:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import apply
-from stopgrad.graph import Output
-from stopgrad.jax.steps import NotOurs, Step, plain, rule
-from stopgrad.ops.scatters import TensorStridedSliceUpdate
-from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
-from stopgrad.types import dtype_of
+from stopgrad.base.types import dtype_of
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule
+from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
+from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 
 # ------------------------------------------------------------------------------------------- shapes
 

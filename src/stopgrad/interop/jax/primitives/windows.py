@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import apply
-from stopgrad.graph import Output
-from stopgrad.jax.primitives.elementwise import like
-from stopgrad.jax.primitives.shapes import cut, padded
-from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.ops.pooling import MaxPool, MaxPoolGrad, MaxPoolGradGrad
+from stopgrad.graph.build import apply
+from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.primitives.elementwise import like
+from stopgrad.interop.jax.primitives.shapes import cut, padded
+from stopgrad.interop.jax.steps import NotOurs, Step, rule
+from stopgrad.ops.neural.pooling import MaxPool, MaxPoolGrad, MaxPoolGradGrad
 
 
 class _Moving:

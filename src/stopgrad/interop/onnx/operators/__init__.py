@@ -5,28 +5,28 @@ Operators of ``ai.onnx`` are keyed by their type, those of other domains as ``"c
 
 from __future__ import annotations
 
-from stopgrad.onnx.operators.activations import ACTIVATIONS
-from stopgrad.onnx.operators.attention import ATTENTION
-from stopgrad.onnx.operators.calling import Table
-from stopgrad.onnx.operators.contrib import CONTRIB
-from stopgrad.onnx.operators.control import CONTROL
-from stopgrad.onnx.operators.convolutions import CONVOLUTIONS
-from stopgrad.onnx.operators.elementwise import ELEMENTWISE
-from stopgrad.onnx.operators.generators import GENERATORS
-from stopgrad.onnx.operators.images import IMAGES
-from stopgrad.onnx.operators.indexing import INDEXING
-from stopgrad.onnx.operators.losses import LOSSES
-from stopgrad.onnx.operators.moving import MOVING
-from stopgrad.onnx.operators.normalizations import NORMALIZATIONS
-from stopgrad.onnx.operators.pooling import POOLING
-from stopgrad.onnx.operators.products import PRODUCTS
-from stopgrad.onnx.operators.quantized import QUANTIZED
-from stopgrad.onnx.operators.recurrent import RECURRENT
-from stopgrad.onnx.operators.reductions import REDUCTIONS
-from stopgrad.onnx.operators.resizing import RESIZING
-from stopgrad.onnx.operators.sequences import SEQUENCES
-from stopgrad.onnx.operators.signals import SIGNALS
-from stopgrad.onnx.operators.training import TRAINING
+from stopgrad.interop.onnx.operators.activations import ACTIVATIONS
+from stopgrad.interop.onnx.operators.attention import ATTENTION
+from stopgrad.interop.onnx.operators.calling import Table
+from stopgrad.interop.onnx.operators.contrib import CONTRIB
+from stopgrad.interop.onnx.operators.control import CONTROL
+from stopgrad.interop.onnx.operators.convolutions import CONVOLUTIONS
+from stopgrad.interop.onnx.operators.elementwise import ELEMENTWISE
+from stopgrad.interop.onnx.operators.generators import GENERATORS
+from stopgrad.interop.onnx.operators.images import IMAGES
+from stopgrad.interop.onnx.operators.indexing import INDEXING
+from stopgrad.interop.onnx.operators.losses import LOSSES
+from stopgrad.interop.onnx.operators.moving import MOVING
+from stopgrad.interop.onnx.operators.normalizations import NORMALIZATIONS
+from stopgrad.interop.onnx.operators.pooling import POOLING
+from stopgrad.interop.onnx.operators.products import PRODUCTS
+from stopgrad.interop.onnx.operators.quantized import QUANTIZED
+from stopgrad.interop.onnx.operators.recurrent import RECURRENT
+from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
+from stopgrad.interop.onnx.operators.resizing import RESIZING
+from stopgrad.interop.onnx.operators.sequences import SEQUENCES
+from stopgrad.interop.onnx.operators.signals import SIGNALS
+from stopgrad.interop.onnx.operators.training import TRAINING
 
 OPERATORS: Table = {
     **ACTIVATIONS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import axis_of, brought
-from stopgrad.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.shared.values import axis_of, brought
 
 
 def _of_features(function: Any) -> Any:

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import Refused, along, brought
-from stopgrad.onnx.operators.calling import Call, Table, dtype_of_code
+from stopgrad.interop.onnx.operators.calling import Call, Table, dtype_of_code
+from stopgrad.interop.shared.shapes import padded
+from stopgrad.interop.shared.values import Refused, along, brought
 
 AXES = (0, 2, 1, 3)
 """From [batch, length, heads, features] to [batch, heads, length, features], and back."""

@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
-from stopgrad.importing.values import Refused as Refused
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
+from stopgrad.interop.shared.values import Refused as Refused
 
 Rule = Callable[..., Any]
 Table = dict[str, Rule]
@@ -83,7 +83,7 @@ class Body:
     Attributes:
         graph: the ``GraphProto``.
         inputs, outputs: the names of its own inputs and of its outputs.
-        around: what it can see around it, a :class:`stopgrad.onnx.translating.Space`.
+        around: what it can see around it, a :class:`stopgrad.interop.onnx.translating.Space`.
     """
 
     __slots__ = ("around", "graph", "inputs", "outputs")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.normalizations import layer_normalized, statistics, wide
-from stopgrad.importing.values import brought
-from stopgrad.onnx.operators.activations import line
-from stopgrad.onnx.operators.attention import (
+from stopgrad.interop.onnx.operators.activations import line
+from stopgrad.interop.onnx.operators.attention import (
     Mask,
     by_heads,
     capped,
@@ -19,10 +17,12 @@ from stopgrad.onnx.operators.attention import (
     turned,
     turned_by,
 )
-from stopgrad.onnx.operators.calling import Call, Table
-from stopgrad.onnx.operators.convolutions import conv
-from stopgrad.onnx.operators.normalizations import layer_normalization, rms_normalization
-from stopgrad.onnx.operators.quantized import integer_product
+from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.onnx.operators.convolutions import conv
+from stopgrad.interop.onnx.operators.normalizations import layer_normalization, rms_normalization
+from stopgrad.interop.onnx.operators.quantized import integer_product
+from stopgrad.interop.shared.normalizations import layer_normalized, statistics, wide
+from stopgrad.interop.shared.values import brought
 
 # ------------------------------------------------------------------------------------------ activations
 

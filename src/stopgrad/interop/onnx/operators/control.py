@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import Refused
-from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
-from stopgrad.onnx.operators.moving import checked_axis
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.moving import checked_axis
+from stopgrad.interop.shared.values import Refused
 
 _UNROLLED = 1024
 """So many steps of a loop are built one after the other at most."""

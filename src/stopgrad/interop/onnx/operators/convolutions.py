@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
-from stopgrad.importing.sampling import Sampling, between
-from stopgrad.importing.values import along, bounded, brought, product, static
-from stopgrad.onnx.operators.calling import Call, Table, knows
-from stopgrad.onnx.operators.spatial import Spatial, explicit_pads, halves
+from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads, halves
+from stopgrad.interop.shared.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
+from stopgrad.interop.shared.sampling import Sampling, between
+from stopgrad.interop.shared.values import along, bounded, brought, product, static
 
 
 def geometry(node: Call, x: Any, w: Any) -> Spatial:

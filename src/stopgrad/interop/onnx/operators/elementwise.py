@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import brought
-from stopgrad.onnx.operators.calling import Call, Rule, Table, dtype_of_code
+from stopgrad.interop.onnx.operators.calling import Call, Rule, Table, dtype_of_code
+from stopgrad.interop.shared.values import brought
 
 
 def _unary(function: Callable[..., Any]) -> Rule:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import brought, product
-from stopgrad.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
-from stopgrad.onnx.sizing import sizes_known
-from stopgrad.types import DType
+from stopgrad.base.types import DType
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
+from stopgrad.interop.onnx.sizing import sizes_known
+from stopgrad.interop.shared.values import brought, product
 
 
 def _dtype(node: Call, default: DType) -> DType:

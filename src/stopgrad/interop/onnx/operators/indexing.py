@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.shapes import part
-from stopgrad.importing.values import along, axis_of, brought
-from stopgrad.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.onnx.operators.moving import checked_axis
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.moving import checked_axis
+from stopgrad.interop.shared.shapes import part
+from stopgrad.interop.shared.values import along, axis_of, brought
 
 # ------------------------------------------------------------------------------------------------- reading
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.shapes import padded, part
-from stopgrad.importing.values import END, along, axis_of, brought, product
-from stopgrad.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.shared.shapes import padded, part
+from stopgrad.interop.shared.values import END, along, axis_of, brought, product
 
 _FAR = 2**31 - 1
 """From here on a number says "to the end": the largest number of 32 bits, and of 64."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.normalizations import (
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.pooling import powers, root
+from stopgrad.interop.shared.normalizations import (
     batch_normalized,
     layer_normalized,
     moved,
@@ -13,10 +15,8 @@ from stopgrad.importing.normalizations import (
     wide,
     with_running,
 )
-from stopgrad.importing.shapes import padded, part
-from stopgrad.importing.values import axis_of, bounded, brought
-from stopgrad.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.onnx.operators.pooling import powers, root
+from stopgrad.interop.shared.shapes import padded, part
+from stopgrad.interop.shared.values import axis_of, bounded, brought
 
 
 def _epsilon(node: Call) -> float:

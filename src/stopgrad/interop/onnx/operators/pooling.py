@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.convolutions import LAYOUTS
-from stopgrad.importing.pooling import max_places, places, shares
-from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import along, brought, product, static
-from stopgrad.onnx.operators.calling import Call, Table, knows
-from stopgrad.onnx.operators.spatial import Spatial, explicit_pads
+from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads
+from stopgrad.interop.shared.convolutions import LAYOUTS
+from stopgrad.interop.shared.pooling import max_places, places, shares
+from stopgrad.interop.shared.shapes import padded
+from stopgrad.interop.shared.values import along, brought, product, static
 
 
 class Pooling(Spatial):

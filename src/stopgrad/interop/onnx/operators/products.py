@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import brought
-from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.shared.values import brought
 
 
 def _product(node: Call, a: Any, b: Any) -> Any:

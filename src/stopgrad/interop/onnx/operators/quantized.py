@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.convolutions import convolved
-from stopgrad.importing.shapes import part
-from stopgrad.importing.values import along, axis_of, brought
-from stopgrad.onnx.operators.attention import precision
-from stopgrad.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.onnx.operators.convolutions import geometry
+from stopgrad.interop.onnx.operators.attention import precision
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.convolutions import geometry
+from stopgrad.interop.shared.convolutions import convolved
+from stopgrad.interop.shared.shapes import part
+from stopgrad.interop.shared.values import along, axis_of, brought
 
 
 def spread(node: Call, scale: Any, x: Any) -> Any:

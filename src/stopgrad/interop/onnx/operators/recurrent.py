@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import along, brought
-from stopgrad.onnx.operators.activations import bent, line
-from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.interop.onnx.operators.activations import bent, line
+from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.shared.values import along, brought
 
 Activation = Callable[[Any], Any]
 

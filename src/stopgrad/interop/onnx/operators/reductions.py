@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import brought, product
-from stopgrad.onnx.operators.calling import Call, Rule, Table, knows
-from stopgrad.onnx.operators.moving import checked_axes, checked_axis
+from stopgrad.interop.onnx.operators.calling import Call, Rule, Table, knows
+from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
+from stopgrad.interop.shared.values import brought, product
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:

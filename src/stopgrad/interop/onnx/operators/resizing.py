@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.sampling import cubic_weights
-from stopgrad.importing.values import along, axis_of, bounded, brought
-from stopgrad.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.shared.sampling import cubic_weights
+from stopgrad.interop.shared.values import along, axis_of, bounded, brought
 
 FEW = 4
 """With more old elements than these for a new one, the weights are a matrix."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.shapes import part
-from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
-from stopgrad.onnx.operators.moving import checked_axis
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.moving import checked_axis
+from stopgrad.interop.shared.shapes import part
 
 _PARTS = 2**14
 """Into so many parts a tensor is split at most."""

@@ -9,10 +9,10 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
-from stopgrad.importing.values import along, axis_of, bounded, brought
-from stopgrad.onnx.operators.attention import precision
-from stopgrad.onnx.operators.calling import Call, Table, knows
-from stopgrad.ops import fourier
+from stopgrad.interop.onnx.operators.attention import precision
+from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.shared.values import along, axis_of, bounded, brought
+from stopgrad.ops.fourier import transforms as fourier
 
 
 def _joined(x: Any) -> Any:

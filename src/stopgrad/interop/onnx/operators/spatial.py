@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.onnx.operators.calling import Call
+from stopgrad.interop.onnx.operators.calling import Call
 
 
 class Spatial:

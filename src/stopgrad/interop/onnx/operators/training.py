@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.build import inline
-from stopgrad.importing.values import brought
-from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.graph.build import inline
+from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.shared.values import brought
 
 
 def _attribute(node: Call, name: str, default: float, like: Any) -> Any:

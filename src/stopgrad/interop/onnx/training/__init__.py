@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from stopgrad.onnx.training.adapters import Lora as Lora
-from stopgrad.onnx.training.making import TrainingFiles as TrainingFiles, training as training
+from stopgrad.interop.onnx.training.adapters import Lora as Lora
+from stopgrad.interop.onnx.training.making import TrainingFiles as TrainingFiles, training as training

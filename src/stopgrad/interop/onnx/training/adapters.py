@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.adapters import Adapted
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
-from stopgrad.onnx.training.choosing import patterns_of
-from stopgrad.operands import show_shape
-from stopgrad.plain import real
+from stopgrad.base.coercion import real
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import show_shape
+from stopgrad.interop.onnx.training.choosing import patterns_of
+from stopgrad.train.adapters import Adapted
 
 
 @dataclass(frozen=True)

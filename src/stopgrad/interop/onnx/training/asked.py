@@ -12,12 +12,12 @@ from typing import Any
 import onnx
 
 import stopgrad as sg
-from stopgrad.errors import ArgumentError
-from stopgrad.onnx.reading import Source, read
-from stopgrad.onnx.training.adapters import Lora
-from stopgrad.onnx.training.losses import LOSSES
-from stopgrad.onnx.training.specs import Spec, found, spec_of
-from stopgrad.plain import is_whole, real
+from stopgrad.base.coercion import is_whole, real
+from stopgrad.base.errors import ArgumentError
+from stopgrad.interop.onnx.reading import Source, read
+from stopgrad.interop.onnx.training.adapters import Lora
+from stopgrad.interop.onnx.training.losses import LOSSES
+from stopgrad.interop.onnx.training.specs import Spec, found, spec_of
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(sg.optimizers, name)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
-from stopgrad.onnx.reading import Source
-from stopgrad.onnx.training.asked import Asked, Loss
-from stopgrad.onnx.training.losses import Judged, built, scalar
-from stopgrad.onnx.training.own_loss import of_model
-from stopgrad.onnx.training.specs import Spec
-from stopgrad.onnx.training.wiring import Wired
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.graph import Output
+from stopgrad.interop.onnx.reading import Source
+from stopgrad.interop.onnx.training.asked import Asked, Loss
+from stopgrad.interop.onnx.training.losses import Judged, built, scalar
+from stopgrad.interop.onnx.training.own_loss import of_model
+from stopgrad.interop.onnx.training.specs import Spec
+from stopgrad.interop.onnx.training.wiring import Wired
 
 
 @dataclass

@@ -6,9 +6,9 @@ import difflib
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.words import some
-from stopgrad.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output
 
 SHOWN = 6
 """So many names are shown at most of those that a pattern may mean."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import onnx
 
-from stopgrad.errors import ArgumentError, FileError
-from stopgrad.files import AnyPath, replacing, write_arrays
-from stopgrad.onnx.training.manifest import FORMAT, STATE_FILE
-from stopgrad.operands import Array
+from stopgrad.base.errors import ArgumentError, FileError
+from stopgrad.graph.files import AnyPath, replacing, write_arrays
+from stopgrad.graph.operands import Array
+from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.bin"

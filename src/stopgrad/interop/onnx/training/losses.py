@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.onnx.training.specs import Spec, found
-from stopgrad.operands import show_shape
-from stopgrad.types import DType, Shape
+from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.base.types import DType, Shape
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import show_shape
+from stopgrad.interop.onnx.training.specs import Spec, found
 
 _PROBABILITIES = {"Softmax": "probabilities", "Sigmoid": "probabilities", "LogSoftmax": "log-probabilities"}
 

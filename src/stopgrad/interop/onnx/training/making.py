@@ -7,22 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stopgrad.files import AnyPath
 from stopgrad.flow.explain import explain
 from stopgrad.flow.report import Flow
-from stopgrad.imported import Model
-from stopgrad.onnx.checking import called
-from stopgrad.onnx.loading import load
-from stopgrad.onnx.reading import read, text
-from stopgrad.onnx.saving import OPSET, to_model
-from stopgrad.onnx.training.adapters import lora_of
-from stopgrad.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
-from stopgrad.onnx.training.building import RANDOM, Step, judged, stepped
-from stopgrad.onnx.training.choosing import patterns_of
-from stopgrad.onnx.training.folders import checked, write_folder
-from stopgrad.onnx.training.manifest import Plan
-from stopgrad.onnx.training.modes import Forms, forms, opened, taken_in
-from stopgrad.onnx.training.plans import (
+from stopgrad.graph.files import AnyPath
+from stopgrad.graph.operands import Array
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.checking import called
+from stopgrad.interop.onnx.loading import load
+from stopgrad.interop.onnx.reading import read, text
+from stopgrad.interop.onnx.saving import OPSET, to_model
+from stopgrad.interop.onnx.training.adapters import lora_of
+from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
+from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
+from stopgrad.interop.onnx.training.choosing import patterns_of
+from stopgrad.interop.onnx.training.folders import checked, write_folder
+from stopgrad.interop.onnx.training.manifest import Plan
+from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
+from stopgrad.interop.onnx.training.plans import (
     carried,
     eval_plan,
     gradients_plan,
@@ -31,10 +33,8 @@ from stopgrad.onnx.training.plans import (
     predict_plan,
     step_plan,
 )
-from stopgrad.onnx.training.wiring import Wired, wired
-from stopgrad.onnx.translating import scope_from
-from stopgrad.operands import Array
-from stopgrad.public import guarded
+from stopgrad.interop.onnx.training.wiring import Wired, wired
+from stopgrad.interop.onnx.translating import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
 

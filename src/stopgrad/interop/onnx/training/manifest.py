@@ -9,8 +9,8 @@ from typing import Any
 import onnx
 
 import stopgrad as sg
-from stopgrad.graph import Output
-from stopgrad.types import Dim
+from stopgrad.base.types import Dim
+from stopgrad.graph.graph import Output
 from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION
 
 STATE_FILE = "state.safetensors"

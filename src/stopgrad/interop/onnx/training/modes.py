@@ -10,8 +10,8 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
-from stopgrad.errors import ArgumentError
-from stopgrad.onnx.reading import Source, array_from, domain_of, opsets, text
+from stopgrad.base.errors import ArgumentError
+from stopgrad.interop.onnx.reading import Source, array_from, domain_of, opsets, text
 
 MODES = ("model", "train", "eval")
 """As the file has it; all for training; all for use."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import onnx
 
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.onnx.loading import load
-from stopgrad.onnx.reading import Source, text
-from stopgrad.onnx.training.losses import Judged, scalar
-from stopgrad.onnx.training.modes import taken_in
-from stopgrad.operands import show_shape
-from stopgrad.types import Dim
+from stopgrad.base.errors import ArgumentError, ShapeError
+from stopgrad.base.types import Dim
+from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import show_shape
+from stopgrad.interop.onnx.loading import load
+from stopgrad.interop.onnx.reading import Source, text
+from stopgrad.interop.onnx.training.losses import Judged, scalar
+from stopgrad.interop.onnx.training.modes import taken_in
 
 
 def of_model(source: Source, judged: Judged) -> Output:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stopgrad.imported import Model
-from stopgrad.onnx.training.asked import Asked
-from stopgrad.onnx.training.building import Judgement, Step
-from stopgrad.onnx.training.manifest import (
+from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.training.asked import Asked
+from stopgrad.interop.onnx.training.building import Judgement, Step
+from stopgrad.interop.onnx.training.manifest import (
     FORMAT,
     STATE_FILE,
     VERSION,
@@ -20,7 +20,7 @@ from stopgrad.onnx.training.manifest import (
     unique,
     versions,
 )
-from stopgrad.onnx.training.specs import Spec
+from stopgrad.interop.onnx.training.specs import Spec
 
 
 def step_plan(step: Step) -> Plan:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stopgrad.errors import ArgumentError
+from stopgrad.base.errors import ArgumentError
 
 Value = bool | int | float | str
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stopgrad.base.garbage import without_gc
 from stopgrad.flow.ablation.without import stopping
-from stopgrad.garbage import without_gc
-from stopgrad.graph import Graph, Output
-from stopgrad.imported import Model
-from stopgrad.onnx.training.adapters import Adapter, Lora, adapted, learned
-from stopgrad.onnx.training.choosing import chosen, stopped, trained
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.training.adapters import Adapter, Lora, adapted, learned
+from stopgrad.interop.onnx.training.choosing import chosen, stopped, trained
 from stopgrad.rewrite import rewrite
 
 

@@ -16,14 +16,14 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
-from stopgrad.builder import Inside
-from stopgrad.errors import ArgumentError, GraphError
-from stopgrad.imported import Model
-from stopgrad.importing.values import Refused
-from stopgrad.public import guarded
-from stopgrad.torch.importing.aten.calling import array_of, dtype_from
-from stopgrad.torch.importing.program import called, exported, scope_from
-from stopgrad.torch.importing.translating import Translator, draws
+from stopgrad.base.errors import ArgumentError, GraphError
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
+from stopgrad.interop.torch.importing.program import called, exported, scope_from
+from stopgrad.interop.torch.importing.translating import Translator, draws
 
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
@@ -59,8 +59,8 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
             symbolic sizes of the same names.
 
     Returns:
-        A :class:`stopgrad.imported.Model`, which takes the same arguments as arrays or outputs and returns
-        the same structure.
+        A :class:`stopgrad.interop.imported.Model`, which takes the same arguments as arrays or outputs and
+        returns the same structure.
 
     Raises:
         GraphError: ``torch.export`` does not export the program, or some of its operators have no

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from stopgrad.errors import ArgumentError, GraphError
-from stopgrad.operands import shorten
-from stopgrad.source import Location, is_internal
+from stopgrad.base.errors import ArgumentError, GraphError
+from stopgrad.base.source import Location, is_internal
+from stopgrad.graph.operands import shorten
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 

@@ -11,15 +11,15 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
-from stopgrad.builder import Inside
-from stopgrad.importing.values import Refused
-from stopgrad.ops.data import size_as
-from stopgrad.torch.importing.aten import ABSENT, TRANSLATIONS
-from stopgrad.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
-from stopgrad.torch.importing.aten.control import CONTROL
-from stopgrad.torch.importing.aten.drawing import DRAWING
-from stopgrad.torch.importing.aten.sizes import SIZES
-from stopgrad.torch.importing.program import STOP, location_of, scope_of
+from stopgrad.graph.builder import Inside
+from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
+from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
+from stopgrad.interop.torch.importing.aten.control import CONTROL
+from stopgrad.interop.torch.importing.aten.drawing import DRAWING
+from stopgrad.interop.torch.importing.aten.sizes import SIZES
+from stopgrad.interop.torch.importing.program import STOP, location_of, scope_of
+from stopgrad.ops.structural.sources import size_as
 
 Node = Any
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stopgrad.torch.recording.record import Event, Value
+from stopgrad.interop.torch.recording.record import Event, Value
 
 Node = Any
 NOT_DIFFERENTIABLE = "not differentiable"

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.arguments import operation_name
-from stopgrad.build import named
-from stopgrad.dtypes import dtype_of
+from stopgrad.base.dtypes import dtype_of
+from stopgrad.base.source import RawLocation
+from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.report import Flow
 from stopgrad.flow.words import counted, some
-from stopgrad.graph import Graph, Operation, Output
-from stopgrad.op import REGISTRY
-from stopgrad.ops.foreign import Foreign, ForeignStop
-from stopgrad.source import RawLocation
-from stopgrad.torch.recording.leaving import Departure
-from stopgrad.torch.recording.nodes import EARLIER
-from stopgrad.torch.recording.record import Event, Kind, Target, Value, above
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.graph.arguments import operation_name
+from stopgrad.graph.build import named
+from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.op import REGISTRY
+from stopgrad.interop.torch.recording.leaving import Departure
+from stopgrad.interop.torch.recording.nodes import EARLIER
+from stopgrad.interop.torch.recording.record import Event, Kind, Target, Value, above
+from stopgrad.ops.structural.foreign import Foreign, ForeignStop
 
 
 def report_of(

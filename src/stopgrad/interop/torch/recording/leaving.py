@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
-from stopgrad.source import RawLocation, decode
-from stopgrad.torch.recording.record import Value, now, stop
+from stopgrad.interop.torch.recording.record import Value, now, stop
 
 MADE_OF = "what may be made of it "
 REMEMBERED = 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from stopgrad.source import RawLocation
-from stopgrad.torch.recording.record import Value
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.record import Value
 
 Tensor = Any
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import torch
 
-from stopgrad.dtypes import DTYPES
-from stopgrad.source import RawLocation
-from stopgrad.torch.recording.calls import FLAT_EDGES, FLAT_NODES
-from stopgrad.torch.recording.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
-from stopgrad.torch.recording.record import Event, Kind, Value, entering
+from stopgrad.base.dtypes import DTYPES
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.calls import FLAT_EDGES, FLAT_NODES
+from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
+from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering
 
 Node = Any
 Edge = tuple[Node, int]

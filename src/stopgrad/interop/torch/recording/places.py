@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _contextlib
 
-from stopgrad.source import FILES, RawLocation, is_internal
+from stopgrad.base.source import FILES, RawLocation, is_internal
 
 _HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from stopgrad.source import RawLocation
+from stopgrad.base.source import RawLocation
 
 
 class Kind(Enum):

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from stopgrad.errors import GraphError
-from stopgrad.source import RawLocation
-from stopgrad.torch.recording.calls import Act, Call, call_of
-from stopgrad.torch.recording.functions import NOT_DIFFERENTIABLE
-from stopgrad.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
-from stopgrad.torch.recording.places import place_of, user_frame
-from stopgrad.torch.recording.record import Event, Kind, Region, Target, Value, left, now, stop
-from stopgrad.torch.recording.values import Values
+from stopgrad.base.errors import GraphError
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.calls import Act, Call, call_of
+from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
+from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
+from stopgrad.interop.torch.recording.places import place_of, user_frame
+from stopgrad.interop.torch.recording.record import Event, Kind, Region, Target, Value, left, now, stop
+from stopgrad.interop.torch.recording.values import Values
 
 Tensor = Any
 _functorch: Any = torch._C._functorch

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointFunction
 
-from stopgrad.torch.recording.places import Entry, forward_of_function, place_of, user_frame
-from stopgrad.torch.recording.record import Region
+from stopgrad.interop.torch.recording.places import Entry, forward_of_function, place_of, user_frame
+from stopgrad.interop.torch.recording.record import Region
 
 
 def forward_name(function: type) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from stopgrad.torch.recording.places import place_of, user_frame
-from stopgrad.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.recording.places import place_of, user_frame
+from stopgrad.interop.torch.recording.recorder import Recorder
 
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter

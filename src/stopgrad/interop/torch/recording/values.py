@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.source import RawLocation
-from stopgrad.torch.recording.leaving import Departures
-from stopgrad.torch.recording.memory import Held, Memory
-from stopgrad.torch.recording.nodes import Nodes, node_of, sizes_of
-from stopgrad.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
-from stopgrad.torch.recording.regions import Regions
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.leaving import Departures
+from stopgrad.interop.torch.recording.memory import Held, Memory
+from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
+from stopgrad.interop.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
+from stopgrad.interop.torch.recording.regions import Regions
 
 Tensor = Any
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stopgrad.onnx_nodes.forms.composites import COMPOSITES
-from stopgrad.onnx_nodes.forms.control import CONTROL
-from stopgrad.onnx_nodes.forms.convolutions import CONVOLUTIONS
-from stopgrad.onnx_nodes.forms.indexing import INDEXING
-from stopgrad.onnx_nodes.forms.matrices import MATRICES
-from stopgrad.onnx_nodes.forms.numbers import NUMBERS
-from stopgrad.onnx_nodes.forms.order import ORDER
-from stopgrad.onnx_nodes.forms.pools import POOLS
-from stopgrad.onnx_nodes.forms.products import PRODUCTS
-from stopgrad.onnx_nodes.forms.refusals import REFUSALS
-from stopgrad.onnx_nodes.forms.running import RUNNING
-from stopgrad.onnx_nodes.forms.slices import SLICES
-from stopgrad.op import Op, Unsupported
+from stopgrad.engines.onnxruntime.nodes.forms.composites import COMPOSITES
+from stopgrad.engines.onnxruntime.nodes.forms.control import CONTROL
+from stopgrad.engines.onnxruntime.nodes.forms.convolutions import CONVOLUTIONS
+from stopgrad.engines.onnxruntime.nodes.forms.indexing import INDEXING
+from stopgrad.engines.onnxruntime.nodes.forms.matrices import MATRICES
+from stopgrad.engines.onnxruntime.nodes.forms.numbers import NUMBERS
+from stopgrad.engines.onnxruntime.nodes.forms.order import ORDER
+from stopgrad.engines.onnxruntime.nodes.forms.pools import POOLS
+from stopgrad.engines.onnxruntime.nodes.forms.products import PRODUCTS
+from stopgrad.engines.onnxruntime.nodes.forms.refusals import REFUSALS
+from stopgrad.engines.onnxruntime.nodes.forms.running import RUNNING
+from stopgrad.engines.onnxruntime.nodes.forms.slices import SLICES
+from stopgrad.graph.op import Op, Unsupported
 
 FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
     **COMPOSITES,

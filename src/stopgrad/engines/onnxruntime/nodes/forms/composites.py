@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.indexing import bounded
-from stopgrad.onnx_nodes.forms.parts import number
-from stopgrad.onnx_nodes.kernels import computed_in
-from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.op import Op
-from stopgrad.ops.activations import Elu, Gelu, LeakyRelu, Relu, Relu6, Sigmoid, Silu
-from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
-from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
-from stopgrad.ops.reduce import Mean
-from stopgrad.ops.units import Softsign
+from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
+from stopgrad.engines.onnxruntime.nodes.forms.parts import number
+from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.graph.op import Op
+from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
+from stopgrad.ops.losses.cross_entropy import (
+    SoftmaxCrossEntropyWithLogits,
+    SparseSoftmaxCrossEntropyWithLogits,
+)
+from stopgrad.ops.neural.activations import Elu, Gelu, LeakyRelu, Relu, Relu6, Sigmoid, Silu
+from stopgrad.ops.neural.units import Softsign
+from stopgrad.ops.reductions.reduce import Mean
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 

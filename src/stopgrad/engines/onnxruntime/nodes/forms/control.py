@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.control.branches import Case
-from stopgrad.control.loops import While
-from stopgrad.control.scans import Scan
-from stopgrad.onnx_nodes.forms.running import scanned
-from stopgrad.onnx_nodes.layouts import producer
-from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import has_value
-from stopgrad.op import Op
+from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
+from stopgrad.engines.onnxruntime.nodes.layouts import producer
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import has_value
+from stopgrad.graph.op import Op
+from stopgrad.transforms.control.branches import Case
+from stopgrad.transforms.control.loops import While
+from stopgrad.transforms.control.scans import Scan
 
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 

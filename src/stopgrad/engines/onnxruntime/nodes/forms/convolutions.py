@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import reshaped, transposed
-from stopgrad.onnx_nodes.forms.windows import added, apart, around, counted, windows
-from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.op import Op
-from stopgrad.ops.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
-from stopgrad.ops.windows import convolved, reach
-from stopgrad.types import product
+from stopgrad.base.types import product
+from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
+from stopgrad.engines.onnxruntime.nodes.forms.windows import added, apart, around, counted, windows
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.graph.op import Op
+from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+from stopgrad.ops.neural.windows import convolved, reach
 
 _CONV = frozenset(map(np.dtype, ("float32", "float16")))
 """For others the runtime has no kernel: they are products of matrices."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.graph import Operation
-from stopgrad.ops.gates import Named
+from stopgrad.graph.graph import Operation
+from stopgrad.ops.gates.stopping import Named
 
 DOMAIN = "stopgrad"
 """The domain of the functions."""

@@ -11,12 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import along, highest, lowest, moved, number, reshaped, transposed
-from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.onnx_nodes.writing import has_value
-from stopgrad.op import Op
-from stopgrad.ops.bins import SearchSorted
-from stopgrad.ops.index import (
+from stopgrad.base.types import Dim, product
+from stopgrad.engines.onnxruntime.nodes.forms.parts import (
+    along,
+    highest,
+    lowest,
+    moved,
+    number,
+    reshaped,
+    transposed,
+)
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.writing import has_value
+from stopgrad.graph.op import Op
+from stopgrad.ops.indexing.gather import (
     GatherV2,
     OneHot,
     ScatterAddAlongAxis,
@@ -24,9 +32,14 @@ from stopgrad.ops.index import (
     TensorScatterAdd,
     gather_perm,
 )
-from stopgrad.ops.positions import RavelMultiIndex
-from stopgrad.ops.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul, TensorScatterUpdate
-from stopgrad.types import Dim, product
+from stopgrad.ops.indexing.positions import RavelMultiIndex
+from stopgrad.ops.indexing.scatters import (
+    TensorScatterMax,
+    TensorScatterMin,
+    TensorScatterMul,
+    TensorScatterUpdate,
+)
+from stopgrad.ops.order.bins import SearchSorted
 
 
 def _as_index(xp: Any, indices: Any, wide: bool) -> Any:

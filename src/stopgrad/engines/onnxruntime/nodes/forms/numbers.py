@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
-from stopgrad.op import Op
-from stopgrad.ops.convert import Cast, Complex
-from stopgrad.ops.incomplete import BetaMoment, LogGammaMoment
-from stopgrad.ops.rejection import RandomLogGamma, RandomPoisson
+from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, NotInOnnx
+from stopgrad.graph.op import Op
+from stopgrad.ops.elementwise.convert import Cast, Complex
+from stopgrad.ops.random.rejection import RandomLogGamma, RandomPoisson
+from stopgrad.ops.special.incomplete import BetaMoment, LogGammaMoment
 
 
 def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:

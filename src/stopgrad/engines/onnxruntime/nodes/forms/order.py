@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import number, reshaped
-from stopgrad.op import Op
-from stopgrad.ops.order import Argsort, Sort, TopKV2
+from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
+from stopgrad.graph.op import Op
+from stopgrad.ops.order.sorting import Argsort, Sort, TopKV2
 
 _BEYOND = 1e39
 """Greater than every finite number of 32 bits."""

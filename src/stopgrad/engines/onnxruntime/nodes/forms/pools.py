@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.convolutions import first, last, pads_of, steps
-from stopgrad.onnx_nodes.forms.parts import number, reshaped
-from stopgrad.onnx_nodes.forms.windows import around, counted, inside_axes, spread, windows
-from stopgrad.op import Op
-from stopgrad.ops.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
-from stopgrad.types import Dim, product
+from stopgrad.base.types import Dim, product
+from stopgrad.engines.onnxruntime.nodes.forms.convolutions import first, last, pads_of, steps
+from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
+from stopgrad.engines.onnxruntime.nodes.forms.windows import around, counted, inside_axes, spread, windows
+from stopgrad.graph.op import Op
+from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
 
 _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 """In what the runtime averages."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import reshaped
-from stopgrad.op import Op
-from stopgrad.ops.linalg import Einsum, MatMul, sizes_in
+from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped
+from stopgrad.graph.op import Op
+from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 
 _GEMM = frozenset(map(np.dtype, ("float32", "float64")))
 """Where the runtime has a product that takes matrices as they lie."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stopgrad.onnx_nodes.nodes import NO_COMPLEX
-from stopgrad.op import Op, Unsupported, unsupported
-from stopgrad.ops.convert import Complex
-from stopgrad.ops.eigenvalues import Eig, Eigenvalues, SelfAdjointEig, SelfAdjointEigenvalues
-from stopgrad.ops.factorizations import Qr
-from stopgrad.ops.fourier import Fft, Irfft, Rfft
-from stopgrad.ops.matrix_functions import PseudoInverse
-from stopgrad.ops.spectra import SingularValues, Svd
+from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX
+from stopgrad.graph.op import Op, Unsupported, unsupported
+from stopgrad.ops.elementwise.convert import Complex
+from stopgrad.ops.fourier.transforms import Fft, Irfft, Rfft
+from stopgrad.ops.linalg.eigenvalues import Eig, Eigenvalues, SelfAdjointEig, SelfAdjointEigenvalues
+from stopgrad.ops.linalg.factorizations import Qr
+from stopgrad.ops.linalg.matrix_functions import PseudoInverse
+from stopgrad.ops.linalg.spectra import SingularValues, Svd
 
 _DECOMPOSED = unsupported("ONNX has no decomposition of matrices, and one of its nodes would iterate")
 _COMPLEX = unsupported(NO_COMPLEX)

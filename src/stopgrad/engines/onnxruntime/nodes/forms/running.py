@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import highest, lowest, number
-from stopgrad.onnx_nodes.kernels import computed_in
-from stopgrad.op import Op
-from stopgrad.ops.recurrence import LinearRecurrence
-from stopgrad.ops.running import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
+from stopgrad.engines.onnxruntime.nodes.forms.parts import highest, lowest, number
+from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
+from stopgrad.graph.op import Op
+from stopgrad.ops.reductions.recurrence import LinearRecurrence
+from stopgrad.ops.reductions.running import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
 
 
 def scanned(

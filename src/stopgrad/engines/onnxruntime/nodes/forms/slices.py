@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.indexing import bounded
-from stopgrad.onnx_nodes.forms.parts import along, number, reshaped
-from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.op import Op
-from stopgrad.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from stopgrad.ops.join import PadV2, Split
-from stopgrad.ops.scatters import TensorStridedSliceUpdate
-from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
+from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
+from stopgrad.engines.onnxruntime.nodes.forms.parts import along, number, reshaped
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.graph.op import Op
+from stopgrad.ops.indexing.dynamic import DynamicSlice, DynamicUpdateSlice
+from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
+from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
+from stopgrad.ops.shapes.join import PadV2, Split
 
 
 def _spread(xp: Any, g: Any, *, shape: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:

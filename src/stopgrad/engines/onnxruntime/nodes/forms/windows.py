@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import reshaped, transposed
-from stopgrad.ops.windows import Geometry, output_shape, reach
-from stopgrad.types import at_least, product
+from stopgrad.base.types import at_least, product
+from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
+from stopgrad.ops.neural.windows import Geometry, output_shape, reach
 
 
 def around(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> list[tuple[Any, Any]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from stopgrad.torch.importing.aten.calling import Table
-from stopgrad.torch.importing.aten.drawing import DRAWING
-from stopgrad.torch.importing.aten.elementwise import ELEMENTWISE
-from stopgrad.torch.importing.aten.indexing import INDEXING
-from stopgrad.torch.importing.aten.normalizations import NORMALIZATIONS
-from stopgrad.torch.importing.aten.products import PRODUCTS
-from stopgrad.torch.importing.aten.reductions import REDUCTIONS
-from stopgrad.torch.importing.aten.shapes import SHAPES
-from stopgrad.torch.importing.aten.spectra import SPECTRA
-from stopgrad.torch.importing.aten.windows import WINDOWS
+from stopgrad.interop.torch.importing.aten.calling import Table
+from stopgrad.interop.torch.importing.aten.drawing import DRAWING
+from stopgrad.interop.torch.importing.aten.elementwise import ELEMENTWISE
+from stopgrad.interop.torch.importing.aten.indexing import INDEXING
+from stopgrad.interop.torch.importing.aten.normalizations import NORMALIZATIONS
+from stopgrad.interop.torch.importing.aten.products import PRODUCTS
+from stopgrad.interop.torch.importing.aten.reductions import REDUCTIONS
+from stopgrad.interop.torch.importing.aten.shapes import SHAPES
+from stopgrad.interop.torch.importing.aten.spectra import SPECTRA
+from stopgrad.interop.torch.importing.aten.windows import WINDOWS
 
 TRANSLATIONS: Table = {
     **DRAWING,

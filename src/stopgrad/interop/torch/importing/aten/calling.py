@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 import stopgrad as sg
-from stopgrad.importing.values import Refused
-from stopgrad.operands import Array
-from stopgrad.types import DType, dtype_of
+from stopgrad.base.types import DType, dtype_of
+from stopgrad.graph.operands import Array
+from stopgrad.interop.shared.values import Refused
 
 Translation = Callable[..., Any]
 Table = dict[str, Translation]

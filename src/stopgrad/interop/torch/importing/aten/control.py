@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import brought
+from stopgrad.interop.shared.values import brought
 
 
 def _results(made: Any) -> list[Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import brought
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared.values import brought
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
 def _uniform(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:

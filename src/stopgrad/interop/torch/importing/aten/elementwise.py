@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import brought
-from stopgrad.torch.importing.aten.calling import Call, Table, Translation, given, table
-from stopgrad.types import DType
+from stopgrad.base.types import DType
+from stopgrad.interop.shared.values import brought
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
 
 
 def unary(function: Any) -> Translation:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.shapes import part
-from stopgrad.importing.values import Refused, along, axis_of, brought, product, static
-from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, table
-from stopgrad.torch.importing.aten.shapes import diagonal_places, strided_places
+from stopgrad.interop.shared.shapes import part
+from stopgrad.interop.shared.values import Refused, along, axis_of, brought, product, static
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, strided_places
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def _cut(x: Any, index: Any, axis: int) -> Any:

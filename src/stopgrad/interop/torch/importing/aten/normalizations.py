@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.normalizations import (
+from stopgrad.interop.shared.normalizations import (
     affine,
     batch_normalized,
     by_channel,
@@ -16,9 +16,9 @@ from stopgrad.importing.normalizations import (
     wide,
     with_running,
 )
-from stopgrad.importing.values import brought, product
-from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared.values import brought, product
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def _layer(call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing import convolutions
-from stopgrad.importing.values import Refused, brought, pulled, spread, static
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared import convolutions
+from stopgrad.interop.shared.values import Refused, brought, pulled, spread, static
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
 def _multiplied(call: Call, a: Any, b: Any, *_: Any) -> Any:

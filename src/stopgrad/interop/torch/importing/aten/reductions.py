@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.normalizations import variance
-from stopgrad.importing.values import along, axes_of, axis_of, brought, static
-from stopgrad.torch.importing.aten.calling import Call, Table, Translation, table
+from stopgrad.interop.shared.normalizations import variance
+from stopgrad.interop.shared.values import along, axes_of, axis_of, brought, static
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 
 
 def reduced(function: Any) -> Translation:

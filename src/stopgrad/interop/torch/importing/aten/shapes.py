@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.shapes import is_negative, padded, part
-from stopgrad.importing.values import Refused, axes_of, axis_of, brought, product, static
-from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared.shapes import is_negative, padded, part
+from stopgrad.interop.shared.values import Refused, axes_of, axis_of, brought, product, static
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def _viewed(call: Call, x: Any, sizes: Sequence[Any]) -> Any:

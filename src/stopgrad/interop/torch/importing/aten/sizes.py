@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 import stopgrad as sg
-from stopgrad.importing.values import Refused
-from stopgrad.torch.importing.aten.calling import Call
+from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.torch.importing.aten.calling import Call
 
 
 def _binary(function: Any) -> Any:

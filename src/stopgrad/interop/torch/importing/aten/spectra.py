@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import axes_of, brought, product
-from stopgrad.ops import fourier
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared.values import axes_of, brought, product
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.ops.fourier import transforms as fourier
 
 
 def _scaled(y: Any, sizes: Sequence[Any], normalization: int) -> Any:

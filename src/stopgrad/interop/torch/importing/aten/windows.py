@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.convolutions import LAYOUTS
-from stopgrad.importing.pooling import max_places, places, shares
-from stopgrad.importing.sampling import cubic_weights, grid_sampled
-from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import Refused, along, brought, product, pulled, spread, static
-from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.shared.convolutions import LAYOUTS
+from stopgrad.interop.shared.pooling import max_places, places, shares
+from stopgrad.interop.shared.sampling import cubic_weights, grid_sampled
+from stopgrad.interop.shared.shapes import padded
+from stopgrad.interop.shared.values import Refused, along, brought, product, pulled, spread, static
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.ops.shapes.reshape import reshape
 
 
 def _windows(

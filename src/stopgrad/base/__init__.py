@@ -1,0 +1,1 @@
+"""What knows nothing of graphs: dtypes, sizes, types, structures, source lines, errors."""

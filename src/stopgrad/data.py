@@ -1,0 +1,3 @@
+"""Batches of examples. See :mod:`stopgrad.train.data`."""
+
+from stopgrad.train.data import *

@@ -1,0 +1,1 @@
+"""Arithmetic, comparisons, powers, trigonometry, rounding, conversion: each element by itself."""

@@ -1,0 +1,1 @@
+"""Elements by position: brackets, slices, gathers, scatters, updates, masks."""

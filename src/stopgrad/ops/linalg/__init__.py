@@ -1,0 +1,1 @@
+"""Linear algebra: products, solvers, factorizations, determinants, spectra, norms."""

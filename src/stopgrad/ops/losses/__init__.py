@@ -1,0 +1,1 @@
+"""Losses: of classification, of regression, of order."""

@@ -1,0 +1,1 @@
+"""Layers: activations, attention, convolution, pooling, normalisation, resizing, embedding."""

@@ -1,0 +1,1 @@
+"""Order and sets: sorting, what occurs, where numbers belong among sorted ones."""

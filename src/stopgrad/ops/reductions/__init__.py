@@ -1,0 +1,1 @@
+"""Many elements to one: sums, extremes, running results, segments, recurrences."""

@@ -1,0 +1,1 @@
+"""The same elements in another arrangement: reshaped, joined, moved; numbers laid out in grids."""

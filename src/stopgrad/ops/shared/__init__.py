@@ -1,0 +1,1 @@
+"""What families of operations share: base definitions and rules of inference; no operation of its own."""

@@ -1,0 +1,1 @@
+"""Special functions: gamma, error, incomplete gamma and beta, Bessel."""

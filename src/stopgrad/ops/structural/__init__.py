@@ -1,0 +1,1 @@
+"""What graphs have besides mathematics: placeholders, parameters, groups, shardings, foreign code."""

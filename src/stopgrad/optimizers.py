@@ -1,0 +1,3 @@
+"""Optimisers. See :mod:`stopgrad.train.optimizers`."""
+
+from stopgrad.train.optimizers import *

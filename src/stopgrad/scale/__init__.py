@@ -1,0 +1,1 @@
+"""Meshes, processes that compute together, folders of divided arrays; nothing of what is computed."""

@@ -1,0 +1,1 @@
+"""What is run rather than imported: the command, the pytest plugin, the tour and its recipes."""

@@ -1,0 +1,3 @@
+"""PyTorch code: watched, explained, imported. See :mod:`stopgrad.interop.torch`."""
+
+from stopgrad.interop.torch import *

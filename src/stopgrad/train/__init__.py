@@ -1,0 +1,1 @@
+"""Optimisers, batches of examples, adapters, checkpoints; nothing that only one framework has."""

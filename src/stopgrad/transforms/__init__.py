@@ -1,0 +1,1 @@
+"""Functions of functions: gradients, batching, control flow. They build operations and compute nothing."""
