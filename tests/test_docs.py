@@ -8,13 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import stopgrad as sg
-from test_layers import ROWS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(sg.__file__).parent
@@ -137,19 +135,6 @@ def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
 
 
 # ----------------------------------------------------------------------------------------- the other pages
-
-
-def test_the_table_of_modules_has_the_rows_of_the_layer_test_in_their_order() -> None:
-    table = (DOCS / "architecture.md").read_text().split("| module | what it holds |")[1].split("## ")[0]
-    cells = [
-        re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")
-    ]
-    position = {part: i for i, row in enumerate(cells) for part in row}
-    parts = [[part for part in row if part and part != "__main__"] for row in ROWS]
-    missing = {part for row in parts for part in row} - set(position)
-    assert not missing, f"docs/architecture.md says nothing of {missing}"
-    for above, below in pairwise(row for row in parts if row):
-        assert max(position[part] for part in above) < min(position[part] for part in below), (above, below)
 
 
 @pytest.mark.parametrize(
