@@ -36,7 +36,7 @@ def _doctest_names(doctest_namespace: dict[str, Any]) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Skip what the engine of a test cannot compute since ONNX has no form for it.
 
-    Which operations those are, and why, is compared in ``tests/test_onnx_operations.py``.
+    Which operations those are, and why, ``tests/engines/onnxruntime/test_operations_as_models.py`` compares.
     """
     try:
         yield

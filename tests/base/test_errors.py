@@ -12,11 +12,11 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
-import pytest
-
 import pooled
-import stopgrad as sg
+import pytest
 from junk import JUNK
+
+import stopgrad as sg
 from stopgrad.graph.op import Joint, Op
 from stopgrad.graph.public import call
 

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
+from places import ROOT
 
 
 def run(script: str, *arguments: str, path: Path | None = None) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import ROOT
 
 import stopgrad as sg
 from stopgrad.rewrite import rolling
 
 Array = np.ndarray[Any, Any]
-ROOT = Path(__file__).resolve().parents[1]
 BYTES = 400
 """An operation takes no more, its share of all that stands beside it included."""
 PEAK = 1.35

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-
 from hlo_tools import hlo
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 
 def module(*lines: str, more: str = "", count: int = 8) -> str:

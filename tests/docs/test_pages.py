@@ -11,16 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import DOCS, blocks
+from places import ROOT
 
 import stopgrad as sg
 
-DOCS = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(sg.__file__).parent
-
-
-def blocks(page: str, language: str) -> list[str]:
-    """The blocks of code, or of what it prints, of a page."""
-    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
 def run(folder: Path, *command: str | Path, package: Path = PACKAGE) -> str:
@@ -101,11 +97,10 @@ def test_the_loop_of_the_page_on_scale_goes_on_after_all_its_processes_were_kill
 
 
 def test_an_operation_in_the_package_passes_the_tests_that_it_brings(extended: Path) -> None:
-    tests = Path(__file__).parent
     options = ("-o", "addopts=", "-p", "no:cacheprovider", "-k", "Charbonnier")
     found = run(
-        tests.parent,
-        *("-m", "pytest", tests / "test_operations.py", *options),
+        ROOT,
+        *("-m", "pytest", ROOT / "tests/sweeps/test_operations.py", *options),
         package=extended,
     )
     assert int(re.findall(r"(\d+) passed", found)[0]) >= 10

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from places import ROOT
 
 import stopgrad as sg
 
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 
 
 def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:

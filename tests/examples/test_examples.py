@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import ENGINES, each_engine
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.base.structure import flatten, unflatten
 

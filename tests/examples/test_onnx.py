@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pages import blocks
 
 import stopgrad as sg
 from examples_references import EXAMPLES, example
 from stopgrad.tools import cli
-from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 stopgrad_trainer = pytest.importorskip("stopgrad_trainer")

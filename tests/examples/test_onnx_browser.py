@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_tools import started
+from pages import blocks
 
 from examples_references import example
-from page_tools import started
-from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 stopgrad_trainer = pytest.importorskip("stopgrad_trainer")

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-PROGRAM = Path(__file__).parents[1] / "examples" / "scale" / "train.py"
+from places import EXAMPLES
+
+PROGRAM = EXAMPLES / "scale" / "train.py"
 
 
 def program() -> Any:

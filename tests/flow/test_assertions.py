@@ -82,7 +82,7 @@ def test_a_missing_gradient_shows_its_story_alone() -> None:
         "assert_flows: gradients do not arrive at params.V, and should",
         "",
         "stopped: params.V",
-        f"  tests/test_flow_assertions.py:{line}  stop_gradient",
+        f"  tests/flow/test_assertions.py:{line}  stop_gradient",
         f'{line:6} | t = sg.stop_gradient(h @ params["V"], name="frozen")',
         "       |     " + "^" * 48,
     ]
@@ -95,7 +95,7 @@ def test_an_open_path_is_shown_where_none_should_be() -> None:
     first, _, path, file, *steps = text.splitlines()
     assert first == "assert_blocked: gradients arrive at params.W, and should not"
     assert path == "an open path to params.W, backwards:"
-    assert file == "  tests/test_flow_assertions.py"
+    assert file == "  tests/flow/test_assertions.py"
     numbers = [line_of(part) for part in ("return every *", "every = (h", "h = sg.tanh(x @")]
     assert [int(step.split("|")[0]) for step in steps[:3]] == numbers
     assert not steps[3]
@@ -146,7 +146,7 @@ def test_an_assertion_leaves_the_users_graph_as_it_was() -> None:
         "target/frozen",
         "target/frozen:0",
         f"test_flow_assertions.py:{line_of('frozen')}",
-        f"./tests/test_flow_assertions.py:{line_of('frozen')}",
+        f"./tests/flow/test_assertions.py:{line_of('frozen')}",
         f"{__file__}:{line_of('frozen')}",
         ["target"],
     ],
@@ -178,7 +178,7 @@ def test_by_operations_of_a_graph() -> None:
     line = line_of('gates = sg.stop_gradient({"w"')
     sg.assert_blocked(y, [w, x], by=f"test_flow_assertions.py:{line}")
     text = failure(sg.assert_blocked, y, [w, x], by=gates["w"])
-    assert "x is not cut by StopGradient 'StopGradient' at tests/test_flow_assertions.py:" in text
+    assert "x is not cut by StopGradient 'StopGradient' at tests/flow/test_assertions.py:" in text
     assert "not cut by" in failure(sg.assert_blocked, y, [w], by=elsewhere)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from check_mutants import BOTH, MUTANTS, Mutant, seeded
 
 import stopgrad as sg
-from check_mutants import BOTH, MUTANTS, Mutant, seeded
 from stopgrad.base.types import dtype_of
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph

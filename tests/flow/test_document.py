@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import DOCS
 
 import stopgrad as sg
 from stopgrad.graph.op import Status
 
-PAGE = (Path(__file__).parents[1] / "docs" / "flow-report.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "flow-report.md").read_text(encoding="utf-8")
 
 # What each field holds; a list stands for a list of such, "or None" is told by a tuple.
 LOCATION = {

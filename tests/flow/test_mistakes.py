@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from mistake_checks import (
     check_cuts,
     check_gallery,
@@ -21,6 +19,8 @@ from mistake_checks import (
 )
 from mistakes import OURS, Mistake
 from mistakes_in_jax import in_jax
+
+import stopgrad as sg
 from stopgrad.base.structure import flatten
 
 jax = pytest.importorskip("jax")
@@ -37,7 +37,7 @@ def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
 
 
 def test_the_page_is_what_the_programs_give() -> None:
-    assert OURS.file.read_text() == OURS.page(), "python tests/mistakes.py writes it anew"
+    assert OURS.file.read_text() == OURS.page(), "python tests/helpers/mistakes.py writes it anew"
 
 
 # ------------------------------------------------------------------------------------------------- explain

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-
 import page_tools
-import stopgrad as sg
+import pytest
 from page_tools import Opened, data_of, opened
+
+import stopgrad as sg
 from stopgrad.flow.page import html as page_html
 from stopgrad.flow.page.grouping import LIMIT
 from stopgrad.flow.page.sources import shown_names

@@ -23,7 +23,7 @@ from stopgrad.graph.selective import by_gates, selective_gates
 from stopgrad.rewrite import rewrite
 from stopgrad.transforms.gradients.reach import between
 
-sys.path.insert(0, str(Path(__file__).parent))  # So that the modules beside this one can be imported.
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))  # As a program, too.
 from flow_frozen import Frozen
 from flow_graphs import BLIND, GATES, OPEN, STATUSES, UNDEFINED, Case, Walk, make_case
 

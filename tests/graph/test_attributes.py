@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import ENGINES, each_engine
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 from stopgrad.base.types import tensor_type
 from stopgrad.graph.build import emit
 from stopgrad.graph.inferred import infer_types

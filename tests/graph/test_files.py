@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
+from bits import bits_of_every_kind
+from places import ROOT
 from safetensors.numpy import load_file, save_file
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.base import sizes
 from stopgrad.base.types import DTYPES, dtype_of, tensor_type
 from stopgrad.graph import files
@@ -51,21 +53,6 @@ NAMES = [
         "W",
     ),
 ]
-
-
-def bits_of_every_kind(dtype: sg.base.types.DType) -> np.ndarray[Any, Any]:
-    """Every 8- or 16-bit pattern, and random ones; NaNs of all kinds among them."""
-    size = dtype.itemsize
-    if dtype.is_bool:
-        return np.array([True, False, True])
-    if size <= 2:
-        return np.arange(256**size, dtype=f"u{size}").view(dtype.numpy)
-    part = dtype.real.itemsize
-    random = np.random.default_rng(size).integers(0, 256, 64 * part, np.uint8).tobytes()
-    special = {4: [0x7FC00000, 0x7F800001, 0xFFC00001, 0x80000000, 1, 0xFF800000], 8: []}[part]
-    special = special or [0x7FF8 << 48, (0x7FF0 << 48) + 1, (0xFFF8 << 48) + 1, 1 << 63, 1, 0xFFF0 << 48]
-    whole = np.frombuffer(np.array(special, f"u{part}").tobytes() + random, dtype.real.numpy)
-    return whole[: len(whole) // 2 * 2].view(dtype.numpy)
 
 
 # -------------------------------------------------------------------------------------------- values
@@ -256,7 +243,7 @@ def test_a_header_is_refused_by_its_length_before_it_is_read(tmp_path: Path) -> 
 
 
 def test_security_md_lists_the_limits() -> None:
-    text = (Path(__file__).parents[1] / "SECURITY.md").read_text()
+    text = (ROOT / "SECURITY.md").read_text()
     listed = dict(re.findall(r"^\| `([A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
     known = {name: getattr(limits, name) for name in dir(limits) if name.isupper()}
     known |= {name: getattr(sizes, name) for name in ("LARGEST", "LONGEST", "DEGREE")}

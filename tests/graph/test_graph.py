@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from junk import JUNK
 
 import stopgrad as sg
-from junk import JUNK
 from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import dtype_of
 from stopgrad.graph.op import REGISTRY, Op

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from operation_cases import COMPUTED, DIFFERENTIATED, Array, build, draw
+from random_programs import OFFSETS, WEIGHTS, Stopgrad, evaluate, made
 
 import stopgrad as sg
-from control.test_random_programs import OFFSETS, WEIGHTS, Stopgrad, evaluate, made
 from stopgrad.base.samples import Sample, with_dtype
 from stopgrad.base.types import bfloat16, float16, float32
 from stopgrad.engines import engine
@@ -22,7 +23,6 @@ from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, program
 from stopgrad.graph.op import Op
 from stopgrad.rewrite import prepare
 from stopgrad.transforms.gradients.reverse import gradients
-from test_operations import COMPUTED, DIFFERENTIATED, Array, build, draw
 
 N = 11
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from constraint_cases_more import BOOLS, CASES, COMPLEXES, DOUBLES, FLOATS, INTS, MATRIX, call, refuses
 
 import stopgrad as sg
-from constraint_cases_more import BOOLS, CASES, COMPLEXES, DOUBLES, FLOATS, INTS, MATRIX, call, refuses
 
 __all__ = ["CASES"]
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
+from flow_graphs import CLOSED, Case, Walk
 
 import stopgrad as sg
-from flow_graphs import CLOSED, Case, Walk
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared
 from stopgrad.graph.selective import by_gates, selective_gates
 

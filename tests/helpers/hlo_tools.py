@@ -6,5 +6,5 @@ import importlib
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 hlo = importlib.import_module("scale.hlo")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-import stopgrad as sg
 from mistakes import MARK, Gallery, Mistake
+
+import stopgrad as sg
 from stopgrad.base.source import Location
 
 

@@ -1,7 +1,7 @@
 """Galleries of mistakes: programs, how they are asked about, and the page that is written from them.
 
-``python tests/mistakes.py`` writes docs/mistakes.md anew. The galleries of PyTorch and JAX have modules of
-their own, which import these frameworks.
+``python tests/helpers/mistakes.py`` writes docs/mistakes.md anew. The galleries of PyTorch and JAX have
+modules of their own, which import these frameworks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stopgrad.errors import StopgradError
 
 import stopgrad as sg
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MARK = "  # <- here"
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -291,10 +291,10 @@ def shown(mistake: Mistake, name: str) -> str:
 HEAD = """# Mistakes, and what the reports say of them
 
 {count} small programs, each with a mistake that people have made, what is reported of it, and the cure. They
-are the files of {files}; `tests/test_mistakes.py` runs each and checks that
+are the files of {files}; `tests/flow/test_mistakes.py` runs each and checks that
 the line marked `# <- here` is the one that is named, that nothing is said against the cured program, and that
-its gradients are those of JAX or of differences. The page is written from them by `python tests/mistakes.py`,
-with times left out and figures rounded.
+its gradients are those of JAX or of differences. The page is written from them by
+`python tests/helpers/mistakes.py`, with times left out and figures rounded.
 """
 
 OURS = Gallery(

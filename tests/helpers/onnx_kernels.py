@@ -1,6 +1,6 @@
 """For which element types the CPU provider of the installed onnxruntime runs each operator that we write.
 
-``python tests/onnx_kernels.py`` tries models of one node and prints the table of
+``python tests/helpers/onnx_kernels.py`` tries models of one node and prints the table of
 ``stopgrad.engines.onnxruntime.nodes.kernels``; the test of that table (test_onnx_kernels.py) runs the same.
 """
 

@@ -27,7 +27,6 @@ import torch
 from torch import nn
 from torch._decomp import get_decompositions
 from torch.nn import functional
-
 from torch_libraries import library
 
 WAYS = ("dynamo", "script")

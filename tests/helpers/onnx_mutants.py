@@ -1,8 +1,8 @@
 """Mutants of ONNX files, made from a seed, and what must hold of any of them when it is loaded.
 
 As a command, a fuzzer in a process of its own, with a bound on its memory:
-``python tests/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke in the
-folder.
+``python tests/helpers/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke
+in the folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The backend node tests of the ``onnx`` package, run through the importer; as a command, their count.
 
-``python tests/onnx_node_tools.py [engine]`` prints how many pass of how many there are, what fails, and what
-is left out, with the reason.
+``python tests/helpers/onnx_node_tools.py [engine]`` prints how many pass of how many there are, what fails,
+and what is left out, with the reason.
 """
 
 from __future__ import annotations

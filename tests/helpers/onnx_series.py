@@ -1,4 +1,4 @@
-"""Makes the polynomials of ``onnxruntime/nodes/series.py``: ``python tests/onnx_series.py > .../series.py``.
+"""Makes the polynomials of ``onnxruntime/nodes/series.py``: ``python tests/helpers/onnx_series.py``.
 
 Each is a function, smooth after a change of variable, interpolated at Chebyshev nodes with 60 digits by
 mpmath, and cut where its terms no longer count in float64.
@@ -134,7 +134,7 @@ SERIES: dict[str, tuple[str, Callable[[], list[float]]]] = {
 }
 
 if __name__ == "__main__":
-    print('"""Polynomials on [-1, 1], the highest power first. Made by tests/onnx_series.py."""\n')
+    print('"""Polynomials on [-1, 1], the highest power first. Made by tests/helpers/onnx_series.py."""\n')
     print("from __future__ import annotations")
     for name, (what, made) in SERIES.items():
         numbers = made()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from references import LONG, Wide
 
 NAN, INF = LONG(math.nan), LONG(math.inf)

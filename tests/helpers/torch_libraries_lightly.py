@@ -6,7 +6,6 @@ import copy
 
 import torch
 from torch import nn
-
 from torch_libraries import Case, Line, case, library
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-
 from torch_libraries import Case, Line, case, library
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 from torch import nn
-
 from torch_libraries import Case, Line, case, library
 
 

@@ -1,6 +1,6 @@
 """The gallery of mistakes in PyTorch: how its programs are asked about.
 
-``python tests/torch_mistakes.py`` writes docs/torch-mistakes.md anew.
+``python tests/helpers/torch_mistakes.py`` writes docs/torch-mistakes.md anew.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from io import StringIO
 from typing import Any
 
 import torch
+from mistakes import Gallery
 
 import stopgrad as sg
 import stopgrad.torch as sgt
-from mistakes import Gallery
 
 HEAD = """# Mistakes in PyTorch, and what the reports say of them
 
 {count} small programs in PyTorch, each with a mistake that people reported, what `stopgrad.torch` says of it,
-and the cure. They are the files of {files}; `tests/test_torch_mistakes.py`
+and the cure. They are the files of {files}; `tests/interop/torch/test_mistakes.py`
 runs each and checks that the line marked `# <- here` is the one that is named, that the cured program is
 sound, and that a gradient is said to arrive where `backward()` puts one. The page is written from them by
-`python tests/torch_mistakes.py`. Each is asked so, where xs are the modules and tensors that the program is
-called with:
+`python tests/helpers/torch_mistakes.py`. Each is asked so, where xs are the modules and tensors that the
+program is called with:
 
 ```python
 with sgt.watch() as seen:

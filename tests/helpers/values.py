@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 import pytest
+from all_engines import each_style
 
 import stopgrad as sg
-from all_engines import each_style
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 COVERED: dict[str, list[str]] = defaultdict(list)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_training_tools import batches, mlp, model_of, normal
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import batches, mlp, model_of, normal
 from stopgrad.trainer import Trainer
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from all_engines import ENGINES, each_engine
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 from stopgrad.base.structure import flatten
 
 RNG = np.random.default_rng(11)

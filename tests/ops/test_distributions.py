@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from all_engines import ENGINES, each_engine
+from values import by, close
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 from stopgrad.ops.special.incomplete import log_gamma_slope
-from values import by, close
 
 KEY = sg.random_key(31)
 MANY = 20000

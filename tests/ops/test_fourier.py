@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from all_engines import each_engine
+from values import by, complex_normal, normal
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.ops.fourier import frequencies, planes as fourier_planes, transforms as fourier
-from values import by, complex_normal, normal
 
 NAMED = vars(fourier) | vars(fourier_planes) | vars(frequencies)
 NORMS = ("backward", "ortho", "forward")

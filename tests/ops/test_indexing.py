@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from all_engines import ENGINES, each_engine
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 
 # --------------------------------------------------------------------------------- any index, as NumPy has it
 

@@ -12,10 +12,10 @@ import jax.scipy.linalg
 import ml_dtypes
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import each_engine
 from values import by, complex_normal, normal
+
+import stopgrad as sg
 
 S, Z = normal(2, 3, 3), complex_normal(2, 3, 3)
 D, H = S @ S.swapaxes(-1, -2) + np.eye(3), Z @ np.conj(Z.swapaxes(-1, -2)) + np.eye(3)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import scipy.special
+from values import Cases, complex_normal, normal
 
 import stopgrad as sg
-from values import Cases, complex_normal, normal
 
 CASES = Cases()
 add = CASES.add

@@ -12,10 +12,10 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
-
-import stopgrad as sg
 from all_engines import each_engine
 from values import Cases, by, complex_normal, each, normal, uniform
+
+import stopgrad as sg
 
 NAN, INF = math.nan, math.inf
 CASES = Cases()

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-import stopgrad as sg
 from all_engines import each_engine, each_style
 from values import Cases, complex_normal, normal, same_values, values_of
+
+import stopgrad as sg
 
 CASES = Cases()
 X, Y, C = normal(2, 3), normal(2, 3, seed=1), complex_normal(3)

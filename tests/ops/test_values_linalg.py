@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from values import Cases, complex_normal, normal, values_of
 
 import stopgrad as sg
-from values import Cases, complex_normal, normal, values_of
 
 CASES = Cases()
 add = CASES.add

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-import stopgrad as sg
 from all_engines import each_engine
 from values import Cases, by, complex_normal, normal, values_of
+
+import stopgrad as sg
 
 CASES = Cases()
 add = CASES.add

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
+from all_engines import each_engine
+from derivatives import check_derivatives
+from values import Cases, each, normal, uniform
 
 import stopgrad as sg
-from all_engines import each_engine
-from values import Cases, each, normal, uniform
 
 CASES = Cases()
 add = CASES.add
@@ -382,37 +383,6 @@ DIFFERENTIABLE: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]
     (lambda s: sg.listmle_loss(GRADES, s), (X,), ()),
     (sg.listnet_loss, (Y, X), ()),
 ]
-
-
-def check_derivatives(f: Callable[..., Any], arrays: tuple[Any, ...], engine: str = "numpy") -> None:
-    """First and second derivatives along a direction, against differences of values and of gradients."""
-
-    def total(*xs: Any) -> Any:
-        ys = f(*xs)
-        ys = ys if isinstance(ys, tuple) else (ys,)
-        return sum(
-            sg.reduce_sum(sg.multiply(y, np.cos(np.arange(np.prod(y.shape))).reshape(y.shape))) for y in ys
-        )
-
-    def slope(*xs: Any) -> Any:
-        found = sg.grad(total, argnums=tuple(range(len(xs))))(*xs)
-        return sum(sg.reduce_sum(sg.multiply(g, d)) for g, d in zip(found, ways, strict=True))
-
-    ways = [np.sin(1 + np.arange(x.size)).reshape(x.shape) for x in arrays]
-    h = 1e-5
-    ahead = [x + h * d for x, d in zip(arrays, ways, strict=True)]
-    behind = [x - h * d for x, d in zip(arrays, ways, strict=True)]
-    value, first = (sg.function(g, engine=engine) for g in (total, slope))
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
-    close(first(*arrays), (value(*ahead) - value(*behind)) / (2 * h))
-    second = sg.function(
-        lambda *xs: sum(
-            sg.reduce_sum(sg.multiply(g, d))
-            for g, d in zip(sg.grad(slope, argnums=tuple(range(len(xs))))(*xs), ways, strict=True)
-        ),
-        engine=engine,
-    )
-    close(second(*arrays), (first(*ahead) - first(*behind)) / (2 * h))
 
 
 @pytest.mark.parametrize(("f", "arrays", "rest"), DIFFERENTIABLE)

@@ -13,11 +13,11 @@ import jax
 import numpy as np
 import pytest
 import scipy.special
+from all_engines import each_engine
+from derivatives import check_derivatives
+from values import Cases, by, normal, values_of
 
 import stopgrad as sg
-from all_engines import each_engine
-from test_values_nn import check_derivatives
-from values import Cases, by, normal, values_of
 
 CASES = Cases()
 add = CASES.add

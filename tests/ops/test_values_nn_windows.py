@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from values import Cases, normal
 
 import stopgrad as sg
-from values import Cases, normal
 
 CASES = Cases()
 add = CASES.add

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from all_engines import ENGINES, each_engine
+from values import Cases, by, close, normal, uniform, values_of
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 from stopgrad.ops.random.keys import threefry
-from values import Cases, by, close, normal, uniform, values_of
 
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1]
 

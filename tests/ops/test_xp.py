@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
+from places import HELPERS
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad import xp
 
 
@@ -763,7 +764,7 @@ def test_errors_name_the_users_line() -> None:
 
 
 def runner() -> ModuleType:
-    path = Path(__file__).parent / "array_api" / "run.py"
+    path = HELPERS / "array_api" / "run.py"
     spec = importlib.util.spec_from_file_location("array_api_run", path)
     assert spec is not None
     assert spec.loader is not None
@@ -775,7 +776,7 @@ def runner() -> ModuleType:
 def test_every_test_that_is_skipped_has_its_reason() -> None:
     for name in ("skips.txt", "skips_traced.txt"):
         explained = False
-        for line in (Path(__file__).parent / "array_api" / name).read_text().splitlines():
+        for line in (HELPERS / "array_api" / name).read_text().splitlines():
             assert not line or line.startswith(("#", "array_api_tests/")), line
             explained = line.startswith("#") or (explained and bool(line))
             assert explained or not line, f"say why {line} is skipped"

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.base.dtypes import DTYPES
 
 OURS = list(DTYPES.values())

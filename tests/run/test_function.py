@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 
 F32 = np.float32
 

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.engines import engine as engine_named
 from stopgrad.graph.arguments import operation_name, plain_path
 from stopgrad.run import compiling

@@ -13,10 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from all_engines import each_engine
 from safetensors import safe_open
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad import engines
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine

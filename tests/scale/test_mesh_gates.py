@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hlo_tools import hlo
 
 import stopgrad as sg
-from hlo_tools import hlo
 
 MESHES = {
     "data": {"data": 8, "model": 1},

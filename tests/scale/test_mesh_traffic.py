@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hlo_tools import hlo
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import stopgrad as sg
-from hlo_tools import hlo
 
 AXES = {"data": 4, "model": 2}
 Spec = tuple[str | None, ...]

@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import stopgrad as sg
+from places import HELPERS
 from process_program import CHECKS, HEARTBEAT
 from process_tools import Run, launch
 
-PROGRAM = Path(__file__).with_name("process_program.py")
+import stopgrad as sg
+
+PROGRAM = HELPERS / "process_program.py"
 
 
 def checked(run: Run, count: int) -> None:

@@ -1,8 +1,9 @@
 """Every operation in every dtype that it takes, on both engines, against values from elsewhere.
 
 The references are computed in 80 bits, in arbitrary precision or in integers without bounds:
-tests/references.py and tests/references_shaped.py, which also say how many ulps an engine may be off. Results
-of float16 and bfloat16 must be the rounded ones, 0.51 ulp. XLA on CPUs flushes subnormal numbers to 0; so its
+``references`` and ``references_shaped`` in tests/helpers, which also say how many ulps an engine may be off.
+Results of float16 and bfloat16 must be the rounded ones, 0.51 ulp. XLA on CPUs flushes subnormal numbers to 0;
+so its
 results may be those of flushed operands, or off by a few times the least normal number (docs/numerics.md).
 """
 
@@ -16,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import ENGINES
 from references import (
     ELEMENTWISE,
@@ -36,6 +35,8 @@ from references import (
     widen,
 )
 from references_shaped import FINITE, SHAPED
+
+import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import DTYPES, DType, dtype_of
 from stopgrad.engines import engine

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import ENGINES, each_style
 from references import LONG, Array, Wide, distance, drawn, edges, flushed, widen, wrapped
+
+import stopgrad as sg
 from stopgrad.base.types import DTYPES, DType
 
 NAMES = list(DTYPES)

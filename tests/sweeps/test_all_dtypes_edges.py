@@ -11,10 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import ENGINES, each_engine, each_style
 from references import least_normal
+
+import stopgrad as sg
 from stopgrad.base.types import DTYPES, dtype_of
 
 BFLOAT16 = ml_dtypes.bfloat16

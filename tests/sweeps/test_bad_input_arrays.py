@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
+from bad_input import Bad, Setting, bad, inside, lines_of, refused
 
 import stopgrad as sg
-from test_bad_input import Bad, Setting, bad, inside, lines_of, refused
 
 HERE = __file__
 ONE = np.ones(3, np.float32)

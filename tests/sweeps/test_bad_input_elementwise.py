@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bad_input import Setting
 
 import stopgrad as sg
-from test_bad_input import Setting
 
 HERE = __file__
 

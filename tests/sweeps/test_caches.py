@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.base import sizes, source
 from stopgrad.base.dtypes import DType
 from stopgrad.base.interning import Interned

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pytest
-from stopgrad.errors import StopgradError
-
 import constraint_cases
 import constraint_cases_arrays
 import constraint_cases_control
 import constraint_cases_linalg
 import constraint_cases_more
+import pytest
+from stopgrad.errors import StopgradError
+
 from stopgrad.base.samples import Values
 from stopgrad.base.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
 from stopgrad.graph.op import REGISTRY, Kind, Op

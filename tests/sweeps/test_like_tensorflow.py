@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import ENGINES, each_engine
 
 import stopgrad as sg
-from all_engines import ENGINES, each_engine
 
 NAN = np.nan
 

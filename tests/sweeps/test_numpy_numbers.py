@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
-
 import numpy_numbers_arrays
 import numpy_numbers_fft
 import numpy_numbers_linalg
 import numpy_numbers_nn
+import pytest
+
 import stopgrad as sg
 from stopgrad.graph.body import walk
 from stopgrad.graph.inferred import check_canonical
@@ -307,7 +307,7 @@ NO_NUMBERS = {
 }.union(*(family.TENSORS for family in FAMILIES))
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
-    # The array API's, in tests/test_xp.py.
+    # The array API's, in tests/ops/test_xp.py.
     *((name, p) for name in ("cumulative_prod", "cumulative_sum") for p in ("axis", "include_initial")),
     *(("astype", p) for p in ("copy", "device")),
     *(("from_dlpack", p) for p in ("copy", "device")),
@@ -322,9 +322,9 @@ ELSEWHERE = {
     ("isdtype", "kind"),
     ("permute_dims", "axes"),
     ("result_type", "arrays_and_dtypes"),
-    # In tests/test_adapters.py.
+    # In tests/train/test_adapters.py.
     *(("add_lora", p) for p in ("outputs", "rank")),
-    # In tests/test_ablate.py.
+    # In tests/flow/test_ablate.py.
     *(("ablate", p) for p in ("argnums", "engine", "feed_dict", "repeats", "seed")),
     ("dim", "name"),
     ("random_truncated_normal", "lower"),

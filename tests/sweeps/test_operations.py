@@ -9,61 +9,43 @@ from __future__ import annotations
 
 import functools
 import inspect
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from all_engines import engines_for
+from operation_cases import (
+    COMPUTED,
+    DIFFERENTIATED,
+    EXTREME,
+    SYMBOLIC,
+    Array,
+    assert_close,
+    attribute_values,
+    build,
+    compiled,
+    draw,
+)
 
 import stopgrad as sg
-from all_engines import engines_for
 from stopgrad.base.namespaces import NUMPY
 from stopgrad.base.samples import Sample, Values, with_dtype
-from stopgrad.base.types import bfloat16, dtype_of, float16, float32, float64, shape_of, size_value
-from stopgrad.engines import engine
+from stopgrad.base.types import bfloat16, dtype_of, float16, float32, float64, size_value
 from stopgrad.engines.xla import jax_namespace
-from stopgrad.graph.build import emit
-from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.graph import Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import lowering
 from stopgrad.graph.op import REGISTRY, Op, Unsupported
 from stopgrad.graph.operands import type_of
-from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import prepare
 from stopgrad.transforms.gradients.forward import push_forward
 
-Array = np.ndarray[Any, Any]
-
-CASES = [
-    pytest.param(definition, s, id=f"{name}-{i}")
-    for name, definition in REGISTRY.items()
-    for i, s in enumerate(definition.samples)
-]
-COMPUTED = [case for case in CASES if not isinstance(case.values[0].lower, Unsupported)]
-IMPLICIT = {"RandomLogGamma"}
-"""Draws whose gradient another operation gives, as quantiles move; test_distributions.py compares it."""
-DIFFERENTIATED = [
-    case
-    for case in COMPUTED
-    if not case.values[0].gate and case.values[1].operands and case.values[0].type not in IMPLICIT
-]
 FIRST_OF_EACH = [
     case
     if case.values[1] is case.values[0].samples[0]
     else pytest.param(*case.values, id=case.id, marks=pytest.mark.nightly)
     for case in DIFFERENTIATED
-]
-SYMBOLIC = [
-    case
-    for case in COMPUTED
-    if any(isinstance(n, str) for o in case.values[1].operands if isinstance(o, Values) for n in o.shape)
-]
-EXTREME = [
-    pytest.param(definition, id=name)
-    for name, definition in REGISTRY.items()
-    if definition.extremes and definition.samples
 ]
 FLOATING = [
     pytest.param(definition, definition.samples[0], id=name)
@@ -72,64 +54,6 @@ FLOATING = [
     if any(isinstance(o, Values) and o.dtype is float64 for o in definition.samples[0].operands)
 ]
 STEP = 1e-6
-
-
-def draw(sample: Sample, n: int = 3) -> list[Array]:
-    """Operands of a sample, the same in every run."""
-    generator = np.random.default_rng(zlib.crc32(repr(sample).encode()))
-    return [o.draw(generator, {"n": n}) if isinstance(o, Values) else o for o in sample.operands]
-
-
-def attribute_values(definition: type[Op], sample: Sample) -> tuple[Any, ...]:
-    return tuple(sample.attributes[name] for name in definition.attributes)
-
-
-def build(
-    definition: type[Op], sample: Sample, arrays: Sequence[Array]
-) -> tuple[Graph, list[Output], tuple[Output, ...]]:
-    """A graph with the operation on placeholders, symbolic where the sample names a size."""
-    graph = Graph()
-    shapes = [o.shape for o in sample.operands]
-    xs = [
-        emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s), ()), "", graph).outputs[0]
-        for a, s in zip(arrays, shapes, strict=True)
-    ]
-    return graph, xs, emit(definition, tuple(xs), attribute_values(definition, sample), None, graph).outputs
-
-
-def compiled(
-    name: str, outputs: Sequence[Output], inputs: Sequence[Output], n: int = 3
-) -> Callable[[Sequence[Array]], list[Array]]:
-    ready = prepare(list(outputs), list(inputs), {"n": n})
-    run = engine(name).compile(ready.inputs, ready.outputs)
-    return lambda arrays: [np.asarray(v) for v in run(arrays)]
-
-
-def tolerance(dtype: Any) -> float:
-    if dtype.name == "bfloat16":
-        return 1e-1
-    return (
-        {2: 2e-2, 4: 2e-5, 8: 1e-8}[dtype.itemsize // (2 if dtype.kind == "c" else 1)]
-        if dtype.kind in "fc"
-        else 0
-    )
-
-
-def assert_close(
-    found: Any, expected: Any, what: str, rtol: float | None = None, atol: float | None = None
-) -> None:
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert found.shape == expected.shape, f"{what}: shapes {found.shape} and {expected.shape}"
-    limit = max(tolerance(found.dtype), tolerance(expected.dtype)) if rtol is None else rtol
-    wide = np.complex128 if "c" in (found.dtype.kind, expected.dtype.kind) else np.float64
-    with np.errstate(all="ignore"):
-        np.testing.assert_allclose(
-            found.astype(wide),
-            expected.astype(wide),
-            rtol=limit,
-            atol=limit if atol is None else atol,
-            err_msg=what,
-        )
 
 
 # ------------------------------------------------------------------------------------------ types, values

@@ -9,15 +9,15 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from places import HELPERS
 
 import stopgrad as sg
 from stopgrad.base.types import dtype_of
 
-TABLE: dict[str, str] = json.loads((Path(__file__).parent / "tensorflow_signatures.json").read_text())
+TABLE: dict[str, str] = json.loads((HELPERS / "tensorflow_signatures.json").read_text())
 
 NAMESPACES = ("", "math.", "nn.", "linalg.", "signal.", "image.", "bitwise.", "quantization.")
 """Where TensorFlow may have a function of ours; the first that has it counts."""

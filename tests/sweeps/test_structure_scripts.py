@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-HELPERS = Path(__file__).parent / "helpers"
+from places import HELPERS
 
 FILES = {
     "__init__.py": "",

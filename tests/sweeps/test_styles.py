@@ -19,15 +19,16 @@ CALLS = all_calls()
 
 # Public functions that take functions or graphs, build only where there is a graph, or take no tensors.
 ELSEWHERE = {
-    "tests/contract": "grad value_and_grad jvp vjp hvp gradients custom_gradient prevent_gradient probe",
-    "tests/batching": "jacobian hessian vmap",
-    "tests/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
+    "tests/transforms/contract": "grad value_and_grad jvp vjp hvp gradients custom_gradient prevent_gradient "
+    "probe",
+    "tests/transforms/batching": "jacobian hessian vmap",
+    "tests/transforms/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
     "tests/test_trace_nan": "trace_nan",
     "tests/test_ablate": "ablate",
     "tests/test_check_gradients": "check_gradients",
     "tests/test_flow_assertions": "assert_flows assert_blocked assert_only_flows",
     "tests/test_adapters": "add_lora",
-    "tests/contract, again": "explain no_gradient",
+    "tests/transforms/contract, again": "explain no_gradient",
     "tests/test_indexing, tests/test_arrays": "at broadcast_static_shape map_structure",
     "tests/test_xp": "broadcast_shapes can_cast finfo from_dlpack iinfo isdtype result_type",
     "tests/test_graph, tests/test_session": "placeholder parameter assign name_scope dim function group",

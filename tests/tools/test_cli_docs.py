@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from pages import DOCS, blocks
 
 import stopgrad as sg
 from stopgrad.tools import cli
-from test_docs import DOCS, blocks
 
 PAGE = "command-line.md"
 

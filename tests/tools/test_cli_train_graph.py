@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from onnx_training_tools import mlp, normal
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import mlp, normal
 from stopgrad.tools import cli
 
 

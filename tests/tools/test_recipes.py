@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
 from sklearn.datasets import load_iris
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.tools.cli.tour import WORKLOADS
 from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets, training
 from stopgrad.tools.recipes.result import Check, LossGraph, Result, differentiate

@@ -21,9 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from bits import bits_of_every_kind
+from privileges import without_privileges
 
 import stopgrad as sg
-from faults.test_files_full_disk import without_privileges
 from stopgrad.base.types import DTYPES, dtype_of, tensor_type
 from stopgrad.scale.array_folders import (
     NOTES,
@@ -34,7 +35,6 @@ from stopgrad.scale.array_folders import (
     remove_folder,
     write_folder,
 )
-from test_files import bits_of_every_kind
 
 
 def read(path: Path, shardings: Any = None) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import HELPERS
 
-HERE = Path(__file__).parent
+HERE = HELPERS
 
 
 def killed(where: Path, kills: int, seed: int, mesh: str, *count: str) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkpoints_processes import Position, model
+from places import HELPERS
 
 import stopgrad as sg
-from checkpoints_processes import Position, model
 
-PROGRAM = Path(__file__).parent / "checkpoints_processes.py"
+PROGRAM = HELPERS / "checkpoints_processes.py"
 
 
 def test_two_processes_save_and_restore(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import ml_dtypes
 import mpmath
 import numpy as np
-import pytest
-
 import onnx_series
-import stopgrad as sg
+import pytest
 from onnx_kernels import TRIALS, types_of
+
+import stopgrad as sg
 from stopgrad.base.types import DTYPES
 from stopgrad.engines.onnxruntime.nodes import elementary, series, special
 from stopgrad.engines.onnxruntime.nodes.kernels import KERNELS

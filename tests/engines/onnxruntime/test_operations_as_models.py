@@ -14,6 +14,16 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from operation_cases import (
+    COMPUTED,
+    EXTREME,
+    SYMBOLIC,
+    Array,
+    assert_close,
+    build,
+    compiled,
+    draw,
+)
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -25,16 +35,6 @@ from stopgrad.engines.onnxruntime.nodes.program import LATEST
 from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Op
 from stopgrad.interop.onnx.saving import OPSET
-from test_operations import (
-    COMPUTED,
-    EXTREME,
-    SYMBOLIC,
-    Array,
-    assert_close,
-    build,
-    compiled,
-    draw,
-)
 
 OPSETS = (OPSET, LATEST)
 

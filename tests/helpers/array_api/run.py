@@ -1,6 +1,6 @@
 """Run the array API's test suite, data-apis/array-api-tests, against ``stopgrad.xp``.
 
-    python tests/array_api/run.py PATH_OF_CHECKOUT [--traced] [pytest arguments]
+    python tests/helpers/array_api/run.py PATH_OF_CHECKOUT [--traced] [pytest arguments]
 
 ``PATH_OF_CHECKOUT`` holds the suite with its submodule. Without ``--traced`` every function is called on
 NumPy arrays as it is; with it, through :mod:`traced`: each call becomes a graph that an engine runs. What is

@@ -1,4 +1,4 @@
-"""Names of the array API that stand in the package itself. All of it is in tests/test_xp.py."""
+"""Names of the array API that stand in the package itself. All of it is in tests/ops/test_xp.py."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @cache

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from operation_cases import DIFFERENTIATED, attribute_values, draw
 
 import stopgrad as sg
 import stopgrad.jax as sgj
@@ -14,7 +15,6 @@ from stopgrad.base.types import map_sizes, size_value
 from stopgrad.graph.build import as_output, emit
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.op import Op
-from test_operations import DIFFERENTIATED, attribute_values, draw
 
 # An assignment lives in a session, and these compute with 64 bits only.
 ELSEWHERE = {"Assign", "RandomLogGamma", "RandomPoisson"}

@@ -14,9 +14,9 @@ jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore:Rlax .* will be deprecated:PendingDeprecationWarning")
 
 import jax.numpy as jnp  # noqa: E402 - JAX may be absent
+from library_checks import Lines, check_flow, lines  # noqa: E402
 
 import stopgrad.jax as sgj  # noqa: E402
-from library_checks import Lines, check_flow, lines  # noqa: E402
 
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 

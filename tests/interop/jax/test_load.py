@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax_cases import Group, assert_round_trip, draw, ints
 
 import stopgrad.jax as sgj
-from jax_cases import Group, assert_round_trip, draw, ints
 
 X = draw(3, 4)
 Y = draw(3, 4, seed=1)

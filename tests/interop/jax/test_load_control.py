@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax_cases import Group, assert_round_trip, draw, ints
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from jax_cases import Group, assert_round_trip, draw, ints
 
 X = draw(5, 3)
 V = draw(3, seed=1)

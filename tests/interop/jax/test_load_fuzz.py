@@ -15,9 +15,9 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402 - JAX may be absent
 from jax.interpreters import partial_eval  # noqa: E402
+from jax_programs import Program  # noqa: E402
 
 import stopgrad.jax as sgj  # noqa: E402
-from jax_programs import Program  # noqa: E402
 
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 KEYS = ("params.b.scale", "params.b.shift", "params.w", "data.0", "data.1")

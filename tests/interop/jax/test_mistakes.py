@@ -15,8 +15,6 @@ import stopgrad as sg
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402 - JAX may be absent
-
-import stopgrad.jax as sgj  # noqa: E402
 from jax_mistakes import JAX  # noqa: E402
 from mistake_checks import (  # noqa: E402
     check_cuts,
@@ -29,6 +27,8 @@ from mistake_checks import (  # noqa: E402
     lines_of,
 )
 from mistakes import MARK, Mistake  # noqa: E402
+
+import stopgrad.jax as sgj  # noqa: E402
 
 BY_NAME = {mistake.name: mistake for mistake in JAX.mistakes}
 
@@ -53,7 +53,7 @@ def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
 
 
 def test_the_page_is_what_the_programs_give() -> None:
-    assert JAX.file.read_text() == JAX.page(), "python tests/jax_mistakes.py writes it anew"
+    assert JAX.file.read_text() == JAX.page(), "python tests/helpers/jax_mistakes.py writes it anew"
 
 
 # ------------------------------------------------------------------------------------------------- explain

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 pytest.importorskip("onnx")
 
 import onnx
-from onnx import TensorProto, helper
-
 import onnx_mutants
+from onnx import TensorProto, helper
+from onnx_mutants import mutant, outcome, seeds
+
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_mutants import mutant, outcome, seeds
 
 FLOATS = TensorProto.FLOAT
 BYTES = 2**29

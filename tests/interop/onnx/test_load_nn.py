@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
+from onnx_layers import LAYERS, Layer, fed, is_float, model_of
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_layers import LAYERS, Layer, fed, is_float, model_of
 
 
 def _found(layer: Layer, dtype: Any) -> list[Any]:

@@ -13,10 +13,10 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper
+from onnx_layers import LAYERS, Layer, fed, floats, ints, model_of, sizes
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_layers import LAYERS, Layer, fed, floats, ints, model_of, sizes
 from stopgrad.interop.onnx import operators
 
 TRAINING = "ai.onnx.preview.training"

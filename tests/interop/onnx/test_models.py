@@ -14,13 +14,13 @@ pytest.importorskip("transformers")
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
+import onnx_models
 import onnxruntime
 import torch
+from onnx_models import CASES, WAYS, Exported, exported
 
-import onnx_models
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_models import CASES, WAYS, Exported, exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the exporters warn of is PyTorch's.
 

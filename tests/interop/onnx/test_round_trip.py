@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx_programs import PROGRAMS, assert_close, built
 from stopgrad.errors import EngineError
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_programs import PROGRAMS, assert_close, built
 from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import dtype_of
 from stopgrad.graph.build import emit

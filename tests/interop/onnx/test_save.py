@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx_programs import PROGRAMS, assert_close, built, counted, session_of
 from stopgrad.errors import ArgumentError, EngineError, FileError
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_programs import PROGRAMS, assert_close, built, counted, session_of
 
 VARIANTS = [
     pytest.param(name, second, dtype, id=f"{name}-{'second' if second else 'first'}-{dtype}", marks=marks)

@@ -12,11 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
 from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
 
 STEPS = 20
 

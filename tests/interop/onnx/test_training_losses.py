@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from onnx_training_tools import model_of, node, normal, scaled, write
 from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import model_of, node, normal, scaled, write
 
 BATCH = 5
 

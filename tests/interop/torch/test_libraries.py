@@ -12,12 +12,12 @@ pytest.importorskip("torch")
 pytest.importorskip("stopgrad.torch")
 
 import torch
-
-import stopgrad.torch as sgt
 import torch_libraries_lightly  # noqa: F401 - it fills the table
 import torch_libraries_vision  # noqa: F401
 from torch_libraries import CASES, Case, Line, library
 from torch_libraries_transformers import tiny_gpt
+
+import stopgrad.torch as sgt
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the libraries warn of is theirs.
 

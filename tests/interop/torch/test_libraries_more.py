@@ -11,9 +11,9 @@ pytest.importorskip("torch")
 pytest.importorskip("stopgrad.torch")
 
 import torch
+from torch_libraries import library
 
 import stopgrad.torch as sgt
-from torch_libraries import library
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch_operators as operators
 
 import stopgrad as sg
-import torch_operators as operators
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.translating import name_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from mistake_checks import (
     check_cuts,
     check_gallery,
@@ -31,7 +30,7 @@ def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
 
 
 def test_the_page_is_what_the_programs_give() -> None:
-    assert TORCH.file.read_text() == TORCH.page(), "python tests/torch_mistakes.py writes it anew"
+    assert TORCH.file.read_text() == TORCH.page(), "python tests/helpers/torch_mistakes.py writes it anew"
 
 
 @pytest.mark.parametrize("mistake", CUT)

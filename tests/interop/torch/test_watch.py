@@ -395,7 +395,7 @@ def test_names_the_line(make: Callable[[], Any], status: str, reason: str) -> No
     assert {cut.location.line for cut in cuts} <= expected, str(flow)
     assert bool(cuts) == (status != "disconnected")
     for cut in cuts[:1]:
-        where = f"tests/test_torch_watch.py:{min(came_back)}" if came_back else ""
+        where = f"tests/interop/torch/test_watch.py:{min(came_back)}" if came_back else ""
         assert cut.reason == reason.format(where)
         assert cut.location.file == __file__
     loss.sum().backward() if loss.requires_grad else None

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch_mistakes import leaves
+from watch_programs import Program, drawn, parameters, quiet, run, works
 
 import stopgrad as sg
 import stopgrad.torch as sgt
-from torch_mistakes import leaves
-from watch_programs import Program, drawn, parameters, quiet, run, works
 
 QUICK = range(300)
 NIGHTLY = range(300, 10_300)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms_tools import Case, agree, same_as_written
 
 import stopgrad as sg
-from forms_tools import Case, agree, same_as_written
 from stopgrad.rewrite import formed
 from stopgrad.rewrite.forms import DIVIDED
 from stopgrad.rewrite.forms.divided import contract_in_place

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms_tools import Case, agree, same_as_written
 
 import stopgrad as sg
-from forms_tools import Case, agree, same_as_written
 
 F32 = np.float32
 INF, NAN = np.inf, np.nan

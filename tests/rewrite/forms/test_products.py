@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms_tools import Case, agree, same_as_written
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from forms_tools import Case, agree, same_as_written
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.rewrite.forms import contractions

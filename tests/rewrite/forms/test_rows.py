@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms_tools import Case, agree, same_as_written
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from forms_tools import Case, agree, same_as_written
 from stopgrad.rewrite import formed, prepare
 from stopgrad.rewrite.forms import FORMS
 

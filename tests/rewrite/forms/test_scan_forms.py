@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_programs import Stopgrad, made, point, quantities
 
 import stopgrad as sg
-from control.test_random_programs import Stopgrad, made, point, quantities
 from stopgrad.base.structure import flatten
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine

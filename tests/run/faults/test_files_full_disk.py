@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from privileges import without_privileges
 
 import stopgrad as sg
 from stopgrad.graph.files import write_arrays
@@ -146,19 +147,6 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         write_arrays(path, NEW)
     finally:
         subprocess.run(["umount", str(small)], check=True)
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """The superuser may write anywhere."""
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def test_a_read_only_folder() -> None:

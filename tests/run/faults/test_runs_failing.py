@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import each_engine, form_for
 from fault_tools import Counting
+
+import stopgrad as sg
 from stopgrad.engines.xla import XlaEngine
 
 HUGE = [1 << 40]

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fault_tools import Counting
 
 import stopgrad as sg
-from fault_tools import Counting
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 

@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import each_engine
 from fault_tools import Counting, Injection, Interrupt, raise_in, settings
+
+import stopgrad as sg
 
 OURS = ("session.py", "function.py", "compiling.py", "feeds.py", "engines/")
 Alarm = Callable[[float, Callable[[], Any]], bool]

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from all_engines import each_engine
+from places import HELPERS
 
 # One process forks those that train, which is quick; JAX is imported there, but first runs in the children.
 TRAINING = """
@@ -69,7 +69,7 @@ print(json.dumps([len(counts), len(set(counts))]))
 def train_and_kill(engine: str, kills: int, folder: Path) -> tuple[int, int]:
     """How often training was killed, and how many different files were found then."""
     done = subprocess.run(
-        [sys.executable, "-c", TRAINING, engine, str(kills), str(folder), str(Path(__file__).parents[1])],
+        [sys.executable, "-c", TRAINING, engine, str(kills), str(folder), str(HELPERS)],
         check=False,
         capture_output=True,
         text=True,

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import stopgrad as sg
 from all_engines import each_engine
 from fault_tools import Counting, whole
+
+import stopgrad as sg
 
 
 @pytest.fixture(autouse=True)

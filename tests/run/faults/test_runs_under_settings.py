@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from fault_tools import Counting, settings
 
 import stopgrad as sg
-from fault_tools import Counting, settings
 
 HOSTILE: dict[str, list[Any]] = {
     "jax_numpy_rank_promotion": ["raise", "warn"],

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from all_engines import ENGINES
+from random_programs import Stopgrad, evaluate, made, point
 
 import stopgrad as sg
-from all_engines import ENGINES
-from control.test_random_programs import Stopgrad, evaluate, made, point
 from stopgrad.graph.op import REGISTRY
 
 SECONDS = float(os.environ.get("STOPGRAD_SOAK_SECONDS", "3600"))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from junk import JUNK
 
 import stopgrad as sg
-from junk import JUNK
 from stopgrad import optimizers as so
 
 SCHEDULES: dict[str, tuple[Any, ...]] = {

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 
 SHAPES = {"matrix": (3, 4), "tall": (5, 2), "vector": (3,), "scalar": (), "empty": (0, 2), "deep": (2, 3, 2)}
 STEPS = 50

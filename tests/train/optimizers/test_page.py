@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
 import stopgrad as sg
 
-PAGE = (Path(__file__).parents[2] / "docs" / "optimizers.md").read_text()
+PAGE = (DOCS / "optimizers.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 import pytest
 import torch
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad import optimizers as so
 
 STEPS = 70

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from all_engines import ENGINES
 
 import stopgrad as sg
-from all_engines import ENGINES
 from stopgrad import optimizers as so
 
 RNG = np.random.default_rng(3)

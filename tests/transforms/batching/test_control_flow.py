@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.graph import batch_core
 from stopgrad.graph.graph import Graph

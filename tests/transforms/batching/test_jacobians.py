@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 
 W = np.random.default_rng(0).normal(size=(6, 5))
 X = np.random.default_rng(1).normal(size=5)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.base.samples import floats, sample
 from stopgrad.base.types import TensorType
 from stopgrad.graph.build import apply

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3))

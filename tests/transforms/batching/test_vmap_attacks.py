@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import each_engine
 
 import stopgrad as sg
-from all_engines import each_engine
 from stopgrad.rewrite import prepare
 
 RNG = np.random.default_rng(0)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_engines import ENGINES
 
 import stopgrad as sg
-from all_engines import ENGINES
 from stopgrad.base.structure import flatten
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from all_engines import ENGINES
 
 import stopgrad as sg
-from all_engines import ENGINES
 
 HARD = np.array([1e30, 1.0, np.inf, -np.inf, np.nan, -0.0, 0.1, 3.4e38, 1e-45], np.float32)
 SOFT = np.array([1.0, 1e30, 1.0, np.inf, 0.0, 1.0, 1e8, -3.4e38, 1.0], np.float32)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from all_engines import ENGINES
 
 import stopgrad as sg
-from all_engines import ENGINES
 from stopgrad.base.structure import flatten
 
 

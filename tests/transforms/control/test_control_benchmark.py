@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from places import ROOT
 
 
 def test_loops_are_measured_beside_jax(tmp_path: Path) -> None:

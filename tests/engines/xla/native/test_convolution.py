@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from native_kernels import Native, agree, floats, three
+from places import HELPERS
 
 import stopgrad as sg
-from native_kernels import Native, agree, floats, three
 from stopgrad.engines.xla.native import convolution
 from stopgrad.engines.xla.native.library import library
 
@@ -231,7 +231,7 @@ np.savez(sys.argv[3], *Native(three(padding="SAME"), *[given[name] for name in g
 def test_the_number_of_threads_changes_nothing(tmp_path: Any) -> None:
     given = arguments((16, 28, 28, 16), (3, 3, 16, 32), padding="SAME")
     np.savez(tmp_path / "given.npz", *given)
-    command = [sys.executable, "-c", PINNED, str(Path(__file__).parent.parent)]
+    command = [sys.executable, "-c", PINNED, str(HELPERS)]
     subprocess.run([*command, tmp_path / "given.npz", tmp_path / "found.npz"], check=True)
     alone = np.load(tmp_path / "found.npz")
     for ours, name in zip(Native(three(padding="SAME"), *given).values, alone.files, strict=True):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_kernels import Native, agree, floats
 
 import stopgrad as sg
-from native_kernels import Native, agree, floats
 from stopgrad.engines.xla.native.library import library
 
 pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")

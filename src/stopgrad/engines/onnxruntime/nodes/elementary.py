@@ -2,7 +2,7 @@
 
 Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the
 namespace arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and
-``floor``. Errors are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
+``floor``. Errors are a few ulps of float64, measured in tests/engines/onnxruntime/test_mathematics.py.
 """
 
 from __future__ import annotations

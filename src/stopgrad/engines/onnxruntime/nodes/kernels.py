@@ -69,7 +69,7 @@ _KERNELS = {
     "efbiB": "Resize Resize[linear]",
 }
 """Operators by the dtypes for which the CPU provider of onnxruntime 1.31 has them, at the versions 18, 21 and
-26 of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/onnx_kernels.py."""
+26 of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/helpers/onnx_kernels.py."""
 
 KERNELS = {operator: letters for letters, names in _KERNELS.items() for operator in names.split()}
 """The same, by operator; in brackets stands what an attribute says."""

@@ -1,4 +1,4 @@
-"""Polynomials on [-1, 1], the highest power first. Made by tests/onnx_series.py."""
+"""Polynomials on [-1, 1], the highest power first. Made by tests/helpers/onnx_series.py."""
 
 from __future__ import annotations
 
