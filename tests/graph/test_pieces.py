@@ -17,7 +17,7 @@ from stopgrad.base.samples import Sample, with_dtype
 from stopgrad.base.types import bfloat16, float16, float32
 from stopgrad.engines import engine
 from stopgrad.engines.protocol import PLAIN
-from stopgrad.graph import pieces
+from stopgrad.graph import rowwise
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, program
 from stopgrad.graph.op import Op
@@ -30,8 +30,8 @@ N = 11
 @pytest.fixture(params=[1, 150, 4000])
 def small(request: Any, monkeypatch: Any) -> None:
     """All arrays count as large, and pieces are of this many bytes, or one row."""
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE", request.param)
+    monkeypatch.setattr(rowwise, "LARGE", 0)
+    monkeypatch.setattr(rowwise, "PIECE", request.param)
 
 
 def found_in(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Region]:
@@ -39,7 +39,7 @@ def found_in(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Region
     found: list[Region] = []
 
     def note(*asked: Any) -> list[Region]:
-        found.extend(pieces.regions(*asked))
+        found.extend(rowwise.regions(*asked))
         return found
 
     program(inputs, outputs, NUMPY_BACKEND, note)
@@ -175,7 +175,7 @@ def leaves(tree: Any) -> list[Array]:
 
 def at_once_as_a_whole(f: Callable[..., Any], arrays: Sequence[Array]) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "LARGE", 2**60)
+        patch.setattr(rowwise, "LARGE", 2**60)
         return f(*arrays)
 
 
@@ -261,7 +261,7 @@ def test_small_arrays_are_computed_as_a_whole() -> None:
 
 def test_strict_computes_operation_by_operation(monkeypatch: Any, small: None) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(pieces, "regions", lambda *given: asked.append(given) or [])
+    monkeypatch.setattr(rowwise, "regions", lambda *given: asked.append(given) or [])
     x = np.ones((4, 4))
     sg.function(lambda x: sg.exp(sg.tanh(x)), engine="numpy", strict=True)(x)
     assert not asked

@@ -1,24 +1,29 @@
-"""Large arrays computed piece by piece: chains of operations on some rows at a time, which stay in the cache.
+"""Row-wise operations, and chains of them computed on some rows at a time, so that pieces stay in the cache.
 
 Operation by operation, a chain reads and writes main memory each time; and asks the system for it, page by
 page. In pieces it does so at its ends only. The numbers are the same, bit for bit: to the pieces the same
 functions are applied in the same order, and none adds up across rows.
+
+Rows are counted along the first axis. Whether an operation goes row by row follows from how it is batched: it
+does if it is, for the rows, what a batching rule makes of a smaller operation on one of them.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.graph.batch_rules import ALONG, BROADCAST
+from stopgrad.base.errors import StopgradError
+from stopgrad.base.types import TensorType, tensor_type
+from stopgrad.graph.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
 from stopgrad.graph.build import parameter_of
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
-from stopgrad.graph.rows import Rows, cut_type, cut_values, repeats, rows_of
+from stopgrad.graph.op import Kind
 
 PIECE = 2**18
 """Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""
@@ -32,7 +37,7 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[R
     """The operations that are computed together in pieces, as the interpreter takes them."""
     if not any(_is_large(x) for op in operations for x in (*op.inputs, *op.outputs)):
         return []
-    rows = {op: how for op in operations if (how := rows_of(op)) is not None}
+    rows = {op: how for op in operations if (how := _rows_of(op)) is not None}
     users: dict[Output, list[Operation]] = {}
     for op in operations:
         for x in dict.fromkeys(op.inputs):
@@ -57,18 +62,112 @@ def _is_large(x: Output) -> bool:
     return not x.type.symbolic and _bytes(x) >= LARGE
 
 
+# ----------------------------------------------------------------------------- what goes row by row
+
+
+class _Rows(NamedTuple):
+    """How an operation goes row by row.
+
+    Attributes:
+        extent: how many rows there are.
+        cut: for each operand, whether it is cut into rows as well; each row needs the whole of the others.
+    """
+
+    extent: int
+    cut: Sequence[bool]
+
+
+def _rows_of(op: Operation) -> _Rows | None:
+    """How an operation goes row by row; None where it does not, or where it is not known to.
+
+    It computes the same numbers then, bit for bit, on some of the rows alone, if its operands lie in memory
+    row after row.
+    """
+    first, rule = op.outputs[0].type, op.definition.batch
+    if rule not in _RULES or any(x.type.symbolic for x in (*op.inputs, *op.outputs)):
+        return None
+    count: Any = first.shape[0] if first.ndim else 0
+    if count < 2 or any(not y.ndim or y.shape[0] != count for y in op.outputs):
+        return None
+    if rule is ELEMENTWISE or rule is BROADCAST:
+        cut = [x.ndim == first.ndim and x.shape[0] == count for x in op.inputs]
+    elif rule is ONE_HOT:
+        cut = [op.axis > 0, False, False]
+    else:
+        cut = [_is_along_rows(op, count)] * len(op.inputs)
+    return _Rows(count, cut) if any(cut) else None
+
+
+_RULES = (ELEMENTWISE, BROADCAST, ONE_HOT, ALONG)
+
+
+def _repeats(op: Operation) -> bool:
+    """Whether each row of the result is the same: one that a broadcast adds."""
+    return op.definition.batch is BROADCAST and _rows_of(op) is None and op.outputs[0].ndim > 0
+
+
+def _cut_type(type: TensorType, count: int) -> TensorType:
+    """The type of that many rows."""
+    return tensor_type(type.dtype, (count, *type.shape[1:]))
+
+
+def _cut_values(op: Operation, count: int) -> tuple[Any, ...]:
+    """An operation's attributes for that many rows."""
+    if op.definition.batch not in (ALONG, BROADCAST):
+        return op.values
+    kinds = op.definition.kinds.values()
+    return tuple([(count, *v[1:]) if k is Kind.SHAPE else v for k, v in zip(kinds, op.values, strict=True)])
+
+
+def _is_along_rows(op: Operation, count: int) -> bool:
+    """Whether :func:`stopgrad.graph.batch_rules.ALONG` makes the operation from one on a single row."""
+    definition = op.definition
+    if definition.has_bodies or any(not x.ndim or x.shape[0] != count for x in op.inputs):
+        return False
+    if definition.type in _LOOPS:
+        return False
+    values = []
+    for kind, value in zip(definition.kinds.values(), op.values, strict=True):
+        if kind is Kind.PERMUTATION:
+            return False  # What it makes does not lie row after row.
+        if kind is Kind.AXIS:
+            value = value - 1
+        elif kind is Kind.AXES:
+            value = tuple([a - 1 for a in value])
+        elif kind is Kind.SHAPE:
+            if not value or value[0] != count:
+                return False
+            value = value[1:]
+        if (kind is Kind.AXIS and value < 0) or (kind is Kind.AXES and min(value, default=0) < 0):
+            return False
+        values.append(value)
+    try:
+        types = infer_types(definition, tuple([_row(x) for x in op.inputs]), tuple(values))
+    except StopgradError:
+        return False
+    return types == tuple([_row(y) for y in op.outputs])
+
+
+_LOOPS = frozenset({"LinearRecurrence"})
+"""What NumPy computes in a loop of Python's: the fewer times the better."""
+
+
+def _row(x: Output) -> TensorType:
+    return tensor_type(x.dtype, x.shape[1:])
+
+
 # ------------------------------------------------------------------------------- what goes together
 
 # An operation's level counts how often the way to it leaves rows: from one level to a higher one rows must be
 # complete. So no way leaves the operations of one level that share their rows and comes back to them.
 
 
-def _meets(x: Output, op: Operation, cut: bool, rows: Mapping[Operation, Rows]) -> bool:
+def _meets(x: Output, op: Operation, cut: bool, rows: Mapping[Operation, _Rows]) -> bool:
     """Whether an operand may be made row by row together with the operation that takes it."""
     return cut and x.op in rows and rows[x.op].extent == rows[op].extent
 
 
-def _levels(operations: Iterable[Operation], rows: Mapping[Operation, Rows]) -> dict[Operation, int]:
+def _levels(operations: Iterable[Operation], rows: Mapping[Operation, _Rows]) -> dict[Operation, int]:
     levels: dict[Operation, int] = {}
     for op in operations:
         level, cut = 0, rows[op].cut if op in rows else (False,) * len(op.inputs)
@@ -82,7 +181,7 @@ def _levels(operations: Iterable[Operation], rows: Mapping[Operation, Rows]) -> 
 
 def _sink(
     operations: Sequence[Operation],
-    rows: Mapping[Operation, Rows],
+    rows: Mapping[Operation, _Rows],
     levels: dict[Operation, int],
     users: _Users,
     wanted: set[Output],
@@ -91,7 +190,7 @@ def _sink(
     lasting: dict[Operation, int] = {}
     for op in operations:
         if op in rows:
-            until = [_kept(x, op, lasting, levels, users) for x in op.inputs if x not in wanted]
+            until = [_there_until(x, op, lasting, levels, users) for x in op.inputs if x not in wanted]
             lasting[op] = min([level for level in until if level is not None], default=len(operations))
     for op in reversed(operations):
         if op in rows and wanted.isdisjoint(op.outputs):
@@ -101,7 +200,7 @@ def _sink(
                 levels[op] = late
 
 
-def _kept(
+def _there_until(
     x: Output,
     op: Operation,
     lasting: Mapping[Operation, int],
@@ -109,7 +208,7 @@ def _kept(
     users: _Users,
 ) -> int | None:
     """The level until which an operand is there without being kept for *op* alone; None for always."""
-    if x.op not in levels or not x.op.inputs or repeats(x.op):
+    if x.op not in levels or not x.op.inputs or _repeats(x.op):
         return None
     others = [levels[user] for user in users[x] if user is not op]
     # Alone with it, it can move there together with what takes it.
@@ -117,7 +216,7 @@ def _kept(
 
 
 def _latest(
-    y: Output, user: Operation, rows: Mapping[Operation, Rows], levels: Mapping[Operation, int]
+    y: Output, user: Operation, rows: Mapping[Operation, _Rows], levels: Mapping[Operation, int]
 ) -> int:
     """The last level at which *y* can be made for one that needs it."""
     together = user in rows and all(
@@ -127,7 +226,7 @@ def _latest(
 
 
 def _connected(
-    operations: Iterable[Operation], rows: Mapping[Operation, Rows], levels: Mapping[Operation, int]
+    operations: Iterable[Operation], rows: Mapping[Operation, _Rows], levels: Mapping[Operation, int]
 ) -> list[list[Operation]]:
     """The operations that go row by row, by level and by what one takes from the other, in order."""
     head: dict[Operation, Operation] = {}
@@ -172,7 +271,7 @@ def _is_worth_it(members: Sequence[Operation]) -> bool:
 
 
 def _region(
-    members: Sequence[Operation], rows: Mapping[Operation, Rows], users: _Users, wanted: set[Output]
+    members: Sequence[Operation], rows: Mapping[Operation, _Rows], users: _Users, wanted: set[Output]
 ) -> Region:
     inside = set(members)
     inputs: dict[tuple[Output, bool], None] = {}
@@ -180,7 +279,7 @@ def _region(
         for x, cut in zip(op.inputs, rows[op].cut, strict=True):
             if x.op in inside:
                 continue
-            if cut and repeats(x.op):
+            if cut and _repeats(x.op):
                 inputs[x.op.inputs[0], False] = None
             else:
                 inputs[x, cut] = None
@@ -197,7 +296,7 @@ class _Pieces:
     def __init__(
         self,
         members: Sequence[Operation],
-        rows: Mapping[Operation, Rows],
+        rows: Mapping[Operation, _Rows],
         inputs: Sequence[tuple[Output, bool]],
         outputs: Sequence[Output],
     ) -> None:
@@ -213,7 +312,7 @@ class _Pieces:
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
         if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
-            # Rows do not lie one after the other: the order of additions could depend on how many there are.
+            # _Rows do not lie one after the other: the order of additions could depend on how many there are.
             return self._program(count)(arrays)
         results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
         for start in range(0, count, step):
@@ -226,7 +325,7 @@ class _Pieces:
 
 def _made(
     members: Sequence[Operation],
-    rows: Mapping[Operation, Rows],
+    rows: Mapping[Operation, _Rows],
     inputs: Sequence[tuple[Output, bool]],
     outputs: Sequence[Output],
     count: int,
@@ -235,7 +334,7 @@ def _made(
     graph = Graph()
     made: dict[tuple[Output, bool], Output] = {}
     for x, cut in inputs:
-        made[x, cut] = parameter_of(graph, cut_type(x.type, count) if cut else x.type, x.op)
+        made[x, cut] = parameter_of(graph, _cut_type(x.type, count) if cut else x.type, x.op)
     given = list(made.values())
     for op in members:
         for x, cut in zip(op.inputs, rows[op].cut, strict=True):
@@ -248,7 +347,7 @@ def _made(
 
 def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
     """An operation on that many rows."""
-    values = cut_values(op, count)
+    values = _cut_values(op, count)
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
     place = op._place, op._instruction
     return Operation(graph, op.definition, inputs, values, types, op._label, place, op.origin).outputs

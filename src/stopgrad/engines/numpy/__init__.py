@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.graph import pieces
+from stopgrad.graph import rowwise
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import NUMPY_BACKEND, program
 
@@ -30,7 +30,7 @@ class NumPyEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        interpret = program(inputs, outputs, NUMPY_BACKEND, None if variant is PLAIN else pieces.regions)
+        interpret = program(inputs, outputs, NUMPY_BACKEND, None if variant is PLAIN else rowwise.regions)
 
         def run(arrays: Sequence[Any]) -> list[Any]:
             with np.errstate(all="ignore"):

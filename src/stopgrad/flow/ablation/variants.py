@@ -18,7 +18,7 @@ from stopgrad.flow.ablation.without import written_out
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.checking.frozen import WIDE
 from stopgrad.flow.fed import fed_to
-from stopgrad.graph import pieces
+from stopgrad.graph import rowwise
 from stopgrad.graph.body import Body, walk
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output
@@ -132,7 +132,7 @@ class Variant:
 
 def _program(prepared: Rewritten) -> Callable[[Arrays], list[Any]]:
     """A prepared graph as a function of the inputs' values, with NumPy."""
-    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, pieces.regions)
+    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, rowwise.regions)
     return lambda values: quietly(run, values)
 
 

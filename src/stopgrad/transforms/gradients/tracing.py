@@ -9,7 +9,7 @@ import numpy as np
 from stopgrad.base.errors import GraphError
 from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import dtype_of, float32
-from stopgrad.graph import pieces
+from stopgrad.graph import rowwise
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import as_output, emit, graph_for
 from stopgrad.graph.builder import default_graph
@@ -78,7 +78,7 @@ class Tracing:
             return tree
         leaves, spec = flatten(tree)
         outputs = [x for x in leaves if isinstance(x, Output)]
-        values = iter(interpret(outputs, self.feeds, pieces.regions))
+        values = iter(interpret(outputs, self.feeds, rowwise.regions))
         return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
 
 
