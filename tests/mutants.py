@@ -35,9 +35,11 @@ from typing import Any
 
 import pytest
 
-from helpers.mutation.faults import Fault, faults, planted
-from helpers.mutation.reach import Noted, Reaching, Sources, Test, note, noted, path_of, reaching
-from helpers.mutation.watching import Place, Run, Wave
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+
+from mutation.faults import Fault, faults, planted
+from mutation.reach import Noted, Reaching, Sources, Test, note, noted, path_of, reaching
+from mutation.watching import Place, Run, Wave
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(tempfile.gettempdir()) / "stopgrad-mutants"

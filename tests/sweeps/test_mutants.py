@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mutation.faults import Fault, faults
 
 import mutants
-from helpers.mutation.faults import Fault, faults
 
 EVERY_KIND = '''
 def rule(x: int = 3, y: float = 0.5) -> int:

@@ -278,11 +278,9 @@ class Run:
         if self.blocks is not None:
             os.environ.update(MUTANTS_REACHED=str(folder / "reached"), MUTANTS_BLOCKS=str(self.blocks))
         os.chdir(tree)
-        # Helpers of the tests are those of the checkout under test.
-        for name in [name for name in sys.modules if name.partition(".")[0] == "helpers"]:
-            del sys.modules[name]
-        own = Path(__file__).parents[2]
-        sys.path[:] = [str(source), *(path for path in sys.path if Path(path or ".").resolve() != own)]
+        # What the tests import is found in the checkout under test.
+        own = Path(__file__).parents[1], Path(__file__).parents[2]
+        sys.path[:] = [str(source), *(path for path in sys.path if Path(path or ".").resolve() not in own)]
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         hook.install()
