@@ -23,6 +23,7 @@ import importlib
 import json
 import marshal
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -268,6 +269,7 @@ class Trial:
 
 def in_processes(jobs: int, tasks: Sequence[Callable[[], None]]) -> None:
     """Do tasks in forks of this process, each as soon as one is free."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening, handing = os.pipe()
     os.set_blocking(listening, False)
     for index in range(len(tasks)):
@@ -288,7 +290,13 @@ def in_processes(jobs: int, tasks: Sequence[Callable[[], None]]) -> None:
                 sys.stdout.flush()
                 os._exit(status)
         workers.append(worker)
-    failed = [worker for worker in workers if os.waitpid(worker, 0)[1] != 0]
+    try:
+        failed = [worker for worker in workers if os.waitpid(worker, 0)[1] != 0]
+    except KeyboardInterrupt:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGTERM)
+        raise
     os.close(listening)
     os.close(handing)
     if failed:
@@ -311,7 +319,7 @@ def _append(path: Path, result: Result) -> None:
 
 def _noted(sources: Sources, asked: argparse.Namespace) -> list[Noted]:
     """What the tests reach; what was not noted before is noted now."""
-    files = [file for file in sources.test_files() if not asked.tests or file.startswith(tuple(asked.tests))]
+    files = [file for file in sources.test_files() if file.startswith(_folders(asked))]
     missing = [file for file in files if not path_of(sources, file).exists() or asked.renew]
     if missing and not asked.known:
         _ = sources.noting  # compiled once, for all forks
@@ -331,6 +339,14 @@ def _noted(sources: Sources, asked: argparse.Namespace) -> list[Noted]:
 
         in_processes(asked.jobs, [task(group) for group in groups])
     return list(noted(sources, files))
+
+
+def _folders(asked: argparse.Namespace) -> tuple[str, ...]:
+    """Where the tests are that are run: for some packages theirs, and the sweeps over everything."""
+    if asked.tests is not None:
+        return tuple(asked.tests)
+    own = [f"{folder}/{name}/" for name in asked.package for folder in ("tests", "src/stopgrad")]
+    return ("tests/sweeps/", *own) if own else ("",)
 
 
 def _planned(sources: Sources, asked: argparse.Namespace) -> tuple[list[Fault], list[Result]]:
@@ -447,7 +463,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="the faults of a file of results, wherever they are now",
     )
     add("--tier", choices=("plain", "slow", "both"), default="both", help="which tests are run")
-    add("--tests", nargs="*", metavar="PREFIX", help="files of tests that begin so; by default all")
+    add(
+        "--tests",
+        nargs="*",
+        metavar="PREFIX",
+        help="files of tests that begin so; by default the packages' and sweeps",
+    )
     add("--jobs", type=int, default=1, help="how many processes")
     add("--seconds", type=float, default=60, help="of tests for each fault and tier")
     add("--resume", type=Path, metavar="FILE", help="results; what stands there is not done again")

@@ -146,6 +146,8 @@ def note(sources: Sources, files: Sequence[str], seconds: float) -> None:
             records[current].update(collected=message["collected"], collecting=collecting)
         elif "test" in message:
             records[current]["tests"].append(message)
+        elif "failed" in message:
+            print(f"fails without any fault: {message['failed']}: {message['why']}", flush=True)
     if not any(record["collected"] for record in records):
         print(f"no test could be run in {', '.join(files)}: {run.ended}\n{run.output}")
     for file, record in zip(files, records, strict=True):

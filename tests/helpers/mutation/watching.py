@@ -283,6 +283,9 @@ class Run:
         sys.path[:] = [str(source), *(path for path in sys.path if Path(path or ".").resolve() not in own)]
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # Whoever listens ends what takes too long; should it be gone, this ends by itself.
+        most = 2 * int(sum(wave.seconds for wave in self.waves)) + 60
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         hook.install()
 
 
