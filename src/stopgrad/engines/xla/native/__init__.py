@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.engines.xla.native import convolution, pooling, products, rows
+from stopgrad.engines.xla.native import convolution, pooling, rows
 from stopgrad.engines.xla.native.library import library, loaded
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Region
@@ -15,7 +15,6 @@ __all__ = ["library", "loaded", "regions"]
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
     """The operations of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`."""
     found = [*convolution.regions(operations, wanted), *pooling.regions(operations, wanted)]
-    found += products.regions(operations, wanted)
     found += rows.regions(operations, wanted, {op for region in found for op in region.operations})
     # Asked only now: the kernels are built when they are needed for the first time.
     return found if found and library().available else ()
