@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_tools import with_dtype
 from stopgrad.errors import StopgradError
 
 import stopgrad as sg
-from stopgrad.base.samples import Sample, Values, with_dtype
+from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import dtype_of, tensor_type
 from stopgrad.flow.checking.compared import ELEMENTWISE
 from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from operation_cases import COMPUTED, DIFFERENTIATED, Array, build, draw
 from random_programs import OFFSETS, WEIGHTS, Stopgrad, evaluate, made
+from sample_tools import with_dtype
 
 import stopgrad as sg
-from stopgrad.base.samples import Sample, with_dtype
+from stopgrad.base.samples import Sample
 from stopgrad.base.types import bfloat16, float16, float32
 from stopgrad.engines import engine
 from stopgrad.engines.protocol import PLAIN

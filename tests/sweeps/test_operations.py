@@ -28,10 +28,11 @@ from operation_cases import (
     compiled,
     draw,
 )
+from sample_tools import with_dtype
 
 import stopgrad as sg
 from stopgrad.base.namespaces import NUMPY
-from stopgrad.base.samples import Sample, Values, with_dtype
+from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import bfloat16, dtype_of, float16, float32, float64, size_value
 from stopgrad.engines.xla import jax_namespace
 from stopgrad.graph.graph import Output

@@ -114,17 +114,3 @@ def binary(
         for dtype in dtypes
         for p, q in shapes
     ]
-
-
-def with_dtype(samples: Sequence[Sample], dtype: DType) -> list[Sample]:
-    """The same samples with floating-point operands of another dtype."""
-    return [
-        Sample(
-            tuple(
-                replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o
-                for o in s.operands
-            ),
-            s.attributes,
-        )
-        for s in samples
-    ]

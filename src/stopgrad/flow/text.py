@@ -51,9 +51,9 @@ def text_of(report: Report, width: int = 80, color: bool | None = None) -> str:
     return page.text(color)
 
 
-def stories_of(report: Report, width: int = 80) -> str:
+def stories_of(report: Report) -> str:
     """Of a report only the tensors with what cuts their paths, without colours."""
-    page = _Page(report, width)
+    page = _Page(report)
     page.stories()
     return page.text(False)
 
@@ -119,7 +119,7 @@ def reason_of(cut: Cut) -> str:
 class _Page:
     """What has been written of a report, line by line."""
 
-    def __init__(self, report: Report, width: int) -> None:
+    def __init__(self, report: Report, width: int = 80) -> None:
         if width < NARROWEST:
             raise ArgumentError(f"to_text: width is {NARROWEST} columns or more, not {width}")
         self._report, self._width = report, width

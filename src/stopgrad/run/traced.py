@@ -131,10 +131,10 @@ def _is_result(x: Any) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 
-def array_argument(name: str, path: Callable[[], str], x: Any, dtype: Any = None) -> Any:
+def array_argument(name: str, path: Callable[[], str], x: Any) -> Any:
     """A traced argument as a NumPy array; errors say which argument it is."""
     try:
-        return as_array(x, dtype)
+        return as_array(x)
     except StopgradError as error:
         raise type(error)(f"{name}: {path()}: {error.message}") from None
 

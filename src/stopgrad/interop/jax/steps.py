@@ -88,11 +88,11 @@ class Step:
         """The operands' abstract values, as JAX has them."""
         return [v.aval for v in self.eqn.invars]
 
-    def run(self, closed: Any, *inputs: Output, deeper: bool = False) -> list[Output]:
+    def run(self, closed: Any, *inputs: Output) -> list[Output]:
         """What a jaxpr that the equation holds computes, built here."""
         jaxpr = getattr(closed, "jaxpr", closed)
         consts = getattr(closed, "consts", ())
-        return run(jaxpr, consts, inputs, self.place, self.depth + deeper)
+        return run(jaxpr, consts, inputs, self.place, self.depth)
 
 
 def rule(*names: str, keys: bool = False) -> Callable[[Rule], Rule]:

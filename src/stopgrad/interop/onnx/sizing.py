@@ -27,8 +27,8 @@ def settled(array: Any, dtype: DType) -> Known:
     return Known(array.astype(dtype.numpy), dtype_from(dtype.numpy))
 
 
-def sizes_known(sizes: Sequence[Any], dtype: DType = sg.int64) -> Known:
+def sizes_known(sizes: Sequence[Any]) -> Known:
     """Sizes as a known vector."""
     array = np.empty(len(sizes), object)
     array[:] = list(sizes)
-    return settled(array, dtype)
+    return settled(array, sg.int64)

@@ -86,7 +86,7 @@ class Sampling:
         return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
 
 
-def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic: float = -0.75) -> Any:
+def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
     """Pixels at the places that a grid names, by interpolation.
 
     Args:
@@ -95,7 +95,6 @@ def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic:
         mode: 0 for linear, 1 for the nearest, 2 for cubic interpolation.
         padding: 0 for zeros beyond the image, 1 for its border, 2 for its reflection.
         align: whether -1 and 1 are the middles of the outermost pixels rather than their outer borders.
-        cubic: the number a of Keys's kernel.
     """
     spatial = x.ndim - 2
     bounded(2 ** (4 * spatial), "an image of so many axes")
@@ -103,7 +102,7 @@ def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic:
     # The grid names the last axis first.
     places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
     if mode == 2:
-        return _cubic_sampled(sampling, places, cubic)
+        return _cubic_sampled(sampling, places)
     places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
     if mode == 1:
         return sampling.at([sg.round(place) for place in places])
@@ -131,9 +130,9 @@ def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
     return parts
 
 
-def _cubic_sampled(sampling: Sampling, places: Sequence[Any], cubic: float) -> Any:
+def _cubic_sampled(sampling: Sampling, places: Sequence[Any]) -> Any:
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
-    weights = [cubic_weights(place - low, cubic) for place, low in zip(places, first, strict=True)]
+    weights = [cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
     parts = []
     for steps in itertools.product(range(4), repeat=len(places)):
         kept = [

@@ -17,7 +17,6 @@ from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE, Retur
 from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering
 
 Node = Any
-Edge = tuple[Node, int]
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
 _LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"

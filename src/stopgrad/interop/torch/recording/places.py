@@ -52,11 +52,6 @@ def place_of(frame: FrameType | None) -> RawLocation | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def user_place() -> RawLocation | None:
-    """The user's line that led here."""
-    return place_of(user_frame(sys._getframe(1)))
-
-
 class Entry:
     """Who switches gradients on or off.
 
