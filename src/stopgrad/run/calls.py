@@ -1,142 +1,104 @@
-"""Calls of traced functions: what was given, what was compiled for it, and how it is computed."""
+"""Calls of functions: what was given, what tells it from another call, and what the caller gets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, FeedError, ShapeError
+from stopgrad.base.errors import DTypeError, StopgradError
+from stopgrad.base.types import dtype_of, float32
 from stopgrad.engines import Engine, fail
-from stopgrad.graph.arguments import Constant
-from stopgrad.rewrite import Rewritten
-from stopgrad.run.compiling import How, Ready, cached, compile_for, compile_sized
-from stopgrad.run.feeds import sizes_of
-from stopgrad.run.quick import handed_out
-from stopgrad.run.traced import Signature, Static, Traced
-from stopgrad.run.tuning import Sample
+from stopgrad.graph.arguments import Constant, argument_names, argument_paths
+from stopgrad.graph.operands import as_array, shorten, show_shape
+from stopgrad.run.programs import Program
+from stopgrad.run.traced import Static, Traced
+from stopgrad.transforms.gradients.tracing import is_tensor
 
 
-class Given(NamedTuple):
-    """The arguments of one call.
+class Arguments(NamedTuple):
+    """The arguments of one call, taken apart."""
 
-    Attributes:
-        leaves: all but the static ones, flat.
-        spec: their structure.
-        static: the static ones.
-        arrays: the arrays among the leaves.
-        signature: what tells the call from others, leaf by leaf.
-        native: whether any array is the engine's own.
-        borrowed: whether any is the caller's, who may change it after the call.
-    """
-
-    leaves: list[Any]
-    spec: Any
+    leaves: list[Any]  # All but the static ones, flat.
+    spec: Any  # Their structure.
     static: Static
-    arrays: list[Any]
-    signature: list[Any]
-    native: bool
-    borrowed: bool
+    arrays: list[Any]  # Those among the leaves.
+    signature: list[Any]  # What tells the call from others, leaf by leaf.
+    native: bool  # Whether any array is the engine's own.
+    borrowed: bool  # Whether any is the caller's, who may change it after the call.
 
 
-@dataclass(eq=False)
-class Kept:
-    """A function traced for one signature, and what was compiled of it.
-
-    Attributes:
-        traced: the function.
-        compile: from an engine, the graph with its sizes known, and values to measure with.
-        ready: computes the results, where all sizes were known when it was traced.
-        unsized: what engines that keep sizes symbolic have compiled.
-        sized: from an engine and shapes to what was compiled for these.
-        fresh: whether it has not been called yet.
-    """
-
-    traced: Traced
-    compile: Callable[[Engine, Rewritten, Sample | None], Ready]
-    cache_size: int
-    ready: Ready | None = None
-    unsized: dict[Engine, Ready] = field(default_factory=dict)
-    sized: Any = None
-    fresh: bool = True
-
-    def for_arrays(self, engine: Engine, arrays: Sequence[Any], sample: Sample | None) -> Ready:
-        """What computes the results for arrays of these shapes."""
-        if self.ready is not None:
-            return self.ready
-        if self.sized is None:
-            # Refers to nothing that refers to it: once dropped it is freed at once.
-            parts = self.traced, self.compile, self.unsized
-            self.sized = cached(partial(_sized, *parts), self.cache_size, "function")
-        return self.sized(engine, tuple([x.shape for x in arrays]), sample)
+def array_like(x: Any) -> Any:
+    """An array for what has only its shape and dtype; it takes no memory."""
+    if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
 
 
-def _sized(
-    traced: Traced,
-    compile: Callable[[Engine, Rewritten, Sample | None], Ready],
-    unsized: dict[Engine, Ready],
-    engine: Engine,
-    shapes: Sequence[tuple[int, ...]],
-    sample: Sample | None,
-) -> Ready:
-    """Compile a function for shapes of its arguments, those sizes that were left open being known now."""
-    paths = dict(zip(traced.inputs, traced.paths, strict=True))
+def array_argument(name: str, path: Callable[[], str], x: Any) -> Any:
+    """A traced argument as a NumPy array; errors say which argument it is."""
     try:
-        binding = sizes_of(
-            traced.inputs, shapes, lambda x: f"{traced.name}: {paths[x]} was given an array", "arguments"
-        )
-    except FeedError as error:
-        raise ShapeError(error.message) from None
-    return compile_sized(
-        engine,
-        traced.outputs,
-        traced.inputs,
-        binding,
-        unsized,
-        lambda prepared: compile(engine, prepared, sample),
-    )
+        return as_array(x)
+    except StopgradError as error:
+        raise type(error)(f"{name}: {path()}: {error.message}") from None
 
 
-def computed(traced: Traced, ready: Ready, engine: Engine, given: Given) -> Sequence[Any]:
-    """The results of one call, as the caller gets them."""
-    failed = partial(failed_in, ready.engine, traced)
-    # They may be the other engine's own.
-    arrays = given.arrays if ready.engine is engine else [np.asarray(a) for a in given.arrays]
-    try:
-        found = ready.run(arrays)
-    except Exception as error:
-        failed(error)
-    return handed_out(found, given.native, given.borrowed, ready.engine, failed)
+def company(leaves: Sequence[Any]) -> Any:
+    """The dtype that Python floats take: that of the first floating-point array among the arguments."""
+    with suppress(DTypeError):  # Whose turn comes: then the error names the argument.
+        kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
+        return next((d for d in kinds if d.is_floating), float32).numpy
+    return float32.numpy
 
 
-def failed_in(engine: Engine, traced: Traced, error: Exception) -> NoReturn:
-    """Raise what happened in an engine as an error of ours."""
-    fail(engine, traced.outputs, error)
-
-
-def compiled(
-    how: How, donated: Sequence[int], engine: Engine, prepared: Rewritten, sample: Sample | None
-) -> Ready:
-    return compile_for(engine, prepared, how, donated, sample=sample)
-
-
-def donated_arrays(name: str, argnums: Sequence[int], spec: Any, signature: Signature) -> list[int]:
-    """The positions, among the arrays, of those that belong to donated arguments."""
-    if not argnums:
-        return []
-    count = spec.child(0).num_children
-    missing = next((n for n in argnums if not -count <= n < count), None)
-    if missing is not None:
-        raise ArgumentError(
-            f"function: donate_argnums holds {missing}, but {name} was given {count} positional arguments"
-        )
-    wanted = {n % count for n in argnums}
-    arrays = [
-        not by_keyword and which in wanted
-        for (by_keyword, which, *_), s in zip(spec.paths(), signature, strict=True)
-        if not isinstance(s, Constant)
+def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
+    """What tells two calls of *f* apart, for messages."""
+    if old.spec != new.spec:
+        return "the arguments have another structure"
+    changed = [
+        (path, a, b)
+        for path, a, b in zip(argument_paths(f, new.spec), old.signature, new.signature, strict=True)
+        if a != b
     ]
-    return [n for n, given in enumerate(arrays) if given]
+    before = dict(old.static)
+    names = argument_names(f, new.spec.child(0).num_children)
+    changed += [
+        (names[which] if isinstance(which, int) else which, before.get(which), now)
+        for which, now in new.static
+        if before.get(which) != now
+    ]
+    if not changed:
+        return "the engine is another one"
+    path, a, b = changed[0]
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    return f"{path} was {_seen(a)} and is {_seen(b)}{more}"
+
+
+def _seen(known: Any) -> str:
+    """A part of a signature, for messages."""
+    if known is None:
+        return "not given"
+    return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
+
+
+def results_of(traced: Traced, program: Program, engine: Engine, given: Arguments) -> Sequence[Any]:
+    """The results of one call, as the caller gets them."""
+    backend = program.backend
+    # They may be the other engine's own.
+    arrays = given.arrays if backend is engine else [np.asarray(a) for a in given.arrays]
+    try:
+        results = program.run(arrays)
+        return results if given.native and not given.borrowed else handed_out(backend, results, given.native)
+    except Exception as error:
+        fail(backend, traced.outputs, error)
+
+
+def handed_out(engine: Engine, results: Sequence[Any], native: bool) -> Sequence[Any]:
+    """Results that are there: the engine's own arrays where the caller gave it any, else NumPy's.
+
+    They are waited for where he gave NumPy arrays: else what he now writes there would be computed with.
+    """
+    engine.finish(results)
+    return results if native else [engine.fetched(x) for x in results]

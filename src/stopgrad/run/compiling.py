@@ -1,4 +1,4 @@
-"""What sessions and functions do alike: choose an engine, compile for it, keep what was compiled."""
+"""What sessions and functions do alike: take options, compile for an engine, keep what was compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,101 +23,103 @@ from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import Shard, declared_sharding
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
-from stopgrad.run.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
-from stopgrad.scale.meshes import Mesh
+from stopgrad.run.programs import Program
+from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
 
 CACHE_SIZE = 128
 """How many compiled computations a session or a function keeps, where nothing else is asked for."""
 
 
-class How(NamedTuple):
-    """How computations are to be compiled.
+class Options(NamedTuple):
+    """What a session or a function was asked for; :func:`stopgrad.function` says what each means."""
 
-    Attributes:
-        auto: whether any engine may run them.
-        strict: whether operations are computed as their definitions say, in no form of an engine's own.
-        tune: ``"off"``, or how thoroughly several ways are measured: ``"quick"`` or ``"full"``.
-        reports: where it is told what was done.
-        what: what is compiled, for notes.
-    """
-
-    auto: bool
-    strict: bool
-    tune: str
-    reports: deque[Report]
-    what: str = "Session"
-
-    @classmethod
-    def of(
-        cls, engine: str, strict: Any, tune: Any, size: int, mesh: Mesh | None, what: str = "Session"
-    ) -> How:
-        """From the arguments of a session or a function."""
-        budget(tune)
-        if mesh is not None and tune != "off":
-            raise ArgumentError(
-                f"{what}: tune={tune!r} measures engines on one device; leave it out on a mesh"
-            )
-        return cls(engine == "auto" and mesh is None, flag(strict, "strict"), tune, deque(maxlen=size), what)
+    engine: str = "auto"
+    donate_argnums: Any = ()
+    static_argnums: Any = None
+    static_argnames: Any = None
+    shapes: Mapping[str, Any] | None = None
+    with_probes: bool = False
+    cache_size: int = CACHE_SIZE
+    strict: bool = False
+    tune: str = "off"
+    mesh: Any = None
+    shardings: Mapping[str, Any] | None = None
 
 
-class Ready(NamedTuple):
-    """A compiled computation, and the engine that runs it."""
-
-    engine: Engine
-    run: Compiled
-
-
-def compile_for(
-    engine: Engine,
-    prepared: Rewritten,
-    how: How,
-    donated: Sequence[int] = (),
-    assigned: Sequence[Output] = (),
-    sample: Sample | None = None,
-    shardings: Sequence[Spec] = (),
-) -> Ready:
-    """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
+class Compiler:
+    """Compiles graphs as one session or function was asked to, and reports how.
 
     Args:
-        engine: to run it. Where it cannot, and any may, the best that can does.
-        prepared: the graph.
-        how: the rest.
-        donated: positions of inputs that may be overwritten.
-        assigned: parameters like which there are further inputs, which nothing reads, for engines that reuse
-            memory: results are written there.
-        sample: values of the inputs, for measuring.
-        shardings: how results are to be divided, on a mesh.
+        options: what was asked for.
+        name: of the session or function, for reports, notes and errors.
     """
-    operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
-    if how.auto and engine.unsupported(operations) is not None:
-        engine = engine_named("auto", operations)
-    anywhere = how.auto and how.tune == "full" and sample is not None and sample.anywhere
-    ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
-    tried: list[Tried] = []
-    known = None
-    notes: dict[Way, Sequence[str]] = {}
-    compile = partial(
-        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations", notes
-    )
-    if len(ways) == 1 or sample is None:
-        way = ways[0]
-        run = compile(way)
-    else:
-        graph = fingerprint(prepared.inputs, prepared.outputs)
-        known = remembered(graph, ways, how.tune) if graph else None
-        if known:
-            way, tried = known
+
+    def __init__(self, options: Options, name: str = "Session") -> None:
+        budget(options.tune)
+        if options.mesh is not None and options.tune != "off":
+            raise ArgumentError(
+                f"{name}: tune={options.tune!r} measures engines on one device; leave it out on a mesh"
+            )
+        self.options, self.name = options, name
+        self.reports: deque[Report] = deque(maxlen=REPORTS)
+        self._strict = flag(options.strict, "strict")
+        self._any_engine = options.engine == "auto" and options.mesh is None
+
+    def sample(self, arrays: Iterable[Any], anywhere: bool = True) -> Sample | None:
+        """The values of one run, where several ways are to be measured on them."""
+        return None if self.options.tune == "off" else Sample([*arrays], anywhere)
+
+    def compile(
+        self,
+        engine: Engine,
+        prepared: Rewritten,
+        *,
+        donated: Sequence[int] = (),
+        assigned: Sequence[Output] = (),
+        sample: Sample | None = None,
+        shardings: Sequence[Spec] = (),
+    ) -> Program:
+        """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
+
+        Args:
+            engine: to run it. Where it cannot, and any may, the best that can does.
+            prepared: the graph.
+            donated: positions of inputs that may be overwritten.
+            assigned: parameters like which there are further inputs, which nothing reads, for engines that
+                reuse memory: results are written there.
+            sample: values of the inputs, for measuring.
+            shardings: how results are to be divided, on a mesh.
+        """
+        operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
+        if self._any_engine and engine.unsupported(operations) is not None:
+            engine = engine_named("auto", operations)
+        tune = self.options.tune
+        anywhere = self._any_engine and tune == "full" and sample is not None and sample.anywhere
+        ways, start = _ways(engine, operations, self._strict, anywhere), time.perf_counter()
+        notes: dict[Way, Sequence[str]] = {}
+        what = f"{self.name}: {len(operations):,} operations"
+        compile = partial(_compile, prepared, donated, assigned, shardings, what, notes)
+        tried: list[Tried] = []
+        known = None
+        if len(ways) == 1 or sample is None:
+            way = ways[0]
             run = compile(way)
         else:
-            way, run, tried = fastest(ways, compile, sample.take(), assigned, budget(how.tune))
-            if graph:
-                remember(graph, ways, how.tune, way, tried)
-    took = time.perf_counter() - start
-    shown, measured = _shown(prepared), (tuple(tried), known is not None)
-    how.reports.append(
-        Report(shown, way.engine.name, way.variant.name, took, *measured, tuple(notes.get(way, ())))
-    )
-    return Ready(way.engine, run)
+            graph = fingerprint(prepared.inputs, prepared.outputs)
+            known = remembered(graph, ways, tune) if graph else None
+            if known:
+                way, tried = known
+                run = compile(way)
+            else:
+                way, run, tried = fastest(ways, compile, sample.take(), assigned, budget(tune))
+                if graph:
+                    remember(graph, ways, tune, way, tried)
+        took = time.perf_counter() - start
+        shown, measured = _shown(prepared), (tuple(tried), known is not None)
+        self.reports.append(
+            Report(shown, way.engine.name, way.variant.name, took, *measured, tuple(notes.get(way, ())))
+        )
+        return Program(way.engine, run)
 
 
 def compile_sized(
@@ -125,9 +127,9 @@ def compile_sized(
     outputs: Sequence[Output],
     inputs: Sequence[Output],
     binding: dict[str, int],
-    kept: dict[Engine, Ready],
-    compile: Callable[[Rewritten], Ready],
-) -> Ready:
+    unsized: dict[Engine, Program],
+    compile: Callable[[Rewritten], Program],
+) -> Program:
     """Compile a graph for sizes that are known now; for engines that keep them symbolic, once for all.
 
     Args:
@@ -135,19 +137,19 @@ def compile_sized(
         outputs: what is computed.
         inputs: from what.
         binding: the sizes, by name.
-        kept: what such engines have compiled; one is added.
+        unsized: what such engines have compiled; one is added.
         compile: compiles the prepared graph.
     """
     known: dict[str, int] | None = binding
     if engine.keeps_sizes:
         check_sizes(needed(outputs, set(inputs)), binding)
-        if engine in kept:
-            return kept[engine]
+        if engine in unsized:
+            return unsized[engine]
         known = None
-    ready = compile(prepare(outputs, inputs, known, engine.mesh is not None))
-    if ready.engine.keeps_sizes:
-        kept[ready.engine] = ready
-    return ready
+    program = compile(prepare(outputs, inputs, known, engine.mesh is not None))
+    if program.backend.keeps_sizes:
+        unsized[program.backend] = program
+    return program
 
 
 def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywhere: bool) -> list[Way]:

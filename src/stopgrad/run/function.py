@@ -5,60 +5,41 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 
 from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError, DTypeError, StopgradError
+from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.base.source import to_user
 from stopgrad.base.structure import flatten
-from stopgrad.base.types import dtype_of, float32
 from stopgrad.engines import Engine, engine as engine_named
 from stopgrad.graph.arguments import (
     Constant,
     Shapes,
     Shardings,
     Statics,
-    argument_names,
     argument_paths,
     several,
     without_first,
 )
 from stopgrad.graph.build import graph_for
-from stopgrad.graph.builder import Inside, default_graph
+from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import shorten, show_shape
+from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.graph.sharding import Spec
-from stopgrad.rewrite import prepare
-from stopgrad.run.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
-from stopgrad.run.compiling import CACHE_SIZE, How, Ready, cached, has_hash
+from stopgrad.run.calls import Arguments, array_argument, array_like, company, difference, results_of
+from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, has_hash
 from stopgrad.run.instances import Instances, Method
 from stopgrad.run.lowered import CompiledFunction, Lowered
-from stopgrad.run.quick import OTHER, Quick, quick_call
-from stopgrad.run.traced import Signature, Static, array_argument, probes_since, started, trace
-from stopgrad.run.tuning import REPORTS, Report, Sample
+from stopgrad.run.programs import Program
+from stopgrad.run.repeated import OTHER, repeated_call
+from stopgrad.run.traced import Signature, Static, Traced, probes_since, started, trace
+from stopgrad.run.tuning import Report, Sample
 from stopgrad.scale.meshes import Mesh
 from stopgrad.transforms.gradients.tracing import is_tensor
-
-
-class Options(NamedTuple):
-    """What :func:`function` was asked for; there it stands what each means."""
-
-    engine: str = "auto"
-    donate_argnums: Any = ()
-    static_argnums: Any = None
-    static_argnames: Any = None
-    shapes: Mapping[str, Any] | None = None
-    with_probes: bool = False
-    cache_size: int = CACHE_SIZE
-    strict: bool = False
-    tune: str = "off"
-    mesh: Any = None
-    shardings: Mapping[str, Any] | None = None
 
 
 class Function:
@@ -79,7 +60,7 @@ class Function:
         self.__module__ = getattr(f, "__module__", __name__)
         self.__doc__ = f.__doc__
         self.__wrapped__ = f
-        self._how = How.of(options.engine, options.strict, options.tune, REPORTS, mesh, name)
+        self._compiler = Compiler(options, name)
         statics = Statics(f, name, options.static_argnums, options.static_argnames)
         self._statics = statics if statics else None
         both = statics.positions.intersection(options.donate_argnums)
@@ -94,19 +75,18 @@ class Function:
         if self._shardings is not None and mesh is None:
             raise ArgumentError(f"function: shardings of {name} need a mesh; pass mesh=sg.Mesh(...)")
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
-        make = partial(_kept, f, name, self._how, options)
-        self._kept = cached(make, options.cache_size, "function")
+        self._traced = cached(partial(_traced, f, self._compiler), options.cache_size, "function")
         self._warned = False
-        self._last: Given | None = None
-        self._before: Ready | None = None
-        self._quick: Quick | None = None
+        self._last_new: Arguments | None = None
+        self._last_program: Program | None = None
+        self._repeated: Callable[[Sequence[Any], Mapping[str, Any]], Any] | None = None
         self._owner: type | None = None
         self._instances = Instances(options.cache_size)
 
     @property
     def traces(self) -> int:
         """How many signatures are traced, compiled and kept; of a method, for all instances together."""
-        return sum([one.traces for one in self._instances], self._kept.cache_info().currsize)
+        return sum([one.traces for one in self._instances], self._traced.cache_info().currsize)
 
     def report(self) -> tuple[Report, ...]:
         """How what was compiled last is run: the engine, its way, and what was tried and measured.
@@ -116,12 +96,12 @@ class Function:
             >>> f(1.0).dtype, f.report()[0].engine
             (dtype('float32'), 'numpy')
         """
-        return tuple(self._how.reports)
+        return tuple(self._compiler.reports)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        quick = self._quick
-        if quick is not None:
-            result = quick(args, kwargs)
+        repeated = self._repeated
+        if repeated is not None:
+            result = repeated(args, kwargs)
             if result is not OTHER:
                 return result
         if self._owner is not None and args and isinstance(args[0], self._owner):
@@ -133,31 +113,18 @@ class Function:
             return self._build(leaves, args, kwargs)
         engine = self._usable()
         given = self._given(leaves, spec, static, engine)
-        sample = None if self._how.tune == "off" else Sample(given.arrays)
-        kept = self._find(engine, given, sample)
-        if kept.fresh:
-            kept.fresh = False
+        sample = self._compiler.sample(given.arrays)
+        traced = self._find(engine, given, sample)
+        if not traced.called:
+            traced.called = True
             self._warn_of_many(given)
-            self._last = given._replace(leaves=[], arrays=[])
-        ready = kept.for_arrays(engine, given.arrays, sample)
-        results = computed(kept.traced, ready, engine, given)
+            self._last_new = given._replace(leaves=[], arrays=[])
+        program = traced.program(engine, given.arrays, sample)
+        results = results_of(traced, program, engine, given)
         # Only after two calls alike: refusing others costs more than the usual way.
-        alike, self._before = ready is self._before, ready
+        alike, self._last_program = program is self._last_program, program
         plain = alike and not static and not any(type(s) is Constant for s in given.signature)
-        traced = kept.traced
-        self._quick = (
-            quick_call(
-                ready.engine,
-                ready.run,
-                args,
-                kwargs,
-                leaves,
-                None if traced.spec is None else traced.rebuild,
-                partial(failed_in, ready.engine, traced),
-            )
-            if plain
-            else None
-        )
+        self._repeated = repeated_call(traced, program, args, kwargs, leaves) if plain else None
         return traced.rebuild(results)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -180,21 +147,15 @@ class Function:
         leaves, spec, static = self._flat(args, kwargs)
         engine = self._usable()
         given = self._given(leaves, spec, static, engine, ahead=True)
-        with Inside(mesh=engine.mesh):
-            traced = trace(self._f, self.__name__, self._options.with_probes, spec, given.signature, static)
-        donated = donated_arrays(self.__name__, self._options.donate_argnums, spec, given.signature)
-        kept = Kept(traced, partial(compiled, self._how, donated), self._options.cache_size)
+        traced = trace(self._f, self._compiler, engine, spec, given.signature, static)
         shapes = [x.shape for x in given.arrays]
-        return Lowered(traced, engine, shapes, partial(self._ahead, kept, given))
+        return Lowered(traced, engine, shapes, partial(self._ahead, traced, given))
 
-    def _ahead(self, kept: Kept, expected: Given) -> CompiledFunction:
+    def _ahead(self, traced: Traced, expected: Arguments) -> CompiledFunction:
         """Calls of what was lowered: it takes arguments of that signature only."""
         engine = self._usable()
-        if not kept.traced.symbolic:
-            inputs, outputs = kept.traced.inputs, kept.traced.outputs
-            divided = engine.mesh is not None
-            kept.ready = kept.compile(engine, prepare(outputs, inputs, {}, divided), None)
-        compiled = kept.for_arrays(engine, expected.arrays, None)
+        traced.compile(engine)
+        program = traced.program(engine, expected.arrays)
         expected = expected._replace(leaves=[], arrays=[])
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -203,13 +164,12 @@ class Function:
             if (spec, given.signature, static) != (expected.spec, expected.signature, expected.static):
                 raise ArgumentError(
                     f"{self.__name__} was compiled ahead for other arguments: "
-                    f"{self._difference(expected, given)}; lower it for these, or call the function itself"
+                    f"{difference(self._f, expected, given)}; "
+                    "lower it for these, or call the function itself"
                 )
-            return kept.traced.rebuild(
-                computed(kept.traced, kept.for_arrays(engine, given.arrays, None), engine, given)
-            )
+            return traced.rebuild(results_of(traced, traced.program(engine, given.arrays), engine, given))
 
-        return CompiledFunction(call, compiled)
+        return CompiledFunction(call, program)
 
     # ----------------------------------------------------------------------------------- as a method
 
@@ -256,9 +216,9 @@ class Function:
 
     def _given(
         self, leaves: list[Any], spec: Any, static: Static, engine: Engine, ahead: bool = False
-    ) -> Given:
+    ) -> Arguments:
         """What was given; *ahead*: for a call that is not made now, in which types stand for arrays."""
-        found = [_array_like(x) for x in leaves] if ahead else leaves
+        found = [array_like(x) for x in leaves] if ahead else leaves
         arrays, signature, native, borrowed = self._arguments(found, spec, engine)
         mesh = engine.mesh
         specs = {} if mesh is None else self._specs(leaves, signature, spec, engine)
@@ -271,7 +231,7 @@ class Function:
             self._shapes.apply(signature, self._paths(spec))
         for i, sharding in specs.items():
             signature[i] = *signature[i], sharding
-        return Given(leaves, spec, static, arrays, signature, native, borrowed)
+        return Arguments(leaves, spec, static, arrays, signature, native, borrowed)
 
     def _specs(
         self, leaves: Sequence[Any], signature: Sequence[Any], spec: Any, engine: Engine
@@ -287,10 +247,10 @@ class Function:
         except StopgradError as error:
             raise type(error)(f"{self.__name__}: {path()}: {error.message}") from None
 
-    def _find(self, engine: Engine, given: Given, sample: Sample | None) -> Kept:
-        key = engine, given.spec, tuple(given.signature), given.static
+    def _find(self, engine: Engine, given: Arguments, sample: Sample | None) -> Traced:
         try:
-            return self._kept(*key) if sample is None else self._kept(*key, sample)
+            found: Traced = self._traced(engine, given.spec, tuple(given.signature), given.static, sample)
+            return found
         except TypeError:
             odd = [
                 i for i, s in enumerate(given.signature) if isinstance(s, Constant) and not has_hash(s.value)
@@ -303,39 +263,14 @@ class Function:
                 "which has no hash to know it by; pass an array or a constant"
             ) from None
 
-    def _warn_of_many(self, given: Given) -> None:
-        kept = self._kept.cache_info()
+    def _warn_of_many(self, given: Arguments) -> None:
+        kept = self._traced.cache_info()
         if kept.currsize >= min(_MANY, kept.maxsize) and not self._warned:
             self._warned = True
-            why = (
-                "" if self._last is None else f"; the last time because {self._difference(self._last, given)}"
-            )
+            last = self._last_new
+            why = "" if last is None else f"; the last time because {difference(self._f, last, given)}"
             text = f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}"
             warnings.warn(text, stacklevel=to_user())
-
-    def _difference(self, old: Given, new: Given) -> str:
-        """What tells two calls apart, for messages."""
-        if old.spec != new.spec:
-            return "the arguments have another structure"
-        changed = [
-            (path, a, b)
-            for path, a, b in zip(
-                argument_paths(self._f, new.spec), old.signature, new.signature, strict=True
-            )
-            if a != b
-        ]
-        before = dict(old.static)
-        names = argument_names(self._f, new.spec.child(0).num_children)
-        changed += [
-            (names[which] if isinstance(which, int) else which, before.get(which), now)
-            for which, now in new.static
-            if before.get(which) != now
-        ]
-        if not changed:
-            return "the engine is another one"
-        path, a, b = changed[0]
-        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-        return f"{path} was {_seen(a)} and is {_seen(b)}{more}"
 
     def _arguments(
         self, leaves: Sequence[Any], spec: Any, engine: Engine
@@ -356,7 +291,7 @@ class Function:
             elif is_native(leaf):
                 native = True
             elif isinstance(leaf, float):
-                leaf = np.asarray(leaf, self._company(leaves))
+                leaf = np.asarray(leaf, company(leaves))
             elif is_tensor(leaf):
                 path = partial(self._path, spec, i)
                 leaf, borrowed = array_argument(self.__name__, path, leaf), True
@@ -370,49 +305,20 @@ class Function:
     def _path(self, spec: Any, i: int) -> str:
         return argument_paths(self._f, spec)[i]
 
-    @staticmethod
-    def _company(leaves: Sequence[Any]) -> Any:
-        """The dtype that Python floats take: that of the first floating-point array among the arguments."""
-        with suppress(DTypeError):  # Whose turn comes: then the error names the argument.
-            kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
-            return next((d for d in kinds if d.is_floating), float32).numpy
-        return float32.numpy
 
-
-def _kept(
+def _traced(
     f: Callable[..., Any],
-    name: str,
-    how: How,
-    options: Options,
+    compiler: Compiler,
     engine: Engine,
     spec: Any,
     signature: Signature,
     static: Static,
-    sample: Sample | None = None,
-) -> Kept:
+    sample: Sample | None,
+) -> Traced:
     """Trace f for a signature; where that says all sizes, compile it."""
-    with Inside(mesh=engine.mesh):
-        traced = trace(f, name, options.with_probes, spec, signature, static)
-    donated = donated_arrays(name, options.donate_argnums, spec, signature)
-    kept = Kept(traced, partial(compiled, how, donated), options.cache_size)
-    if not traced.symbolic:
-        divided = engine.mesh is not None
-        kept.ready = kept.compile(engine, prepare(traced.outputs, traced.inputs, {}, divided), sample)
-    return kept
-
-
-def _array_like(x: Any) -> Any:
-    """An array for what has only its shape and dtype; it takes no memory."""
-    if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        return x
-    return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
-
-
-def _seen(known: Any) -> str:
-    """A part of a signature, for messages."""
-    if known is None:
-        return "not given"
-    return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
+    traced = trace(f, compiler, engine, spec, signature, static)
+    traced.compile(engine, sample)
+    return traced
 
 
 _MANY = 16

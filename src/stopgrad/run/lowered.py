@@ -4,74 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from stopgrad.base.errors import EngineError
 from stopgrad.base.structure import flatten, paths
 from stopgrad.engines import Engine
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.rewrite import prepare
-from stopgrad.run.compiling import Ready
 from stopgrad.run.costs import Cost, cost_of
 from stopgrad.run.feeds import sizes_of
+from stopgrad.run.programs import Program
 from stopgrad.run.traced import Traced
-
-
-class Memory(NamedTuple):
-    """What a compiled program needs on one device, in bytes.
-
-    Attributes:
-        arguments: of the arrays that it is given.
-        results: of those that it returns.
-        reused: of the arguments into which results are written.
-        temporary: of what it computes on the way.
-    """
-
-    arguments: int
-    results: int
-    reused: int
-    temporary: int
-
-
-class Program:
-    """What an engine has compiled, to be read.
-
-    Attributes:
-        engine: the name of the engine.
-    """
-
-    def __init__(self, ready: Ready) -> None:
-        self.engine = ready.engine.name
-        self._executable: Any = getattr(ready.run, "executable", None)
-
-    def _present(self, what: str) -> Any:
-        if self._executable is None:
-            raise EngineError(
-                f"{what}: the {self.engine} engine did not compile this to one program; take engine='xla'"
-            )
-        return self._executable
-
-    def as_text(self) -> str:
-        """The program of one device, as XLA's text: after partitioning, so that communication is in it."""
-        text: str = self._present("as_text").as_text()
-        return text
-
-    def memory_analysis(self) -> Memory:
-        """What one device needs, as XLA says."""
-        found = self._present("memory_analysis").memory_analysis()
-        return Memory(
-            found.argument_size_in_bytes,
-            found.output_size_in_bytes,
-            found.alias_size_in_bytes,
-            found.temp_size_in_bytes,
-        )
 
 
 class CompiledFunction(Program):
     """A function compiled ahead of its first call: it takes arguments of one signature only."""
 
-    def __init__(self, call: Callable[..., Any], ready: Ready) -> None:
-        super().__init__(ready)
+    def __init__(self, call: Callable[..., Any], program: Program) -> None:
+        super().__init__(program.backend, program.run)
         self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

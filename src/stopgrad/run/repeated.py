@@ -12,36 +12,38 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines import Compiled, Engine
+from stopgrad.engines import fail
 from stopgrad.graph.builder import default_graph
+from stopgrad.run.calls import handed_out
+from stopgrad.run.programs import Program
+from stopgrad.run.traced import Traced
 
 OTHER = object()
-"""What a quick call answers where it was given something else than the last call: nothing was computed."""
-
-Quick = Callable[[Sequence[Any], Mapping[str, Any]], Any]
-"""From positional and keyword arguments to the result, or :data:`OTHER`."""
+"""The answer to a call with other arguments than the last one: nothing was computed."""
 
 
-def quick_call(
-    engine: Engine,
-    run: Compiled,
+def repeated_call(
+    traced: Traced,
+    program: Program,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     leaves: Sequence[Any],
-    rebuild: Callable[[Sequence[Any]], Any] | None,
-    failed: Callable[[Exception], Any],
-) -> Quick | None:
+) -> Callable[[Sequence[Any], Mapping[str, Any]], Any] | None:
     """A function for calls with arguments like these; None where there is no quicker way than the usual one.
 
     Args:
-        engine: that compiled *run*. It must refuse arrays of other shapes or dtypes (:attr:`Engine.checks`).
-        run: computes the results.
+        traced: the function that was called.
+        program: computes its results. The engine must refuse arrays of other shapes or dtypes
+            (:attr:`Engine.checks`).
         args: the positional arguments of the call that was just made.
         kwargs: its keyword arguments.
         leaves: all arguments, flat: arrays of the engine or of NumPy, and Python floats.
-        rebuild: from results to what the function returns; None where that is the first of them.
-        failed: is given what the engine raised.
+
+    Returns:
+        From positional and keyword arguments to the result, or :data:`OTHER`.
     """
+    engine, run = program.backend, program.run
+    rebuild = None if traced.spec is None else traced.rebuild
     kinds = {*map(type, leaves)}
     ours = kinds - {np.ndarray, float}
     if not engine.checks or len(ours) > 1 or not all(engine.is_native(x) for x in leaves if type(x) in ours):
@@ -79,32 +81,15 @@ def quick_call(
         except (TypeError, ValueError):
             return OTHER
         except Exception as error:
-            return failed(error)
+            fail(engine, traced.outputs, error)
         if not left:
-            results = handed_out(results, native, borrowed, engine, failed)
+            try:
+                results = handed_out(engine, results, native)
+            except Exception as error:
+                fail(engine, traced.outputs, error)
         return results[0] if rebuild is None else rebuild(results)
 
     return call
-
-
-def handed_out(
-    results: Sequence[Any],
-    native: bool,
-    borrowed: bool,
-    engine: Engine,
-    failed: Callable[[Exception], Any],
-) -> Sequence[Any]:
-    """Results as the caller gets them: the engine's own arrays where he gave it any, else NumPy's.
-
-    They are waited for where he gave NumPy arrays: else what he now writes there would be computed with.
-    """
-    if native and not borrowed:
-        return results
-    try:
-        engine.finish(results)
-        return results if native else [engine.fetched(x) for x in results]
-    except Exception as error:
-        return failed(error)
 
 
 def _all_float32(leaves: Sequence[Any]) -> bool:

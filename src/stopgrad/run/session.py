@@ -24,10 +24,10 @@ from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.rewrite import needed
-from stopgrad.run.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
+from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compile_sized, has_hash
 from stopgrad.run.feeds import feed_value, sizes_of
-from stopgrad.run.lowered import Program
-from stopgrad.run.tuning import REPORTS, Report, Sample
+from stopgrad.run.programs import Program
+from stopgrad.run.tuning import Report, Sample
 from stopgrad.scale.array_entries import begin_values, reader_of
 from stopgrad.scale.array_folders import FolderReader, shortened
 from stopgrad.scale.distributed import agree, process_count
@@ -54,7 +54,7 @@ class _Plan:
     parameters: list[Output]
     assigned: list[Output]
     assigns: list[Output]
-    unsized: dict[Engine, Ready] = field(default_factory=dict)
+    unsized: dict[Engine, Program] = field(default_factory=dict)
 
 
 class _State(NamedTuple):
@@ -142,11 +142,11 @@ class Session:
         self.mesh = Mesh.of(mesh)
         if self.mesh is not None:
             check_shardings(found.operations, self.mesh)
-        self._how = How.of(engine, strict, tune, REPORTS, self.mesh)
+        self._compiler = Compiler(Options(engine, strict=strict, tune=tune, mesh=self.mesh))
         self._state = _State(engine_named(engine, mesh=self.mesh), {}, {})
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
-        self._ready = cached(partial(_compile, self._how), cache_size, "Session")
+        self._programs = cached(partial(_compile, self._compiler), cache_size, "Session")
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 
@@ -214,11 +214,12 @@ class Session:
         feeds = {} if feed_dict is None else feed_dict
         plan = self._plans(tuple(leaves), tuple(feeds))
         shapes = tuple([tuple(np.shape(v) if np.isscalar(v) else v.shape) for v in feeds.values()])
-        return Program(self._ready(state.engine, plan, shapes))
+        program: Program = self._programs(state.engine, plan, shapes, None)
+        return program
 
     def report(self) -> tuple[Report, ...]:
         """How what was compiled last is run: the engine, its way, and what was tried and measured."""
-        return tuple(self._how.reports)
+        return tuple(self._compiler.reports)
 
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
@@ -273,7 +274,7 @@ class Session:
         self._closed = True
         self._state = _State(self._state.engine, {}, {})
         self._plans.cache_clear()
-        self._ready.cache_clear()
+        self._programs.cache_clear()
 
     def __enter__(self) -> Session:
         return self
@@ -317,12 +318,9 @@ class Session:
         """Compute all, then replace the state: with the lock held."""
         old = self._present("run")
         shapes = tuple([a.shape for a in arrays])
-        if self._how.tune == "off":
-            ready = self._ready(old.engine, plan, shapes)
-        else:
-            sample = Sample([*[old.value(p) for p in plan.parameters], *arrays], anywhere=not old.values)
-            ready = self._ready(old.engine, plan, shapes, sample)
-        engine, state = ready.engine, old
+        sample = self._compiler.sample((*map(old.value, plan.parameters), *arrays), anywhere=not old.values)
+        program: Program = self._programs(old.engine, plan, shapes, sample)
+        engine, state = program.backend, old
         try:
             if engine is not state.engine:
                 state = _State(engine, {p: engine.hold(np.asarray(v)) for p, v in old.values.items()}, {})
@@ -335,7 +333,7 @@ class Session:
                 arrays = [*[values[p] for p in plan.parameters], *arrays]
             if plan.assigned and engine.reuses:
                 arrays = [*arrays, *[_spare(state, p) for p in plan.assigned]]
-            results = ready.run(arrays)
+            results = program.run(arrays)
             engine.finish(results)
             fetched = [engine.fetched(r) for r in results[:count]]
         except Exception as error:
@@ -484,18 +482,16 @@ def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
 
 
 def _compile(
-    how: How,
+    compiler: Compiler,
     engine: Engine,
     plan: _Plan,
     shapes: Sequence[tuple[int, ...]],
-    sample: Sample | None = None,
-) -> Ready:
+    sample: Sample | None,
+) -> Program:
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
     # What is fetched is whole everywhere; a parameter's next value lies where the old one does.
     lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
     shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
-    compile = partial(
-        compile_for, engine, how=how, assigned=plan.assigned, sample=sample, shardings=shardings
-    )
+    compile = partial(compiler.compile, engine, assigned=plan.assigned, sample=sample, shardings=shardings)
     return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

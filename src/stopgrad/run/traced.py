@@ -1,21 +1,35 @@
-"""Python functions traced into graphs: what was given, what is computed, and what was returned."""
+"""Python functions traced into graphs: what they are computed from, and what they return."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from stopgrad.base.errors import ArgumentError, GradientError, GraphError, StopgradError
+from stopgrad.base.errors import (
+    ArgumentError,
+    FeedError,
+    GradientError,
+    GraphError,
+    ShapeError,
+    StopgradError,
+)
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import Dim, dtype_of
+from stopgrad.engines import Engine
 from stopgrad.graph.arguments import Constant, argument_paths, joined, operation_name
 from stopgrad.graph.body import bodies_in, walk
 from stopgrad.graph.build import as_output, emit
+from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.operands import as_array
 from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
+from stopgrad.rewrite import prepare
+from stopgrad.run.compiling import Compiler, cached, compile_sized
+from stopgrad.run.feeds import sizes_of
+from stopgrad.run.programs import Program
+from stopgrad.run.tuning import Sample
 from stopgrad.transforms.gradients.tracing import ArgumentGraph, is_tensor
 
 Static = Sequence[tuple[int | str, Constant]]
@@ -25,42 +39,74 @@ Signature = Sequence[tuple[tuple[Any, ...], Any] | Constant]
 """What tells calls apart: of arrays the shape, perhaps with open sizes, and dtype; of all else the value."""
 
 
-@dataclass(frozen=True, eq=False)
 class Traced:
-    """A function traced for one signature.
+    """A function traced for one signature of its arguments, and the programs compiled of it."""
 
-    Attributes:
-        name: what errors call the function.
-        graph: what was built.
-        inputs: the traced arguments, called by their paths.
-        outputs: the results.
-        paths: of the traced arguments.
-        symbolic: whether sizes are left open.
-        spec: the structure of what the function returned; None where that is one result alone.
-        leaves: what stood in it, with a mark in the place of each result.
-    """
-
-    name: str
-    graph: Graph
-    inputs: list[Output]
-    outputs: list[Output]
-    paths: list[str]
-    symbolic: bool
-    spec: Any
-    leaves: list[Any]
+    def __init__(
+        self,
+        compiler: Compiler,
+        graph: Graph,
+        inputs: list[Output],
+        paths: list[str],
+        outputs: list[Output],
+        spec: Any,
+        leaves: list[Any],
+        donated: Sequence[int],
+    ) -> None:
+        self.name = compiler.name
+        self.graph = graph
+        self.inputs, self.paths = inputs, paths  # The traced arguments, and what they are called.
+        self.outputs = outputs
+        self.called = False
+        self.spec = spec  # The structure of what the function returned; None where that is one result alone.
+        self._leaves = leaves  # What stood in it, with a mark in the place of each result.
+        self._donated = donated  # The positions, among the arrays, of those that may be overwritten.
+        self._compiler = compiler
+        self._program: Program | None = None
+        self._unsized: dict[Engine, Program] = {}  # What engines that keep sizes symbolic have compiled.
+        # Refers to itself weakly only: once dropped it is freed at once.
+        size = compiler.options.cache_size
+        self._sized = cached(partial(Traced._for_shapes, weakref.proxy(self)), size, "function")
 
     def rebuild(self, results: Sequence[Any]) -> Any:
         """What the function returned, with these results."""
         if self.spec is None:
             return results[0]
         given = iter(results)
-        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self.leaves])
+        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self._leaves])
+
+    def compile(self, engine: Engine, sample: Sample | None = None) -> None:
+        """Compile what was traced now, if all sizes were known then; else each call finds its program."""
+        if not any(x.type.symbolic for x in self.inputs):
+            prepared = prepare(self.outputs, self.inputs, {}, engine.mesh is not None)
+            self._program = self._compiler.compile(engine, prepared, donated=self._donated, sample=sample)
+
+    def program(self, engine: Engine, arrays: Sequence[Any], sample: Sample | None = None) -> Program:
+        """What computes the results for arrays of these shapes."""
+        if self._program is not None:
+            return self._program
+        found: Program = self._sized(engine, tuple([x.shape for x in arrays]), sample)
+        return found
+
+    def _for_shapes(
+        self, engine: Engine, shapes: Sequence[tuple[int, ...]], sample: Sample | None
+    ) -> Program:
+        """Compile for shapes of the arguments, those sizes that were left open being known now."""
+        paths = dict(zip(self.inputs, self.paths, strict=True))
+        try:
+            binding = sizes_of(
+                self.inputs, shapes, lambda x: f"{self.name}: {paths[x]} was given an array", "arguments"
+            )
+        except FeedError as error:
+            raise ShapeError(error.message) from None
+        compile = partial(self._compiler.compile, engine, donated=self._donated, sample=sample)
+        return compile_sized(engine, self.outputs, self.inputs, binding, self._unsized, compile)
 
 
 def trace(
     f: Callable[..., Any],
-    name: str,
-    with_probes: bool,
+    compiler: Compiler,
+    engine: Engine,
     spec: Any,
     signature: Signature,
     static: Static = (),
@@ -69,15 +115,16 @@ def trace(
 
     Args:
         f: the function.
-        name: what errors call it.
-        with_probes: whether the gradients at its probes are among the results.
+        compiler: that will compile it; its options say what more is to be returned.
+        engine: for whose mesh it is traced.
         spec: the structure of the arguments, without the static ones.
         signature: what stands in it.
         static: the others.
     """
+    name, options = compiler.name, compiler.options
     paths = argument_paths(f, spec)
     graph = ArgumentGraph()
-    with graph.as_default():
+    with Inside(mesh=engine.mesh), graph.as_default():
         leaves = [
             s.value if isinstance(s, Constant) else _stand_in(graph, name, path, s)
             for path, s in zip(paths, signature, strict=True)
@@ -86,23 +133,40 @@ def trace(
         args, kwargs = unflatten(spec, leaves)
         args, kwargs = joined(args, kwargs, static)
         result = f(*args, **kwargs)
-        if with_probes:
+        if options.with_probes:
             result = result, probed(graph.operations, name)
         result_leaves, result_spec = flatten(result)
         outputs = [as_output(x, graph) for x in result_leaves if _is_result(x)]
     check_outputs(name, graph, outputs, "sg.function")
-    inputs = [leaves[i] for i in traced]
-    alone = result_spec == _ALONE and len(outputs) == 1
     return Traced(
-        name,
+        compiler,
         graph,
-        inputs,
-        outputs,
+        [leaves[i] for i in traced],
         [paths[i] for i in traced],
-        any(x.type.symbolic for x in inputs),
-        None if alone else result_spec,
+        outputs,
+        None if result_spec == _ALONE and len(outputs) == 1 else result_spec,
         [_RESULT if _is_result(x) else x for x in result_leaves],
+        _donated(name, options.donate_argnums, spec, signature),
     )
+
+
+def _donated(name: str, argnums: Sequence[int], spec: Any, signature: Signature) -> list[int]:
+    """The positions, among the arrays, of those that belong to donated arguments."""
+    if not argnums:
+        return []
+    count = spec.child(0).num_children
+    missing = next((n for n in argnums if not -count <= n < count), None)
+    if missing is not None:
+        raise ArgumentError(
+            f"function: donate_argnums holds {missing}, but {name} was given {count} positional arguments"
+        )
+    wanted = {n % count for n in argnums}
+    arrays = [
+        not by_keyword and which in wanted
+        for (by_keyword, which, *_), s in zip(spec.paths(), signature, strict=True)
+        if not isinstance(s, Constant)
+    ]
+    return [n for n, given in enumerate(arrays) if given]
 
 
 def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str) -> None:
@@ -129,14 +193,6 @@ def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, ...]) -> Out
 
 def _is_result(x: Any) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
-
-
-def array_argument(name: str, path: Callable[[], str], x: Any) -> Any:
-    """A traced argument as a NumPy array; errors say which argument it is."""
-    try:
-        return as_array(x)
-    except StopgradError as error:
-        raise type(error)(f"{name}: {path()}: {error.message}") from None
 
 
 _, _ALONE = flatten(0)

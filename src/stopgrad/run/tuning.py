@@ -95,20 +95,14 @@ class Report:
 
 
 class Sample:
-    """Real values of the inputs, for measuring; all samples are equal, so that caches do not tell them apart.
+    """Values of the inputs to measure with; all samples are equal, so that caches do not tell them apart."""
 
-    Empty once it has been used: caches hold no arrays.
-
-    Attributes:
-        anywhere: whether engines other than the one asked for come into question.
-    """
-
-    def __init__(self, arrays: Sequence[Any], anywhere: bool = True) -> None:
+    def __init__(self, arrays: Sequence[Any], anywhere: bool) -> None:
         self._arrays = arrays
-        self.anywhere = anywhere
+        self.anywhere = anywhere  # Whether engines other than the one asked for come into question.
 
     def take(self) -> Sequence[Any]:
-        """The values, as NumPy arrays of their own."""
+        """The values, as NumPy arrays of their own; the sample is empty then, as caches hold no arrays."""
         arrays, self._arrays = self._arrays, ()
         return [np.array(x) for x in arrays]
 

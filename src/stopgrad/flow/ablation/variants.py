@@ -25,8 +25,9 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
-from stopgrad.run.compiling import How, Ready, compile_for
+from stopgrad.run.compiling import Compiler, Options
 from stopgrad.run.feeds import sizes_of
+from stopgrad.run.programs import Program
 from stopgrad.transforms.gradients.reverse import gradients
 
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -157,9 +158,9 @@ class Stopwatch:
     def __init__(self, name: str, repeats: int, values: Arrays) -> None:
         self.repeats, self.values = repeats, values
         self.engine: str | None = None
-        self._how = How.of(name, False, "off", 1, None, "ablate")
+        self._compiler = Compiler(Options(name), "ablate")
         self._engine: Engine | None = engine_named(name) if repeats or name != "auto" else None
-        self._ready: dict[str, Ready] = {}
+        self._programs: dict[str, Program] = {}
 
     def seconds(self, *variants: Variant) -> list[float | None]:
         """How long one run of each takes: medians, measured in turns."""
@@ -184,16 +185,16 @@ class Stopwatch:
     def _compiled(self, engine: Engine, variant: Variant) -> Callable[[], None]:
         prepared = variant.prepared
         key = fingerprint(prepared.inputs, prepared.outputs)
-        ready = None if key is None else self._ready.get(key)
-        if ready is None:
-            ready = compile_for(engine, prepared, self._how)
+        program = None if key is None else self._programs.get(key)
+        if program is None:
+            program = self._compiler.compile(engine, prepared)
             if key is not None:
-                self._ready[key] = ready
-        engine, compiled = ready
-        self.engine = engine.name
+                self._programs[key] = program
+        engine, run = program.backend, program.run
+        self.engine = program.engine
         given = [engine.hold(np.array(x)) for x in self.values]
         engine.finish(given if engine.reuses else ())
-        return lambda: engine.finish(compiled(given))
+        return lambda: engine.finish(run(given))
 
 
 # ----------------------------------------------------------------------------------------------- data

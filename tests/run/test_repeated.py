@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.run import quick
+from stopgrad.run import repeated
 
 
 class Point(NamedTuple):
@@ -92,9 +92,9 @@ def test_the_shorter_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_calls_that_alternate_do_not_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    usual = quick.quick_call
+    usual = repeated.repeated_call
     monkeypatch.setattr(
-        sys.modules["stopgrad.run.function"], "quick_call", lambda *args: made.append(args) or usual(*args)
+        sys.modules["stopgrad.run.function"], "repeated_call", lambda *args: made.append(args) or usual(*args)
     )
     f = sg.function(sg.sin, engine="xla")
     for name in ["float32", "longer"] * 4:
