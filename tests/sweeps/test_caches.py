@@ -231,7 +231,7 @@ CONSTANT = {
     "stopgrad.ops.elementwise.compare._INTS",
     "stopgrad.ops.linalg.exponential._REACH",
     "stopgrad.ops.fourier.transforms.DUAL",
-    "stopgrad.ops.shared.inference._DESCRIPTIONS",
+    "stopgrad.graph.type_rules._DESCRIPTIONS",
     "stopgrad.ops.operators._BINARY",
     "stopgrad.ops.operators._COMPARISONS",
     "stopgrad.ops.operators._OTHERS",

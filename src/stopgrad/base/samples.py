@@ -85,7 +85,7 @@ def sample(*operands: Values | Any, **attributes: Any) -> Sample:
     return Sample(tuple(o if isinstance(o, Values) else np.asarray(o) for o in operands), attributes)
 
 
-def unary(
+def singles(
     low: float = -2.0,
     high: float = 2.0,
     *,
@@ -96,7 +96,7 @@ def unary(
     return [sample(Values(shape, dtype_of(dtype), low, high)) for dtype in dtypes for shape in shapes]
 
 
-def binary(
+def pairs(
     x: tuple[float, float] = (-2.0, 2.0),
     y: tuple[float, float] = (-2.0, 2.0),
     *,

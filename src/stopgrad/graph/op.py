@@ -8,7 +8,7 @@ A definition is a class with everything about the operation in one block::
         gradient = {"x": lambda g, op: g * op.y,      # keyword-only ones the attributes
                     "y": lambda g, op: g * op.x}
         lower = lambda xp, x, y: xp.multiply(x, y)    # over any array namespace
-        samples = binary()
+        samples = pairs()
 
 It is checked when the class is created; a definition is never instantiated. How operations are built from
 definitions stands in :mod:`stopgrad.graph.build`, how they are computed in :mod:`stopgrad.graph.interpreter`.
@@ -315,7 +315,7 @@ class Op:
       ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
       operands' own.
     - ``promotes``: how the public function brings operands to one dtype, a :class:`Promotion`; by default
-      what ``infer`` says, where it is one of :mod:`stopgrad.ops.shared.inference`. The operation is strict.
+      what ``infer`` says, where it is one of :mod:`stopgrad.graph.type_rules`. The operation is strict.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all

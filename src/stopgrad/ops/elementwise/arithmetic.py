@@ -6,17 +6,15 @@ from typing import Any
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import binary as pairs, complexes, floats, sample, unary as singles
+from stopgrad.base.samples import complexes, floats, pairs, sample, singles
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import EXTREMES, Arithmetic, Elementwise, binary, unary
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_list
 from stopgrad.graph.public import builds
-from stopgrad.ops.elementwise.compare import equal
-from stopgrad.ops.elementwise.convert import cast, conj, real, where
-from stopgrad.ops.shared.families import EXTREMES, Arithmetic, Elementwise, binary, unary
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     broadcast_shapes,
     check_dtype,
@@ -27,6 +25,8 @@ from stopgrad.ops.shared.inference import (
     is_real,
     same,
 )
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, conj, real, where
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stopgrad.base.samples import binary as pairs, bools, ints, sample, unary as singles
+from stopgrad.base.samples import bools, ints, pairs, sample, singles
 from stopgrad.base.types import bool_, int32
 from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.families import EXTREMES, PAIRS, binary, unary
 from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.ops.shared.families import EXTREMES, PAIRS, binary, unary
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     broadcast_to_bool,
     is_any,

@@ -13,20 +13,15 @@ import numpy as np
 
 from stopgrad.base.coercion import real
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import binary as pairs, floats, sample
+from stopgrad.base.samples import floats, pairs, sample
 from stopgrad.base.types import DType, TensorType, tensor_type
 from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
 from stopgrad.graph.op import Axes, Op
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, guarded
-from stopgrad.ops.elementwise.compare import equal, greater, less
-from stopgrad.ops.elementwise.convert import where, wide
-from stopgrad.ops.elementwise.powers import exp, log, rsqrt
-from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
-from stopgrad.ops.shapes.reshape import reduce_sum
-from stopgrad.ops.shared.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     broadcast_c2,
     check_dtype,
@@ -34,6 +29,11 @@ from stopgrad.ops.shared.inference import (
     is_floating,
     is_real,
 )
+from stopgrad.ops.elementwise.compare import equal, greater, less
+from stopgrad.ops.elementwise.convert import where, wide
+from stopgrad.ops.elementwise.powers import exp, log, rsqrt
+from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
+from stopgrad.ops.shapes.reshape import reduce_sum
 
 __all__ = [
     "clip",

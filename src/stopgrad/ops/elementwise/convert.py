@@ -29,7 +29,7 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded, publish
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     broadcast_c2,
     check_same_dtype,

@@ -15,6 +15,7 @@ from stopgrad.base.types import DTypeLike, dtype_of, float32
 from stopgrad.graph.build import together
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import check_dtype, is_inexact, is_real
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, multiply
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less
 from stopgrad.ops.elementwise.convert import cast, imag, real, where
@@ -22,7 +23,6 @@ from stopgrad.ops.elementwise.powers import log1p, reciprocal
 from stopgrad.ops.elementwise.trigonometric import atan2
 from stopgrad.ops.reductions.reduce import reduce_all, reduce_mean
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_real
 from stopgrad.ops.structural.sources import ones_like, zeros_like
 
 __all__ = [

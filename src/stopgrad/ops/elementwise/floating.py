@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import binary as pairs, unary as singles
+from stopgrad.base.samples import pairs, singles
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import EXTREMES, Arithmetic, binary, unary
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import broadcast, is_floating, to_bool
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
-from stopgrad.ops.shared.families import EXTREMES, Arithmetic, binary, unary
-from stopgrad.ops.shared.inference import broadcast, is_floating, to_bool
 
 __all__ = [
     "copysign",

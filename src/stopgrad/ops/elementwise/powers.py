@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.errors import DTypeError
-from stopgrad.base.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.base.samples import complexes, pairs, sample, singles
 from stopgrad.graph.build import apply
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.ops.elementwise.arithmetic import square
-from stopgrad.ops.elementwise.convert import conj, where
-from stopgrad.ops.shared.families import (
+from stopgrad.graph.families import (
     ALIKE,
     Arithmetic,
     Elementwise,
@@ -24,7 +20,11 @@ from stopgrad.ops.shared.families import (
     flushed,
     unary,
 )
-from stopgrad.ops.shared.inference import broadcast, is_number
+from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import broadcast, is_number
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.convert import conj, where
 
 __all__ = [
     "cbrt",

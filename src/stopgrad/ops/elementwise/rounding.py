@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.samples import binary as pairs, unary as singles
+from stopgrad.base.samples import pairs, singles
+from stopgrad.graph.families import Arithmetic, Elementwise, binary, unary
 from stopgrad.graph.op import not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import broadcast, is_real, same
 from stopgrad.ops.elementwise.arithmetic import divide, floordiv
-from stopgrad.ops.shared.families import Arithmetic, Elementwise, binary, unary
-from stopgrad.ops.shared.inference import broadcast, is_real, same
 
 __all__ = [
     "ceil",

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.base.samples import complexes, pairs, sample, singles
 from stopgrad.base.types import TensorType
 from stopgrad.graph.build import apply
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.ops.elementwise.arithmetic import square
-from stopgrad.ops.elementwise.convert import conj
-from stopgrad.ops.elementwise.powers import rsqrt
-from stopgrad.ops.shared.families import (
+from stopgrad.graph.families import (
     Arithmetic,
     Elementwise,
     GradientOfElementwise,
@@ -21,7 +16,12 @@ from stopgrad.ops.shared.families import (
     flushed,
     unary,
 )
-from stopgrad.ops.shared.inference import broadcast, is_floating
+from stopgrad.graph.operands import Tensor
+from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import broadcast, is_floating
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.elementwise.powers import rsqrt
 
 __all__ = [
     "acos",

@@ -6,17 +6,17 @@ from typing import Any
 
 from stopgrad.base.coercion import flag
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import binary as pairs
+from stopgrad.base.samples import pairs
 from stopgrad.base.types import DTypeLike, dtype_of
 from stopgrad.graph.build import together
+from stopgrad.graph.families import Arithmetic, binary
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import is_inexact, normal_axes
 from stopgrad.ops.elementwise.arithmetic import divide
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, where
 from stopgrad.ops.shapes.reshape import reduce_sum
-from stopgrad.ops.shared.families import Arithmetic, binary
-from stopgrad.ops.shared.inference import is_inexact, normal_axes
 
 __all__ = [
     "count_nonzero",

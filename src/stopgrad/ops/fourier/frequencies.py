@@ -13,11 +13,11 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DTypeLike, Size, dtype_of, shape_of
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import normal_axes
 from stopgrad.ops.elementwise.arithmetic import divide, multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.ranges import range as numbers
-from stopgrad.ops.shared.inference import normal_axes
 from stopgrad.ops.structural.sources import identity, size_as
 
 __all__: list[str] = []

@@ -37,6 +37,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axes, Axis, Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.elementwise.compare import equal, logical_or
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.indexing.slices import part_of
@@ -44,7 +45,6 @@ from stopgrad.ops.linalg.matrices import larger
 from stopgrad.ops.shapes.join import pad
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.inference import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.structural.sources import identity, size_as
 
 __all__: list[str] = []

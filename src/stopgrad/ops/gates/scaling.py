@@ -14,13 +14,13 @@ from stopgrad.graph.inferred import raise_for
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import check_dtype, check_same_dtype, is_for_each, is_real
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum, negative, square
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, conj as conjugate, real, where, wide
 from stopgrad.ops.elementwise.powers import rsqrt
 from stopgrad.ops.gates.stopping import Gate, gate_leaves
 from stopgrad.ops.shapes.reshape import beside, reduce_sum
-from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, is_for_each, is_real
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = ["clip_gradient", "clip_gradient_norm", "reverse_gradient", "scale_gradient", "zero_gradient"]

@@ -28,9 +28,9 @@ from stopgrad.graph.op import Kind, Op, Undefined, stopped, unconnected
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds
 from stopgrad.graph.scope import Scope
+from stopgrad.graph.type_rules import check_same_dtype, check_shape, is_for_each
 from stopgrad.ops.elementwise.convert import where
 from stopgrad.ops.shapes.reshape import beside
-from stopgrad.ops.shared.inference import check_same_dtype, check_shape, is_for_each
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

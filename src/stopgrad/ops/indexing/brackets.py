@@ -22,12 +22,12 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op, Spans
 from stopgrad.graph.operands import Array, Tensor, as_array, shorten, show_shape, type_of
 from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.gather import GatherV2
 from stopgrad.ops.indexing.positions import from_front, raveled
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
 from stopgrad.ops.indexing.slices import StridedSlice, position_in, span_of
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
-from stopgrad.ops.shared.inference import broadcast_shapes
 
 __all__: list[str] = []
 

@@ -19,6 +19,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, show_shape, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, check_same_dtype, is_integer
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, subtract
 from stopgrad.ops.elementwise.compare import greater_equal, less, logical_and
 from stopgrad.ops.elementwise.convert import cast, where
@@ -30,7 +31,6 @@ from stopgrad.ops.indexing.updates import like
 from stopgrad.ops.shapes.join import concat, stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, is_integer
 from stopgrad.ops.structural.sources import size_as, zeros_like
 
 __all__ = [

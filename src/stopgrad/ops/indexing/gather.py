@@ -35,10 +35,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axis, Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, python_dtype, type_of
 from stopgrad.graph.public import builds
-from stopgrad.ops.elementwise.convert import where
-from stopgrad.ops.indexing.positions import as_indices, from_front
-from stopgrad.ops.shapes.reshape import broadcast_to
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     check_dtype,
     check_same_dtype,
     check_shape,
@@ -48,6 +45,9 @@ from stopgrad.ops.shared.inference import (
     normal_axis,
     same_shape,
 )
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.indexing.positions import as_indices, from_front
+from stopgrad.ops.shapes.reshape import broadcast_to
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

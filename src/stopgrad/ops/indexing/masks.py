@@ -17,6 +17,8 @@ from stopgrad.base.types import Dim, int32, int64, product, shape_of
 from stopgrad.graph.build import apply
 from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import check_dtype, is_boolean, normal_axis, same_shape
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, subtract
 from stopgrad.ops.elementwise.compare import less
@@ -28,8 +30,6 @@ from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.join import stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor as tensor_of
-from stopgrad.ops.shared.inference import check_dtype, is_boolean, normal_axis, same_shape
 from stopgrad.ops.structural.sources import constant, fill, size_as
 
 __all__ = [

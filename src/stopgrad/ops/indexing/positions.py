@@ -28,7 +28,7 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Op, Sizes, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, as_list, show_shape, type_of
 from stopgrad.graph.public import builds
-from stopgrad.ops.shared.inference import broadcast_shapes, check_dtype, is_integer
+from stopgrad.graph.type_rules import broadcast_shapes, check_dtype, is_integer
 
 __all__ = [
     "ravel_multi_index",

@@ -17,9 +17,18 @@ from stopgrad.base.samples import complexes, floats, ints, sample
 from stopgrad.base.types import DType, TensorType, product
 from stopgrad.graph.batch_rules import SCATTER, along
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import axis_in
 from stopgrad.graph.op import Axis, Op, Spans, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_any,
+    is_number,
+    is_real,
+)
 from stopgrad.ops.elementwise.arithmetic import divide, multiply
 from stopgrad.ops.elementwise.compare import equal, not_equal
 from stopgrad.ops.elementwise.convert import cast, conj, where, wide
@@ -39,15 +48,6 @@ from stopgrad.ops.reductions.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
-from stopgrad.ops.shared.families import axis_in
-from stopgrad.ops.shared.inference import (
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_any,
-    is_number,
-    is_real,
-)
 from stopgrad.ops.structural.sources import fill, ones_like, zeros_like
 
 __all__ = [

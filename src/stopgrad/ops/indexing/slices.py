@@ -14,7 +14,7 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Op, Span, Spans
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds
-from stopgrad.ops.shared.inference import check_shape
+from stopgrad.graph.type_rules import check_shape
 
 __all__: list[str] = []
 

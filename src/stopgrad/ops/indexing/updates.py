@@ -16,6 +16,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.graph.public import call, guarded
+from stopgrad.graph.type_rules import check_dtype, is_integer, same_shape
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply, negative
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.elementwise.powers import pow
@@ -30,7 +31,6 @@ from stopgrad.ops.indexing.scatters import (
 )
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape
-from stopgrad.ops.shared.inference import check_dtype, is_integer, same_shape
 from stopgrad.ops.structural.sources import ones_like, zeros
 
 __all__ = [

@@ -20,11 +20,11 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, shorten, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.elementwise.convert import cast, conj
 from stopgrad.ops.indexing.gather import one_hot
 from stopgrad.ops.shapes.ranges import range as indices
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape, squeeze
-from stopgrad.ops.shared.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 
 __all__ = [
     "einsum",

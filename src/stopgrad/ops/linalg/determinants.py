@@ -13,6 +13,7 @@ from stopgrad.graph.build import apply
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import check_dtype, is_inexact
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.elementwise.powers import log
@@ -23,7 +24,6 @@ from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, inv
 from stopgrad.ops.linalg.spectra import Svd
 from stopgrad.ops.reductions.running import cumprod
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.shared.inference import check_dtype, is_inexact
 
 __all__ = [
     "det",

@@ -16,6 +16,7 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Joint, Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, is_inexact
 from stopgrad.ops.elementwise.convert import cast, conj, real, wide
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.factorizations import hermitian_part
@@ -23,7 +24,6 @@ from stopgrad.ops.linalg.matrices import adjoint, check_square, diag
 from stopgrad.ops.linalg.solvers import INEXACT, MatrixSolve, where_possible
 from stopgrad.ops.linalg.spectra import finite_only, inverse, pairs, phases, scaled, turn, turned
 from stopgrad.ops.shapes.reshape import reduce_sum
-from stopgrad.ops.shared.inference import check_dtype, is_inexact
 
 __all__ = [
     "eig",

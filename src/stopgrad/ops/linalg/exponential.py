@@ -14,12 +14,12 @@ from stopgrad.graph.build import apply
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape, is_inexact
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.matrices import adjoint, check_square
 from stopgrad.ops.linalg.solvers import BOTH, INEXACT, where_possible
 from stopgrad.ops.shapes.join import concat
-from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape, is_inexact
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

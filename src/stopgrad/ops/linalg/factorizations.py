@@ -16,13 +16,13 @@ from stopgrad.graph.graph import Output, describe
 from stopgrad.graph.op import Joint, Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, is_inexact
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.matrices import adjoint, check_matrices, check_square, smaller, tril
 from stopgrad.ops.linalg.solvers import INEXACT, TriangularSolve, where_possible
 from stopgrad.ops.shapes.join import concat
-from stopgrad.ops.shared.inference import check_dtype, is_inexact
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

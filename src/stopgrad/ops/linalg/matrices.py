@@ -25,13 +25,13 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import is_any
 from stopgrad.ops.elementwise.arithmetic import add_n
 from stopgrad.ops.elementwise.convert import conj, where
 from stopgrad.ops.indexing.brackets import take_index
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import pad, stack
 from stopgrad.ops.shapes.reshape import broadcast_to, reduce_sum, transpose
-from stopgrad.ops.shared.inference import is_any
 from stopgrad.ops.structural.sources import full
 
 __all__ = [

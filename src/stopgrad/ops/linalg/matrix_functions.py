@@ -18,6 +18,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import check_dtype, is_inexact, is_number
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, wide
@@ -28,7 +29,6 @@ from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, cholesky_s
 from stopgrad.ops.linalg.spectra import svdvals
 from stopgrad.ops.reductions.reduce import reduce_max
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_number
 from stopgrad.ops.structural.sources import identity, size_as
 
 __all__ = [

@@ -18,6 +18,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axes, Op
 from stopgrad.graph.operands import Tensor, as_array, shorten, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.elementwise.arithmetic import abs as modulus, divide, maximum, multiply, sign
 from stopgrad.ops.elementwise.compare import equal, is_finite, not_equal
 from stopgrad.ops.elementwise.convert import cast, where, wide
@@ -27,7 +28,6 @@ from stopgrad.ops.linalg.spectra import svdvals
 from stopgrad.ops.reductions.reduce import reduce_max, reduce_min
 from stopgrad.ops.shapes.join import stack
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, transpose, unreduced
-from stopgrad.ops.shared.inference import check_dtype, is_inexact, normal_axes, normal_axis
 
 __all__ = [
     "clip_by_global_norm",

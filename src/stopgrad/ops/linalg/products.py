@@ -12,12 +12,12 @@ from stopgrad.base.types import same_size
 from stopgrad.graph.build import apply, together
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import is_number, normal_axis
 from stopgrad.ops.elementwise.arithmetic import multiply, subtract
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.indexing.gather import gather
 from stopgrad.ops.linalg.contractions import Einsum, matmul
 from stopgrad.ops.shapes.reshape import expand_dims, reshape, squeeze
-from stopgrad.ops.shared.inference import is_number, normal_axis
 
 __all__ = [
     "cross",

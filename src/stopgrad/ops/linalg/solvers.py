@@ -17,10 +17,10 @@ from stopgrad.graph.build import apply, together
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import broadcast_c2, check_dtype, check_same_dtype, is_inexact
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.matrices import adjoint, check_square, tril, triu
 from stopgrad.ops.shapes.reshape import expand_dims, squeeze
-from stopgrad.ops.shared.inference import broadcast_c2, check_dtype, check_same_dtype, is_inexact
 
 __all__ = [
     "cholesky_solve",

@@ -27,6 +27,7 @@ from stopgrad.graph.graph import Output, describe
 from stopgrad.graph.op import Joint, Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, is_inexact
 from stopgrad.ops.elementwise.arithmetic import abs as modulus
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, logical_and
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
@@ -37,7 +38,6 @@ from stopgrad.ops.linalg.solvers import INEXACT, where_possible
 from stopgrad.ops.reductions.reduce import reduce_max
 from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
-from stopgrad.ops.shared.inference import check_dtype, is_inexact
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

@@ -14,19 +14,12 @@ from stopgrad.base.samples import floats, ints, sample
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.graph.batch_rules import ALONG
 from stopgrad.graph.build import apply, coerce
+from stopgrad.graph.families import INF, NAN, Arithmetic
 from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axis, Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, guarded
-from stopgrad.ops.elementwise.arithmetic import SquaredDifference, squared_difference
-from stopgrad.ops.elementwise.composite import log_softmax, softmax
-from stopgrad.ops.elementwise.convert import cast, wide
-from stopgrad.ops.indexing.gather import TakeAlongAxis, lies_inside, one_hot
-from stopgrad.ops.neural.activations import sigmoid
-from stopgrad.ops.reductions.reduce import reduce_mean
-from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
-from stopgrad.ops.shared.families import INF, NAN, Arithmetic
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     check_dtype,
     check_same_dtype,
@@ -35,6 +28,13 @@ from stopgrad.ops.shared.inference import (
     is_integer,
     normal_axis,
 )
+from stopgrad.ops.elementwise.arithmetic import SquaredDifference, squared_difference
+from stopgrad.ops.elementwise.composite import log_softmax, softmax
+from stopgrad.ops.elementwise.convert import cast, wide
+from stopgrad.ops.indexing.gather import TakeAlongAxis, lies_inside, one_hot
+from stopgrad.ops.neural.activations import sigmoid
+from stopgrad.ops.reductions.reduce import reduce_mean
+from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
 
 __all__ = [
     "mean_squared_error",

@@ -11,6 +11,8 @@ from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import normal_axis
+from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.arithmetic import (
     abs,
     add,
@@ -29,8 +31,6 @@ from stopgrad.ops.losses.cross_entropy import sigmoid_cross_entropy_with_logits
 from stopgrad.ops.neural.activations import log_sigmoid, relu, softplus
 from stopgrad.ops.reductions.reduce import reduce_mean
 from stopgrad.ops.shapes.reshape import reduce_sum
-from stopgrad.ops.shared.composing import chosen, floating
-from stopgrad.ops.shared.inference import normal_axis
 from stopgrad.ops.structural.sources import size_as
 
 __all__ = [

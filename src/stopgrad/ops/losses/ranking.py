@@ -9,6 +9,8 @@ from stopgrad.base.coercion import real
 from stopgrad.base.errors import ShapeError
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import normal_axis
+from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, multiply, negative, square, subtract
 from stopgrad.ops.elementwise.compare import greater, greater_equal
 from stopgrad.ops.elementwise.composite import log_softmax, softmax
@@ -22,8 +24,6 @@ from stopgrad.ops.order.sorting import argsort
 from stopgrad.ops.reductions.reduce import reduce_logsumexp
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, transpose
-from stopgrad.ops.shared.composing import floating, positions
-from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "contrastive_loss",

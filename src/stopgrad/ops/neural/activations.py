@@ -8,19 +8,19 @@ from typing import Any
 
 from stopgrad.base.coercion import flag, real
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import Values, floats, sample, unary as singles
+from stopgrad.base.samples import Values, floats, sample, singles
 from stopgrad.base.types import TensorType, float64
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds, guarded, publish, reads_arguments
+from stopgrad.graph.type_rules import is_floating, is_real, same
 from stopgrad.ops.elementwise.arithmetic import multiply, square
 from stopgrad.ops.elementwise.compare import greater, less
 from stopgrad.ops.elementwise.convert import where
 from stopgrad.ops.elementwise.powers import exp
 from stopgrad.ops.elementwise.trigonometric import tanh
-from stopgrad.ops.shared.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
-from stopgrad.ops.shared.inference import is_floating, is_real, same
 from stopgrad.ops.special.gamma import erfc
 
 __all__ = [

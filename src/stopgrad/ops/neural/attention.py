@@ -10,6 +10,7 @@ from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.types import same_size
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater_equal, logical_and, logical_not, logical_or
 from stopgrad.ops.elementwise.composite import softmax
@@ -18,7 +19,6 @@ from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.random.sampling import dropout
 from stopgrad.ops.reductions.reduce import reduce_any
 from stopgrad.ops.shapes.reshape import expand_dims, reshape
-from stopgrad.ops.shared.composing import floating, positions
 
 __all__ = ["scaled_dot_product_attention"]
 

@@ -11,14 +11,14 @@ from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.types import int32
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import check_dtype, is_integer
+from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import maximum, multiply, square
 from stopgrad.ops.elementwise.compare import greater, greater_equal, is_finite, less, logical_and
 from stopgrad.ops.elementwise.convert import cast, where, wide
 from stopgrad.ops.elementwise.powers import rsqrt
 from stopgrad.ops.indexing.gather import gather, take_along_axis
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, squeeze
-from stopgrad.ops.shared.composing import floating
-from stopgrad.ops.shared.inference import check_dtype, is_integer
 from stopgrad.ops.structural.sources import size_as
 
 __all__ = ["embedding_lookup", "in_top_k"]

@@ -10,6 +10,8 @@ from stopgrad.base.types import product, same_size
 from stopgrad.graph.names import check_name
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import broadcast_shapes, normal_axes, normal_axis
+from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, square, squared_difference, subtract
 from stopgrad.ops.elementwise.composite import layer_norm
 from stopgrad.ops.elementwise.convert import cast, wide
@@ -18,8 +20,6 @@ from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shapes.join import pad
 from stopgrad.ops.shapes.reshape import broadcast_to, reduce_sum, reshape, squeeze
-from stopgrad.ops.shared.composing import floating
-from stopgrad.ops.shared.inference import broadcast_shapes, normal_axes, normal_axis
 from stopgrad.ops.structural.sources import identity, size_as
 
 __all__ = [

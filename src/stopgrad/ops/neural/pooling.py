@@ -17,6 +17,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op, Sizes, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.neural.windows import (
     Padding,
     at,
@@ -34,7 +35,6 @@ from stopgrad.ops.neural.windows import (
     trimmed,
     view,
 )
-from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape, is_floating
 
 __all__: list[str] = []  # Its public functions stand in pools.py.
 

@@ -11,13 +11,13 @@ from stopgrad.base.coercion import flag, whole
 from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.convert import cast, wide
 from stopgrad.ops.indexing.gather import gather
 from stopgrad.ops.linalg.contractions import einsum
 from stopgrad.ops.neural.filters import from_channels_last, to_channels_last
 from stopgrad.ops.neural.windows import has_channels_first
 from stopgrad.ops.shapes.reshape import expand_dims, reshape, squeeze, transpose
-from stopgrad.ops.shared.composing import chosen, floating
 
 __all__ = ["depth_to_space", "resize", "space_to_depth"]
 

@@ -7,8 +7,11 @@ from typing import Any
 from stopgrad.base.coercion import real
 from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.samples import floats, sample
+from stopgrad.graph.families import RealElementwise
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import normal_axis
+from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, negative, square
 from stopgrad.ops.elementwise.compare import greater_equal
 from stopgrad.ops.elementwise.composite import clip_by_value
@@ -17,9 +20,6 @@ from stopgrad.ops.elementwise.trigonometric import tanh
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.neural.activations import elu, of_features, relu, relu6, sigmoid, softplus
 from stopgrad.ops.shapes.join import concat
-from stopgrad.ops.shared.composing import floating
-from stopgrad.ops.shared.families import RealElementwise
-from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "celu",

@@ -27,6 +27,15 @@ from stopgrad.graph.build import apply, together
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import (
+    check_dtype,
+    check_same_dtype,
+    is_floating,
+    is_integer,
+    is_real,
+    same_shape,
+)
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum, minimum, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater, less, less_equal
 from stopgrad.ops.elementwise.convert import cast, where
@@ -36,15 +45,6 @@ from stopgrad.ops.indexing.positions import as_indices, raveled
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import reverse
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.shared.inference import (
-    check_dtype,
-    check_same_dtype,
-    is_floating,
-    is_integer,
-    is_real,
-    same_shape,
-)
 from stopgrad.ops.structural.sources import fill, size_as, zeros
 
 __all__ = [

@@ -17,6 +17,8 @@ from stopgrad.base.types import DTypeLike, int32, int64, product, shape_of
 from stopgrad.graph.build import apply, together
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import check_dtype, is_any
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import minimum, subtract
 from stopgrad.ops.elementwise.compare import equal, greater, logical_and, logical_not
@@ -31,8 +33,6 @@ from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.shared.inference import check_dtype, is_any
 from stopgrad.ops.structural.sources import fill, size_as
 
 __all__ = [

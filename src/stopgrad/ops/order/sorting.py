@@ -27,8 +27,8 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axis, Op, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, is_integer, is_real, normal_axis
 from stopgrad.ops.indexing.gather import scatter_add_along_axis, take_along_axis
-from stopgrad.ops.shared.inference import check_dtype, is_integer, is_real, normal_axis
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

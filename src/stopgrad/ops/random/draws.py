@@ -45,6 +45,7 @@ from stopgrad.graph.batch_rules import KEYS
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, reads_arguments
+from stopgrad.graph.type_rules import check_dtype, is_floating
 from stopgrad.ops.elementwise.arithmetic import add, floormod, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, where
@@ -61,7 +62,6 @@ from stopgrad.ops.random.keys import (
     parameters,
     words,
 )
-from stopgrad.ops.shared.inference import check_dtype, is_floating
 
 __all__ = [
     "random_bits",

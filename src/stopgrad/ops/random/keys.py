@@ -36,11 +36,11 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph.type_rules import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import less, right_shift
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.shapes.join import stack
-from stopgrad.ops.shared.inference import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
 from stopgrad.ops.structural.sources import constant
 
 __all__ = [

@@ -30,6 +30,7 @@ from stopgrad.graph.build import apply
 from stopgrad.graph.op import Op, not_differentiable
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape
 from stopgrad.ops.elementwise.arithmetic import divide, subtract
 from stopgrad.ops.elementwise.compare import is_nan
 from stopgrad.ops.elementwise.composite import softmax
@@ -51,7 +52,6 @@ from stopgrad.ops.random.keys import (
     threefry,
 )
 from stopgrad.ops.shapes.reshape import broadcast_to
-from stopgrad.ops.shared.inference import check_dtype, check_same_dtype, check_shape
 from stopgrad.ops.special.incomplete import log_gamma_slope
 
 __all__ = [

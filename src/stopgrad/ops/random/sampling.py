@@ -22,6 +22,7 @@ from stopgrad.base.types import (
 )
 from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.graph.public import reads_arguments
+from stopgrad.graph.type_rules import normal_axis
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater, less
 from stopgrad.ops.elementwise.convert import cast, where
@@ -34,7 +35,6 @@ from stopgrad.ops.random.keys import broadcasts_to, check_order, drawn_shape, ke
 from stopgrad.ops.reductions.reduce import argmax
 from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, reshape, transpose
-from stopgrad.ops.shared.inference import normal_axis
 from stopgrad.ops.structural.sources import size_as
 
 __all__ = [

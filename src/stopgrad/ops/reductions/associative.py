@@ -12,11 +12,11 @@ from stopgrad.base.types import same_size
 from stopgrad.graph.build import apply
 from stopgrad.graph.operands import type_of
 from stopgrad.graph.public import call, guarded
+from stopgrad.graph.type_rules import normal_axis
+from stopgrad.ops.composing import tensor
 from stopgrad.ops.indexing.slices import StridedSlice, part_of
 from stopgrad.ops.shapes.join import concat, reverse as turned, stack
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.composing import tensor
-from stopgrad.ops.shared.inference import normal_axis
 
 __all__ = [
     "associative_scan",

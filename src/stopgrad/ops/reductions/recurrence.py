@@ -16,11 +16,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axis, Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds
-from stopgrad.ops.elementwise.convert import conj
-from stopgrad.ops.indexing.slices import part_of
-from stopgrad.ops.shapes.join import pad
-from stopgrad.ops.shapes.reshape import broadcast_to
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast_c2,
     check_dtype,
     check_same_dtype,
@@ -28,6 +24,10 @@ from stopgrad.ops.shared.inference import (
     is_inexact,
     normal_axis,
 )
+from stopgrad.ops.elementwise.convert import conj
+from stopgrad.ops.indexing.slices import part_of
+from stopgrad.ops.shapes.join import pad
+from stopgrad.ops.shapes.reshape import broadcast_to
 
 __all__ = [
     "linear_recurrence",

@@ -26,17 +26,11 @@ from stopgrad.base.types import (
 )
 from stopgrad.graph.batch_rules import ALONG
 from stopgrad.graph.build import apply, together
+from stopgrad.graph.families import axes_in, axis_in
 from stopgrad.graph.op import Axes, Axis, Op, not_differentiable
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds, guarded
-from stopgrad.ops.elementwise.arithmetic import square
-from stopgrad.ops.elementwise.compare import equal
-from stopgrad.ops.elementwise.convert import cast, conj, real, where, wide
-from stopgrad.ops.elementwise.powers import exp, sqrt
-from stopgrad.ops.reductions.running import cumprod
-from stopgrad.ops.shapes.reshape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
-from stopgrad.ops.shared.families import axes_in, axis_in
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     check_dtype,
     is_boolean,
     is_floating,
@@ -45,6 +39,12 @@ from stopgrad.ops.shared.inference import (
     is_real,
     normal_axis,
 )
+from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import cast, conj, real, where, wide
+from stopgrad.ops.elementwise.powers import exp, sqrt
+from stopgrad.ops.reductions.running import cumprod
+from stopgrad.ops.shapes.reshape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.ops.structural.sources import size_as
 
 __all__ = [

@@ -13,9 +13,11 @@ from stopgrad.base.samples import complexes, floats, ints, sample
 from stopgrad.base.types import TensorType, int32
 from stopgrad.graph.batch_rules import ALONG
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import axis_in
 from stopgrad.graph.op import Axis, Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import builds
+from stopgrad.graph.type_rules import check_dtype, is_floating, is_number, is_real, normal_axis
 from stopgrad.ops.elementwise.compare import equal, logical_or, not_equal
 from stopgrad.ops.elementwise.convert import conj, where
 from stopgrad.ops.elementwise.powers import exp
@@ -25,8 +27,6 @@ from stopgrad.ops.reductions.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shapes.join import pad
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.families import axis_in
-from stopgrad.ops.shared.inference import check_dtype, is_floating, is_number, is_real, normal_axis
 from stopgrad.ops.structural.sources import size_as, zeros_like
 
 __all__ = [

@@ -13,6 +13,8 @@ from stopgrad.graph.build import apply
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import check_dtype, is_integer, is_real, same_shape
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, where
@@ -22,8 +24,6 @@ from stopgrad.ops.indexing.positions import as_indices
 from stopgrad.ops.indexing.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul
 from stopgrad.ops.reductions.reduce import highest, lowest
 from stopgrad.ops.shapes.reshape import reshape
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.shared.inference import check_dtype, is_integer, is_real, same_shape
 from stopgrad.ops.structural.sources import fill
 
 __all__ = [

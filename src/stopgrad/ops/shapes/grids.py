@@ -20,6 +20,8 @@ from stopgrad.base.types import (
 from stopgrad.graph.build import together
 from stopgrad.graph.operands import Tensor, as_array, is_python, shorten, type_of
 from stopgrad.graph.public import call, guarded
+from stopgrad.graph.type_rules import check_dtype, is_inexact, is_integer, normal_axis
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
@@ -27,8 +29,6 @@ from stopgrad.ops.indexing.positions import as_indices
 from stopgrad.ops.shapes.join import stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.shared.inference import check_dtype, is_inexact, is_integer, normal_axis
 from stopgrad.ops.structural.sources import constant, fill, size_as
 
 __all__ = [

@@ -18,11 +18,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axes, Axis, Op, Sizes
 from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.ops.elementwise.compare import equal
-from stopgrad.ops.elementwise.convert import where
-from stopgrad.ops.indexing.slices import StridedSlice, part_of
-from stopgrad.ops.shapes.reshape import reduce_sum, reshape, squeeze, sum_axes
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     check_same_dtype,
     check_shape,
     is_any,
@@ -30,6 +26,10 @@ from stopgrad.ops.shared.inference import (
     normal_axis,
     same_shape,
 )
+from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.convert import where
+from stopgrad.ops.indexing.slices import StridedSlice, part_of
+from stopgrad.ops.shapes.reshape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.structural.sources import zeros_like
 
 __all__ = [

@@ -15,6 +15,15 @@ from stopgrad.base.types import Shape, int32, product, shape_of
 from stopgrad.graph.build import together
 from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph.type_rules import (
+    broadcast_shapes,
+    check_dtype,
+    is_any,
+    is_integer,
+    normal_axes,
+    normal_axis,
+)
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, minimum, subtract
 from stopgrad.ops.elementwise.compare import not_equal
 from stopgrad.ops.elementwise.convert import cast
@@ -27,15 +36,6 @@ from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.join import concat, reverse, stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
-from stopgrad.ops.shared.composing import is_traced, named, needs_size, tensor
-from stopgrad.ops.shared.inference import (
-    broadcast_shapes,
-    check_dtype,
-    is_any,
-    is_integer,
-    normal_axes,
-    normal_axis,
-)
 from stopgrad.ops.structural.sources import size_as
 
 __all__ = [

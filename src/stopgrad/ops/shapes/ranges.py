@@ -30,7 +30,7 @@ from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.op import Kind, Op, Scalar
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds
-from stopgrad.ops.shared.inference import check_dtype, is_number
+from stopgrad.graph.type_rules import check_dtype, is_number
 
 __all__ = ["range"]
 

@@ -28,8 +28,8 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Axes, Op, Permutation
 from stopgrad.graph.operands import Tensor, show_shape, type_of
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import normal_axes
 from stopgrad.ops.elementwise.convert import conj
-from stopgrad.ops.shared.inference import normal_axes
 
 __all__ = [
     "broadcast_to",

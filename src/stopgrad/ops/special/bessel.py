@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.samples import unary as singles
+from stopgrad.base.samples import singles
+from stopgrad.graph.families import RealElementwise, unary
 from stopgrad.graph.operands import Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
-from stopgrad.ops.shared.families import RealElementwise, unary
 
 __all__ = ["bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e"]
 

@@ -15,17 +15,17 @@ import numpy as np
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample, unary as singles
+from stopgrad.base.samples import floats, sample, singles
 from stopgrad.base.types import TensorType
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply
+from stopgrad.graph.families import INF, NAN, RealElementwise, unary
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import builds, guarded
+from stopgrad.graph.type_rules import is_floating, same
 from stopgrad.ops.elementwise.arithmetic import multiply, square
 from stopgrad.ops.elementwise.powers import exp
-from stopgrad.ops.shared.families import INF, NAN, RealElementwise, unary
-from stopgrad.ops.shared.inference import is_floating, same
 
 __all__ = [
     "digamma",

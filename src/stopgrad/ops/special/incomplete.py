@@ -12,23 +12,23 @@ from stopgrad.base.samples import floats, sample
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply, together
+from stopgrad.graph.families import INF, NAN
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, as_array, type_of
 from stopgrad.graph.public import builds, guarded
-from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
-from stopgrad.ops.elementwise.compare import greater, is_finite, is_nan, less, logical_and
-from stopgrad.ops.elementwise.convert import where, wide
-from stopgrad.ops.elementwise.powers import exp, log, log1p, reciprocal
-from stopgrad.ops.shapes.reshape import reduce_sum
-from stopgrad.ops.shared.families import INF, NAN
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.type_rules import (
     broadcast,
     broadcast_c2,
     check_dtype,
     check_same_dtype,
     is_floating,
 )
+from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from stopgrad.ops.elementwise.compare import greater, is_finite, is_nan, less, logical_and
+from stopgrad.ops.elementwise.convert import where, wide
+from stopgrad.ops.elementwise.powers import exp, log, log1p, reciprocal
+from stopgrad.ops.shapes.reshape import reduce_sum
 from stopgrad.ops.special.gamma import digamma, lgamma
 
 __all__ = [

@@ -34,7 +34,7 @@ from stopgrad.graph.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.graph.public import builds, guarded
 from stopgrad.graph.scope import require_graph
 from stopgrad.graph.sharding import Spec
-from stopgrad.ops.shared.inference import check_same_dtype, check_shape, normal_axes
+from stopgrad.graph.type_rules import check_same_dtype, check_shape, normal_axes
 from stopgrad.ops.structural.sharding import current_spec, divided
 
 __all__ = [

@@ -32,8 +32,8 @@ from stopgrad.base.types import (
 )
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.operands import Tensor, is_python, python_dtype, type_of
+from stopgrad.graph.type_rules import is_any
 from stopgrad.ops.elementwise.convert import cast
-from stopgrad.ops.shared.inference import is_any
 from stopgrad.ops.structural.sources import identity
 from stopgrad.ops.xp.support import CPU, check_device, standard
 

@@ -10,6 +10,7 @@ import numpy as np
 from stopgrad.base.types import Shape, ShapeLike, shape_of
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import Tensor, as_list, type_of
+from stopgrad.graph.type_rules import broadcast_shapes as _common_shape
 from stopgrad.ops.indexing.gather import take_along_axis as _take_along_axis
 from stopgrad.ops.linalg.matrices import matrix_transpose as matrix_transpose
 from stopgrad.ops.shapes.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
@@ -27,7 +28,6 @@ from stopgrad.ops.shapes.reshape import (
     squeeze as _squeeze,
     transpose as _transpose,
 )
-from stopgrad.ops.shared.inference import broadcast_shapes as _common_shape
 from stopgrad.ops.structural.sources import identity
 from stopgrad.ops.xp.support import as_tuple, check_copy, flat, standard
 

@@ -12,6 +12,7 @@ from stopgrad.base.coercion import whole
 from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.types import DTypeLike, product
 from stopgrad.graph.operands import Tensor, as_list, type_of
+from stopgrad.graph.type_rules import normal_axes, normal_axis
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import einsum as _einsum, tensordot
@@ -19,7 +20,6 @@ from stopgrad.ops.linalg.matrices import diag as _diag
 from stopgrad.ops.linalg.norms import matrix_norm as _matrix_norm
 from stopgrad.ops.shapes.join import concat as _concat, pad as _pad, split as _split, stack as _stack
 from stopgrad.ops.shapes.reshape import transpose as _transpose
-from stopgrad.ops.shared.inference import normal_axes, normal_axis
 from stopgrad.ops.structural.sources import identity
 from stopgrad.ops.xp import creation, elementwise, linalg, manipulation, statistical
 from stopgrad.ops.xp.numpy_form import FORMS, form, without

@@ -13,13 +13,13 @@ from stopgrad.base.coercion import flag, whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DTypeLike, bool_, float64
 from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.type_rules import normal_axis
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import equal, less_equal, logical_and, logical_or
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.elementwise.rounding import round as _round
 from stopgrad.ops.indexing.masks import where
 from stopgrad.ops.order.sorting import argsort as _argsort, sort as _sort
-from stopgrad.ops.shared.inference import normal_axis
 from stopgrad.ops.structural.sources import identity
 from stopgrad.ops.xp import creation, elementwise, manipulation, statistical
 from stopgrad.ops.xp.numpy_form import FORMS, form, without

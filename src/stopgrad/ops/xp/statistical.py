@@ -8,6 +8,7 @@ from stopgrad.base.coercion import flag, real
 from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import DTypeLike, int64, product
 from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph.type_rules import normal_axes, normal_axis
 from stopgrad.ops.elementwise.arithmetic import divide, maximum, multiply, subtract
 from stopgrad.ops.elementwise.compare import not_equal
 from stopgrad.ops.elementwise.convert import cast
@@ -29,7 +30,6 @@ from stopgrad.ops.reductions.running import cumprod, cumsum
 from stopgrad.ops.shapes.join import pad
 from stopgrad.ops.shapes.moving import diff as diff
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
-from stopgrad.ops.shared.inference import normal_axes, normal_axis
 from stopgrad.ops.structural.sources import size_as
 from stopgrad.ops.xp.support import accumulated, flat, standard
 

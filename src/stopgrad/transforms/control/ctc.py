@@ -13,6 +13,8 @@ from stopgrad.base.types import Size, int32, same_size
 from stopgrad.graph.build import together
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded
+from stopgrad.graph.type_rules import check_dtype, is_integer
+from stopgrad.ops.composing import FLOATING, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, maximum, multiply, negative, subtract
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less, logical_and, not_equal
 from stopgrad.ops.elementwise.composite import log_softmax, logaddexp
@@ -21,8 +23,6 @@ from stopgrad.ops.indexing.gather import take_along_axis
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import concat, pad, stack
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reshape, squeeze, transpose
-from stopgrad.ops.shared.composing import FLOATING, positions, zeros_beside
-from stopgrad.ops.shared.inference import check_dtype, is_integer
 from stopgrad.ops.structural.sources import size_as
 from stopgrad.transforms.control.scans import scan
 

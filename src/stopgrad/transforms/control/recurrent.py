@@ -15,6 +15,7 @@ from stopgrad.base.types import same_size
 from stopgrad.graph.build import together
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import call, guarded
+from stopgrad.ops.composing import FLOATING, chosen, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, where
@@ -23,7 +24,6 @@ from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.neural.activations import relu, sigmoid
 from stopgrad.ops.shapes.reshape import expand_dims, squeeze, transpose
-from stopgrad.ops.shared.composing import FLOATING, chosen, positions, zeros_beside
 from stopgrad.ops.structural.sources import identity
 from stopgrad.transforms.control.scans import scan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.engines.onnxruntime.nodes.writing import Writing, writes
-from stopgrad.ops.shared.inference import broadcast_shapes
+from stopgrad.graph.type_rules import broadcast_shapes
 
 
 class Algebra(Writing):

@@ -14,7 +14,7 @@ import numpy as np
 from stopgrad.base.types import Dim
 from stopgrad.engines.onnxruntime.nodes.nodes import Node
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.ops.shared.inference import broadcast_shapes
+from stopgrad.graph.type_rules import broadcast_shapes
 
 _ELEMENTWISE = frozenset(
     [

@@ -11,8 +11,8 @@ from stopgrad.base.types import Dim, product
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.engines.onnxruntime.nodes.writing import INT64, Writing, has_value, writes
+from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.slices import position_in, span_of
-from stopgrad.ops.shared.inference import broadcast_shapes
 
 LAST = 2**63 - 1
 """As the end of a slice: the end of the axis. As a negative number, what lies before its beginning."""

@@ -16,7 +16,7 @@ from stopgrad.engines.onnxruntime.nodes.layouts import behind
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.engines.onnxruntime.nodes.sizes import Sizes
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.ops.shared.inference import broadcast_shapes
+from stopgrad.graph.type_rules import broadcast_shapes
 
 SMALL = 1024
 """As many elements an array may have that is computed while the graph is written, and not given."""

@@ -15,12 +15,12 @@ from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
 from stopgrad.graph.op import Op
+from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.linalg.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
 from stopgrad.ops.linalg.exponential import MatrixExponential, MatrixExponentialGrad
 from stopgrad.ops.linalg.factorizations import Cholesky
 from stopgrad.ops.linalg.matrices import ANY, MatrixBandPart, MatrixDiag, MatrixDiagPart
 from stopgrad.ops.linalg.solvers import MatrixInverse, MatrixSolve, TriangularSolve
-from stopgrad.ops.shared.inference import broadcast_shapes
 
 _TRIANGLES = frozenset(map(np.dtype, ("bool", "float32", "float64", "int32", "int64")))
 """Of what the runtime takes triangles."""

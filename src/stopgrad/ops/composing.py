@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.graph.build import constant_in, emit, graph_for, together
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.ops.structural.sources import Fill, identity
-from stopgrad.ops.shared.inference import is_floating
-from stopgrad.ops.shapes.ranges import Range
 from stopgrad.base.coercion import whole
+from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.types import Shape, Size, int32
+from stopgrad.graph.build import constant_in, emit, graph_for, together
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph.type_rules import is_floating
+from stopgrad.ops.shapes.ranges import Range
+from stopgrad.ops.structural.sources import Fill, identity
 
 Option = TypeVar("Option")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import AxisError, DTypeError, ShapeError
-from stopgrad.graph.operands import show_shape
 from stopgrad.base.coercion import whole
+from stopgrad.base.errors import AxisError, DTypeError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.types import DType, Shape, TensorType, bool_, same_size, tensor_type
+from stopgrad.graph.operands import show_shape
 
 Infer = Callable[..., Any]
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stopgrad.base.samples import pairs
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply, emit
 from stopgrad.graph.graph import Output
@@ -15,7 +16,8 @@ from stopgrad.graph.immediate import recalled
 from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.ops.shared.inference import (
+from stopgrad.graph.public import guarded, publish, reads_arguments
+from stopgrad.graph.type_rules import (
     broadcast,
     is_floating,
     is_inexact,
@@ -24,8 +26,6 @@ from stopgrad.ops.shared.inference import (
     normal_axis,
     same,
 )
-from stopgrad.graph.public import guarded, publish, reads_arguments
-from stopgrad.base.samples import binary as pairs
 
 INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))

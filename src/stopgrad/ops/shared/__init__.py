@@ -1,1 +1,0 @@
-"""What families of operations share: base definitions and rules of inference; no operation of its own."""
