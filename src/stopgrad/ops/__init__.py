@@ -5,7 +5,8 @@ The classes are attributes of this module by type, as in ``sg.ops.MatMul``; ``di
 
 from __future__ import annotations
 
-from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.graph.defining import Op
+from stopgrad.graph.op import REGISTRY
 
 
 def __getattr__(name: str) -> type[Op]:

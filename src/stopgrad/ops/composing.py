@@ -7,32 +7,35 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.types import Shape, Size, int32
-from stopgrad.graph.build import constant_in, emit, graph_for, together
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.type_rules import is_floating
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Operation,
+    Output,
+    Promotion,
+    Shape,
+    ShapeError,
+    Size,
+    Tensor,
+)
 from stopgrad.ops.shapes.ranges import Range
 from stopgrad.ops.structural.sources import Fill, identity
 
 Option = TypeVar("Option")
 
-FLOATING = Promotion(is_floating)
+FLOATING = Promotion(d.is_floating)
 
 
 def floating(*xs: Any) -> list[Tensor]:
     """Tensors brought to one floating-point dtype."""
-    return [*together(*xs, promotes=FLOATING)]
+    return [*d.together(*xs, promotes=FLOATING)]
 
 
 def positions(size: Size, like: Any) -> Tensor:
     """The numbers 0, 1, ..., size - 1, in the graph of *like*."""
     if isinstance(like, Output):
-        return emit(Range, (), (0, size, 1, int32), "", graph_for(like)).outputs[0]
-    return np.arange(whole(size), dtype=np.int32)
+        return d.emit(Range, (), (0, size, 1, d.int32), "", d.graph_for(like)).outputs[0]
+    return np.arange(d.whole(size), dtype=np.int32)
 
 
 def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:
@@ -46,9 +49,11 @@ def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:
 
 def zeros_beside(shape: Shape, like: Any) -> Tensor:
     """Zeros of this shape and of the dtype of *like*, in its graph."""
-    zero = np.asarray(0, type_of(like).dtype.numpy)
+    zero = np.asarray(0, d.type_of(like).dtype.numpy)
     if isinstance(like, Output):
-        return emit(Fill, (constant_in(graph_for(like), zero),), (shape,), "", graph_for(like)).outputs[0]
+        return d.emit(
+            Fill, (d.constant_in(d.graph_for(like), zero),), (shape,), "", d.graph_for(like)
+        ).outputs[0]
     return np.full(shape, zero)
 
 
@@ -59,7 +64,7 @@ def is_traced(x: Any) -> bool:
 
 def tensor(x: Any) -> Any:
     """An output, or an array of what is none."""
-    return x.as_output() if isinstance(x, (Output, Operation)) else as_array(x)
+    return x.as_output() if isinstance(x, (Output, Operation)) else d.as_array(x)
 
 
 def named(x: Tensor, name: str | None) -> Tensor:

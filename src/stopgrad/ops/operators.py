@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Dim
 from stopgrad.base.unknown import ON_TENSORS
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import is_python
-from stopgrad.graph.public import reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Dim, Operation, Output
 from stopgrad.ops.elementwise import arithmetic, compare, powers
 from stopgrad.ops.indexing import brackets as indexing, updates
 from stopgrad.ops.linalg import contractions as linalg
@@ -19,7 +17,7 @@ from stopgrad.ops.shapes import reshape as shape
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    @reads_arguments
+    @d.reads_arguments
     def reflected(self: Output, other: Any) -> Any:
         return function(other, self)
 
@@ -27,7 +25,7 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
-    @reads_arguments
+    @d.reads_arguments
     def operator(self: Output, other: Any) -> Any:
         kind = (self if isinstance(self, Output) else other).dtype
         return (logical if kind.is_bool else bitwise)(self, other)
@@ -58,9 +56,9 @@ for _name, _function in _BINARY.items():
 def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
     """``==`` or ``!=``, elementwise; with what is no tensor, as None or a word, Python's, by identity."""
 
-    @reads_arguments
+    @d.reads_arguments
     def comparison(self: Output, other: Any) -> Any:
-        if isinstance(other, (Output, Operation, np.ndarray, np.generic, Dim)) or is_python(other):
+        if isinstance(other, (Output, Operation, np.ndarray, np.generic, Dim)) or d.is_python(other):
             return function(self, other)
         return NotImplemented
 
@@ -85,12 +83,12 @@ ON_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": 
 ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
 
 
-@reads_arguments
+@d.reads_arguments
 def _invert(self: Output) -> Any:
     return compare.logical_not(self) if self.dtype.is_bool else compare.invert(self)
 
 
-@reads_arguments
+@d.reads_arguments
 def _getitem(self: Output, index: Any) -> Any:
     return indexing.take_index(self, index)
 

@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, pairs, sample, singles
-from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import EXTREMES, Arithmetic, Elementwise, binary, unary
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_list
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import (
-    broadcast,
-    broadcast_shapes,
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_inexact,
-    is_number,
-    is_real,
-    same,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Arithmetic, Elementwise, Op, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, real, where
 from stopgrad.ops.structural.sources import zeros_like
@@ -72,10 +53,10 @@ class AddV2(Arithmetic):
 
     gradient = {"x": lambda g, op: g, "y": lambda g, op: g}
     lower = lambda xp, x, y: xp.add(x, y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-add = binary(AddV2, "add")
+add = d.binary(AddV2, "add")
 
 
 class Sub(Arithmetic):
@@ -99,10 +80,10 @@ class Sub(Arithmetic):
 
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g}
     lower = lambda xp, x, y: xp.subtract(x, y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-subtract = binary(Sub, "subtract")
+subtract = d.binary(Sub, "subtract")
 
 
 class Mul(Arithmetic):
@@ -126,10 +107,10 @@ class Mul(Arithmetic):
 
     gradient = {"x": lambda g, op: g * conj(op.y), "y": lambda g, op: g * conj(op.x)}
     lower = lambda xp, x, y: xp.multiply(x, y)
-    samples = [*pairs(), sample(complexes(3), complexes(2, 3))]
+    samples = [*d.pairs(), d.sample(d.complexes(3), d.complexes(2, 3))]
 
 
-multiply = binary(Mul, "multiply")
+multiply = d.binary(Mul, "multiply")
 
 
 class RealDiv(Arithmetic):
@@ -151,13 +132,13 @@ class RealDiv(Arithmetic):
         array([ inf, -inf])
     """
 
-    infer = broadcast(is_inexact)
+    infer = d.broadcast(d.is_inexact)
     gradient = {"x": lambda g, op: g / conj(op.y), "y": lambda g, op: -(g * conj(op.result)) / conj(op.y)}
     lower = lambda xp, x, y: xp.divide(x, y)
-    samples = [*pairs(y=(0.5, 2.0)), sample(complexes(3), complexes(3))]
+    samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]
 
 
-divide = binary(RealDiv, "divide")
+divide = d.binary(RealDiv, "divide")
 realdiv = truediv = divide
 
 
@@ -181,8 +162,8 @@ class FloorDiv(Arithmetic):
         array([ 3, -4])
     """
 
-    infer = broadcast(is_real)
-    gradient = not_differentiable("floor division is constant wherever it has a derivative")
+    infer = d.broadcast(d.is_real)
+    gradient = d.not_differentiable("floor division is constant wherever it has a derivative")
     lower = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
@@ -190,11 +171,11 @@ class FloorDiv(Arithmetic):
         quotient = xp.floor_divide(x, y)
         return quotient if x.dtype.kind not in "iu" else xp.where(y == 0, xp.zeros((), x.dtype), quotient)
 
-    samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-floordiv = binary(FloorDiv, "floordiv")
+floordiv = d.binary(FloorDiv, "floordiv")
 floor_div = floordiv
 
 
@@ -217,14 +198,14 @@ class FloorMod(Arithmetic):
         array([1, 2])
     """
 
-    infer = broadcast(is_real)
+    infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
     lower = lambda xp, x, y: xp.remainder(x, y)
-    samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-floormod = binary(FloorMod, "floormod")
+floormod = d.binary(FloorMod, "floormod")
 mod = floormod
 
 
@@ -247,13 +228,13 @@ class Maximum(Arithmetic):
         array([3., 5.])
     """
 
-    infer = broadcast(is_real)
+    infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: where(op.x >= op.y, g, 0), "y": lambda g, op: where(op.x >= op.y, 0, g)}
     lower = lambda xp, x, y: xp.maximum(x, y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-maximum = binary(Maximum, "maximum")
+maximum = d.binary(Maximum, "maximum")
 
 
 class Minimum(Arithmetic):
@@ -275,13 +256,13 @@ class Minimum(Arithmetic):
         array([1., 3.])
     """
 
-    infer = broadcast(is_real)
+    infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: where(op.x <= op.y, g, 0), "y": lambda g, op: where(op.x <= op.y, 0, g)}
     lower = lambda xp, x, y: xp.minimum(x, y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-minimum = binary(Minimum, "minimum")
+minimum = d.binary(Minimum, "minimum")
 
 
 class SquaredDifference(Arithmetic):
@@ -303,13 +284,13 @@ class SquaredDifference(Arithmetic):
         array([4., 4.])
     """
 
-    infer = broadcast(is_real)
+    infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: g * (2 * (op.x - op.y)), "y": lambda g, op: g * (2 * (op.y - op.x))}
     lower = lambda xp, x, y: xp.square(xp.subtract(x, y))
-    samples = pairs()
+    samples = d.pairs()
 
 
-squared_difference = binary(SquaredDifference, "squared_difference")
+squared_difference = d.binary(SquaredDifference, "squared_difference")
 
 
 class AddN(Op):
@@ -333,19 +314,19 @@ class AddN(Op):
 
     @staticmethod
     def infer(*xs: TensorType) -> TensorType:
-        dtype = check_same_dtype(*xs, constraint="C2")
-        check_dtype(xs[0], is_number, "numbers", "C2")
+        dtype = d.check_same_dtype(*xs, constraint="C2")
+        d.check_dtype(xs[0], d.is_number, "numbers", "C2")
         if all(x is xs[0] for x in xs):
             return xs[0]
         for x in xs[1:]:
-            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
+            d.check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
         # A size may be a number in one tensor and a name in another; the sum has the number.
-        return tensor_type(dtype, broadcast_shapes(*(x.shape for x in xs)))
+        return d.tensor_type(dtype, d.broadcast_shapes(*(x.shape for x in xs)))
 
-    promotes = Promotion(is_number)
+    promotes = Promotion(d.is_number)
     gradient = {"xs": lambda g, op, i: g}
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -355,15 +336,15 @@ class AddN(Op):
             total = xp.add(total, x)
         return total
 
-    samples = [sample(floats(3), floats(3), floats(3)), sample(floats("n", 2))]
+    samples = [d.sample(d.floats(3), d.floats(3), d.floats(3)), d.sample(d.floats("n", 2))]
 
 
-@builds(AddN)
+@d.builds(AddN)
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
-    xs = as_list(inputs)
+    xs = d.as_list(inputs)
     if not xs:
         raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
-    return apply(AddN, xs, (), name)
+    return d.apply(AddN, xs, (), name)
 
 
 class Neg(Elementwise):
@@ -383,13 +364,13 @@ class Neg(Elementwise):
         array([-1.,  2.])
     """
 
-    infer = same(is_number)
+    infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: -g}
     lower = lambda xp, x: xp.negative(x)
-    samples = singles()
+    samples = d.singles()
 
 
-negative = unary(Neg, "negative")
+negative = d.unary(Neg, "negative")
 
 
 class Abs(Op):
@@ -411,17 +392,17 @@ class Abs(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        return tensor_type(same(is_number)(x).dtype.real, x.shape)
+        return d.tensor_type(d.same(d.is_number)(x).dtype.real, x.shape)
 
-    promotes = Promotion(is_number)
+    promotes = Promotion(d.is_number)
     gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.abs(x)
-    samples = [*singles(), sample(complexes(3))]
-    extremes = EXTREMES
+    samples = [*d.singles(), d.sample(d.complexes(3))]
+    extremes = d.EXTREMES
 
 
-abs = unary(Abs, "abs")
+abs = d.unary(Abs, "abs")
 
 
 class Sign(Elementwise):
@@ -442,13 +423,13 @@ class Sign(Elementwise):
         array([-1.,  0.,  1.])
     """
 
-    infer = same(is_number)
+    infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: _turned(g, op) if op.x.dtype.is_complex else zeros_like(g)}
     lower = lambda xp, x: xp.sign(x)
-    samples = [*singles(), sample(complexes(3))]
+    samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-sign = unary(Sign, "sign")
+sign = d.unary(Sign, "sign")
 
 
 def _turned(g: Any, op: Any) -> Tensor:
@@ -475,10 +456,10 @@ class Square(Elementwise):
         array([2.25, 4.  ])
     """
 
-    infer = same(is_number)
+    infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: g * (2 * conj(op.x))}
     lower = lambda xp, x: xp.square(x)
-    samples = [*singles(), sample(complexes(3))]
+    samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-square = unary(Square, "square")
+square = d.unary(Square, "square")

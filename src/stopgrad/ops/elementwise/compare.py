@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from stopgrad.base.samples import bools, ints, pairs, sample, singles
-from stopgrad.base.types import bool_, int32
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.families import EXTREMES, PAIRS, binary, unary
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.type_rules import (
-    broadcast,
-    broadcast_to_bool,
-    is_any,
-    is_boolean,
-    is_inexact,
-    is_integer,
-    is_integral,
-    is_real,
-    same,
-    to_bool,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op
 
 __all__ = [
     "bitwise_and",
@@ -42,20 +27,20 @@ __all__ = [
     "right_shift",
 ]
 
-_COMPARISON = not_differentiable("a comparison is constant wherever it has a derivative")
-_BITS = not_differentiable("integers and booleans have no derivative")
-_BOOLS = [sample(bools(3), bools(2, 3)), sample(bools("n"), bools())]
-_INTS = [sample(ints(3), ints(2, 3)), sample(ints("n"), ints())]
+_COMPARISON = d.not_differentiable("a comparison is constant wherever it has a derivative")
+_BITS = d.not_differentiable("integers and booleans have no derivative")
+_BOOLS = [d.sample(d.bools(3), d.bools(2, 3)), d.sample(d.bools("n"), d.bools())]
+_INTS = [d.sample(d.ints(3), d.ints(2, 3)), d.sample(d.ints("n"), d.ints())]
 
 
 class Comparison(Op, abstract=True):
     """Two real operands of one dtype (C1) whose shapes broadcast (C2); the result is boolean."""
 
-    infer = broadcast_to_bool(is_real)
+    infer = d.broadcast_to_bool(d.is_real)
     gradient = _COMPARISON
-    batch = ELEMENTWISE
-    samples = pairs(dtypes=("float64", "int32"))
-    extremes = PAIRS
+    batch = d.ELEMENTWISE
+    samples = d.pairs(dtypes=("float64", "int32"))
+    extremes = d.PAIRS
 
 
 class Equal(Comparison):
@@ -77,11 +62,11 @@ class Equal(Comparison):
         array([False,  True])
     """
 
-    infer = broadcast_to_bool(is_any)
+    infer = d.broadcast_to_bool(d.is_any)
     lower = lambda xp, x, y: xp.equal(x, y)
 
 
-equal = binary(Equal, "equal")
+equal = d.binary(Equal, "equal")
 
 
 class NotEqual(Comparison):
@@ -103,11 +88,11 @@ class NotEqual(Comparison):
         array([ True, False])
     """
 
-    infer = broadcast_to_bool(is_any)
+    infer = d.broadcast_to_bool(d.is_any)
     lower = lambda xp, x, y: xp.not_equal(x, y)
 
 
-not_equal = binary(NotEqual, "not_equal")
+not_equal = d.binary(NotEqual, "not_equal")
 
 
 class Less(Comparison):
@@ -132,7 +117,7 @@ class Less(Comparison):
     lower = lambda xp, x, y: xp.less(x, y)
 
 
-less = binary(Less, "less")
+less = d.binary(Less, "less")
 
 
 class LessEqual(Comparison):
@@ -157,7 +142,7 @@ class LessEqual(Comparison):
     lower = lambda xp, x, y: xp.less_equal(x, y)
 
 
-less_equal = binary(LessEqual, "less_equal")
+less_equal = d.binary(LessEqual, "less_equal")
 
 
 class Greater(Comparison):
@@ -182,7 +167,7 @@ class Greater(Comparison):
     lower = lambda xp, x, y: xp.greater(x, y)
 
 
-greater = binary(Greater, "greater")
+greater = d.binary(Greater, "greater")
 
 
 class GreaterEqual(Comparison):
@@ -207,17 +192,17 @@ class GreaterEqual(Comparison):
     lower = lambda xp, x, y: xp.greater_equal(x, y)
 
 
-greater_equal = binary(GreaterEqual, "greater_equal")
+greater_equal = d.binary(GreaterEqual, "greater_equal")
 
 
 class Test(Op, abstract=True):
     """One floating-point or complex operand (C1); the result is boolean."""
 
-    infer = to_bool(is_inexact)
+    infer = d.to_bool(d.is_inexact)
     gradient = _COMPARISON
-    batch = ELEMENTWISE
-    samples = singles()
-    extremes = EXTREMES
+    batch = d.ELEMENTWISE
+    samples = d.singles()
+    extremes = d.EXTREMES
 
 
 class IsNan(Test):
@@ -240,7 +225,7 @@ class IsNan(Test):
     lower = lambda xp, x: xp.isnan(x)
 
 
-is_nan = unary(IsNan, "is_nan")
+is_nan = d.unary(IsNan, "is_nan")
 
 
 class IsInf(Test):
@@ -263,7 +248,7 @@ class IsInf(Test):
     lower = lambda xp, x: xp.isinf(x)
 
 
-is_inf = unary(IsInf, "is_inf")
+is_inf = d.unary(IsInf, "is_inf")
 
 
 class IsFinite(Test):
@@ -286,15 +271,15 @@ class IsFinite(Test):
     lower = lambda xp, x: xp.isfinite(x)
 
 
-is_finite = unary(IsFinite, "is_finite")
+is_finite = d.unary(IsFinite, "is_finite")
 
 
 class Logical(Op, abstract=True):
     """Two boolean operands (C1) whose shapes broadcast (C2)."""
 
-    infer = broadcast(is_boolean)
+    infer = d.broadcast(d.is_boolean)
     gradient = _BITS
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     samples = _BOOLS
 
 
@@ -320,7 +305,7 @@ class LogicalAnd(Logical):
     lower = lambda xp, x, y: xp.logical_and(x, y)
 
 
-logical_and = binary(LogicalAnd, "logical_and")
+logical_and = d.binary(LogicalAnd, "logical_and")
 
 
 class LogicalOr(Logical):
@@ -345,7 +330,7 @@ class LogicalOr(Logical):
     lower = lambda xp, x, y: xp.logical_or(x, y)
 
 
-logical_or = binary(LogicalOr, "logical_or")
+logical_or = d.binary(LogicalOr, "logical_or")
 
 
 class LogicalXor(Logical):
@@ -370,7 +355,7 @@ class LogicalXor(Logical):
     lower = lambda xp, x, y: xp.logical_xor(x, y)
 
 
-logical_xor = binary(LogicalXor, "logical_xor")
+logical_xor = d.binary(LogicalXor, "logical_xor")
 
 
 class LogicalNot(Op):
@@ -390,22 +375,22 @@ class LogicalNot(Op):
         array([False,  True])
     """
 
-    infer = same(is_boolean)
+    infer = d.same(d.is_boolean)
     gradient = _BITS
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.logical_not(x)
-    samples = singles(dtypes=(bool_,))
+    samples = d.singles(dtypes=(d.bool_,))
 
 
-logical_not = unary(LogicalNot, "logical_not")
+logical_not = d.unary(LogicalNot, "logical_not")
 
 
 class Bitwise(Op, abstract=True):
     """Two integer or boolean operands of one dtype (C1) whose shapes broadcast (C2)."""
 
-    infer = broadcast(is_integral)
+    infer = d.broadcast(d.is_integral)
     gradient = _BITS
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     samples = [*_INTS, *_BOOLS]
 
 
@@ -431,7 +416,7 @@ class BitwiseAnd(Bitwise):
     lower = lambda xp, x, y: xp.bitwise_and(x, y)
 
 
-bitwise_and = binary(BitwiseAnd, "bitwise_and")
+bitwise_and = d.binary(BitwiseAnd, "bitwise_and")
 
 
 class BitwiseOr(Bitwise):
@@ -456,7 +441,7 @@ class BitwiseOr(Bitwise):
     lower = lambda xp, x, y: xp.bitwise_or(x, y)
 
 
-bitwise_or = binary(BitwiseOr, "bitwise_or")
+bitwise_or = d.binary(BitwiseOr, "bitwise_or")
 
 
 class BitwiseXor(Bitwise):
@@ -481,7 +466,7 @@ class BitwiseXor(Bitwise):
     lower = lambda xp, x, y: xp.bitwise_xor(x, y)
 
 
-bitwise_xor = binary(BitwiseXor, "bitwise_xor")
+bitwise_xor = d.binary(BitwiseXor, "bitwise_xor")
 
 
 class Invert(Op):
@@ -501,23 +486,23 @@ class Invert(Op):
         array([-1, -6])
     """
 
-    infer = same(is_integral)
+    infer = d.same(d.is_integral)
     gradient = _BITS
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.invert(x)
-    samples = singles(-5, 6, dtypes=(int32, bool_))
+    samples = d.singles(-5, 6, dtypes=(d.int32, d.bool_))
 
 
-invert = unary(Invert, "invert")
+invert = d.unary(Invert, "invert")
 
 
 class Shift(Op, abstract=True):
     """Two integer operands of one dtype (C1) whose shapes broadcast (C2)."""
 
-    infer = broadcast(is_integer)
+    infer = d.broadcast(d.is_integer)
     gradient = _BITS
-    batch = ELEMENTWISE
-    samples = [sample(ints(3), ints(2, 3, low=0, high=8)), sample(ints("n"), ints(low=0, high=8))]
+    batch = d.ELEMENTWISE
+    samples = [d.sample(d.ints(3), d.ints(2, 3, low=0, high=8)), d.sample(d.ints("n"), d.ints(low=0, high=8))]
 
 
 class LeftShift(Shift):
@@ -543,7 +528,7 @@ class LeftShift(Shift):
     lower = lambda xp, x, y: xp.left_shift(x, y)
 
 
-left_shift = binary(LeftShift, "left_shift")
+left_shift = d.binary(LeftShift, "left_shift")
 
 
 class RightShift(Shift):
@@ -569,4 +554,4 @@ class RightShift(Shift):
     lower = lambda xp, x, y: xp.right_shift(x, y)
 
 
-right_shift = binary(RightShift, "right_shift")
+right_shift = d.binary(RightShift, "right_shift")

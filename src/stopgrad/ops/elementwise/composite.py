@@ -11,24 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import real
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, pairs, sample
-from stopgrad.base.types import DType, TensorType, tensor_type
-from stopgrad.graph.batch_rules import ALONG, ELEMENTWISE
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
-from stopgrad.graph.op import Axes, Op
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import (
-    broadcast,
-    broadcast_c2,
-    check_dtype,
-    check_same_dtype,
-    is_floating,
-    is_real,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Arithmetic, Axes, DType, Op, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.compare import equal, greater, less
 from stopgrad.ops.elementwise.convert import where, wide
 from stopgrad.ops.elementwise.powers import exp, log, rsqrt
@@ -68,24 +52,24 @@ class LogAddExp(Arithmetic):
         array([6.93147181e-01, 1.00069315e+03])
     """
 
-    infer = broadcast(is_floating)
+    infer = d.broadcast(d.is_floating)
     gradient = {
         "x": lambda g, op: _to_exponential(g, op.x, op),
         "y": lambda g, op: _to_exponential(g, op.y, op),
     }
     lower = lambda xp, x, y: xp.logaddexp(x, y)
-    samples = pairs()
-    extremes = (*PAIRS, (-INF, -INF), (INF, INF), (1e4, -1e4))
+    samples = d.pairs()
+    extremes = (*d.PAIRS, (-d.INF, -d.INF), (d.INF, d.INF), (1e4, -1e4))
 
 
-logaddexp = binary(LogAddExp, "logaddexp")
+logaddexp = d.binary(LogAddExp, "logaddexp")
 
 
 def _to_exponential(g: Any, x: Any, op: Any) -> Tensor:
     """The cotangent of log(eˣ + eʸ), in proportion to eˣ; not from the result as it was rounded."""
     numbers = wide(x)
     total = op.result if numbers is x else logaddexp(wide(op.x), wide(op.y))
-    return wide(g) * exp(numbers - where(greater(total, -INF), total, 0))
+    return wide(g) * exp(numbers - where(greater(total, -d.INF), total, 0))
 
 
 class Xlogy(Arithmetic):
@@ -107,7 +91,7 @@ class Xlogy(Arithmetic):
         array([0., 0.])
     """
 
-    infer = broadcast(is_floating)
+    infer = d.broadcast(d.is_floating)
     gradient = {
         "x": lambda g, op: where(_is_zero(op.x), 0, g * log(where(_is_zero(op.x), 1, op.y))),
         "y": lambda g, op: g * xdivy(op.x, op.y),
@@ -118,11 +102,11 @@ class Xlogy(Arithmetic):
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
 
-    samples = pairs((0.5, 2.0), (0.5, 2.0))
-    extremes = ((0.0, 0.0), (0.0, -1.0), (0.0, NAN), (1.0, 0.0), (INF, 2.0), (NAN, 1.0), (2.0, INF))
+    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
+    extremes = ((0.0, 0.0), (0.0, -1.0), (0.0, d.NAN), (1.0, 0.0), (d.INF, 2.0), (d.NAN, 1.0), (2.0, d.INF))
 
 
-xlogy = binary(Xlogy, "xlogy")
+xlogy = d.binary(Xlogy, "xlogy")
 
 
 class Xdivy(Arithmetic):
@@ -144,7 +128,7 @@ class Xdivy(Arithmetic):
         array([0. , 0.5])
     """
 
-    infer = broadcast(is_floating)
+    infer = d.broadcast(d.is_floating)
     gradient = {
         "x": lambda g, op: where(_is_zero(op.x), 0, g / where(_is_zero(op.x), 1, op.y)),
         "y": lambda g, op: -g * xdivy(op.result, op.y),
@@ -155,11 +139,11 @@ class Xdivy(Arithmetic):
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
-    samples = pairs((0.5, 2.0), (0.5, 2.0))
-    extremes = ((0.0, 0.0), (0.0, NAN), (1.0, 0.0), (INF, 2.0), (NAN, 1.0), (2.0, INF))
+    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
+    extremes = ((0.0, 0.0), (0.0, d.NAN), (1.0, 0.0), (d.INF, 2.0), (d.NAN, 1.0), (2.0, d.INF))
 
 
-xdivy = binary(Xdivy, "xdivy")
+xdivy = d.binary(Xdivy, "xdivy")
 
 
 def _is_zero(x: Any) -> Tensor:
@@ -189,30 +173,30 @@ class ClipByValue(Op):
 
     @staticmethod
     def infer(x: TensorType, low: TensorType, high: TensorType) -> TensorType:
-        check_dtype(x, is_real, "real numbers")
-        return tensor_type(check_same_dtype(x, low, high), broadcast_c2(x.shape, low.shape, high.shape))
+        d.check_dtype(x, d.is_real, "real numbers")
+        return d.tensor_type(d.check_same_dtype(x, low, high), d.broadcast_c2(x.shape, low.shape, high.shape))
 
-    promotes = Promotion(is_real)
+    promotes = Promotion(d.is_real)
     gradient = {
         "x": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), 0, g)),
         "low": lambda g, op: where(less(op.x, op.low), g, 0),
         "high": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), g, 0)),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
     samples = [
-        sample(floats(9, distinct=True), floats(low=-1.0, high=-0.5), floats(low=0.5, high=1.0)),
-        sample(floats("n", 2), floats(2, low=-1.0, high=-0.5), floats("n", 1, low=0.5, high=1.0)),
+        d.sample(d.floats(9, distinct=True), d.floats(low=-1.0, high=-0.5), d.floats(low=0.5, high=1.0)),
+        d.sample(d.floats("n", 2), d.floats(2, low=-1.0, high=-0.5), d.floats("n", 1, low=0.5, high=1.0)),
     ]
-    extremes = ((INF, 0.0, 1.0), (-INF, 0.0, 1.0), (NAN, 0.0, 1.0), (0.0, -INF, INF))
+    extremes = ((d.INF, 0.0, 1.0), (-d.INF, 0.0, 1.0), (d.NAN, 0.0, 1.0), (0.0, -d.INF, d.INF))
 
 
-@builds(ClipByValue)
+@d.builds(ClipByValue)
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    return apply(ClipByValue, (t, clip_value_min, clip_value_max), (), name)
+    return d.apply(ClipByValue, (t, clip_value_min, clip_value_max), (), name)
 
 
-@guarded("clip")
+@d.guarded("clip")
 def clip(x: Any, min: Any = None, max: Any = None, name: str | None = None) -> Tensor:
     """:func:`clip_by_value`, as the Python array API calls it.
 
@@ -229,7 +213,7 @@ def clip(x: Any, min: Any = None, max: Any = None, name: str | None = None) -> T
         >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
         array([0. , 0.5, 2. ])
     """
-    lowest, highest = _ends(type_of(x).dtype)
+    lowest, highest = _ends(d.type_of(x).dtype)
     return clip_by_value(x, lowest if min is None else min, highest if max is None else max, name)
 
 
@@ -237,15 +221,15 @@ def _ends(dtype: DType) -> tuple[Any, Any]:
     """The least and the greatest number of a dtype, infinities included."""
     if dtype.is_integer:
         limits = np.iinfo(dtype.numpy)
-        return as_array(limits.min, dtype), as_array(limits.max, dtype)
-    return -INF, INF
+        return d.as_array(limits.min, dtype), d.as_array(limits.max, dtype)
+    return -d.INF, d.INF
 
 
 # -------------------------------------------------------------------------------------------- softmax
 
 
 def _along(x: TensorType, *, axis: Axes) -> TensorType:
-    check_dtype(x, is_floating, "floating-point numbers")
+    d.check_dtype(x, d.is_floating, "floating-point numbers")
     return x
 
 
@@ -253,19 +237,25 @@ class AlongAxes(Op, abstract=True):
     """One floating-point operand (C1), normalised along axes (C2)."""
 
     infer = staticmethod(_along)
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     samples = [
-        sample(floats(2, 3), axis=(1,)),
-        sample(floats("n", 2, 3), axis=(0, 2)),
-        sample(floats(0, 2), axis=(1,)),
-        sample(floats(2, 0), axis=(1,)),
+        d.sample(d.floats(2, 3), axis=(1,)),
+        d.sample(d.floats("n", 2, 3), axis=(0, 2)),
+        d.sample(d.floats(0, 2), axis=(1,)),
+        d.sample(d.floats(2, 0), axis=(1,)),
     ]
-    extremes = (([[1e4, -1e4]],), ([[INF, 0.0]],), ([[-INF, 0.0]],), ([[-INF, -INF]],), ([[NAN, 0.0]],))
+    extremes = (
+        ([[1e4, -1e4]],),
+        ([[d.INF, 0.0]],),
+        ([[-d.INF, 0.0]],),
+        ([[-d.INF, -d.INF]],),
+        ([[d.NAN, 0.0]],),
+    )
 
 
 def _centred(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
-    return x - xp.max(x, axis=axis, keepdims=True, initial=-INF)
+    return x - xp.max(x, axis=axis, keepdims=True, initial=-d.INF)
 
 
 class Softmax(AlongAxes):
@@ -287,7 +277,7 @@ class Softmax(AlongAxes):
         array([0.5, 0.5])
     """
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
 
     @staticmethod
@@ -300,10 +290,10 @@ def _to_shares(g: Any, y: Any, op: Any) -> Tensor:
     return y * (g - reduce_sum(g * y, op.axis, True))
 
 
-@builds(Softmax, by_type=True)
+@d.builds(Softmax, by_type=True)
 def softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    axes = axes_in(Softmax, -1 if axis is None else axis, logits)
-    return apply(Softmax, (logits,), (axes,), name)
+    axes = d.axes_in(Softmax, -1 if axis is None else axis, logits)
+    return d.apply(Softmax, (logits,), (axes,), name)
 
 
 class LogSoftmax(AlongAxes):
@@ -325,7 +315,7 @@ class LogSoftmax(AlongAxes):
         array([-1000.,     0.])
     """
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: wide(g) - exp(wide(op.result)) * reduce_sum(wide(g), op.axis, True)}
 
     @staticmethod
@@ -334,10 +324,10 @@ class LogSoftmax(AlongAxes):
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
 
-@builds(LogSoftmax, by_type=True)
+@d.builds(LogSoftmax, by_type=True)
 def log_softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    axes = axes_in(LogSoftmax, -1 if axis is None else axis, logits)
-    return apply(LogSoftmax, (logits,), (axes,), name)
+    axes = d.axes_in(LogSoftmax, -1 if axis is None else axis, logits)
+    return d.apply(LogSoftmax, (logits,), (axes,), name)
 
 
 # -------------------------------------------------------------------------------------- normalisation
@@ -372,10 +362,10 @@ class LayerNorm(Op):
     def infer(x: TensorType, *, axis: Axes, epsilon: float) -> TensorType:
         return _along(x, axis=axis)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -386,11 +376,11 @@ class LayerNorm(Op):
         return centred / xp.sqrt(variance + xp.asarray(epsilon, x.dtype))
 
     samples = [
-        sample(floats(2, 3), axis=(1,), epsilon=1e-3),
-        sample(floats("n", 2, 3), axis=(0, 2), epsilon=0.1),
-        sample(floats(0, 2), axis=(1,), epsilon=1e-3),
+        d.sample(d.floats(2, 3), axis=(1,), epsilon=1e-3),
+        d.sample(d.floats("n", 2, 3), axis=(0, 2), epsilon=0.1),
+        d.sample(d.floats(0, 2), axis=(1,), epsilon=1e-3),
     ]
-    extremes = (([[1e4, -1e4]],), ([[INF, 0.0]],), ([[1.0, 1.0]],), ([[NAN, 0.0]],))
+    extremes = (([[1e4, -1e4]],), ([[d.INF, 0.0]],), ([[1.0, 1.0]],), ([[d.NAN, 0.0]],))
 
 
 def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
@@ -399,7 +389,7 @@ def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
     return centred * rsqrt(reduce_variance(x, op.axis, True) + op.epsilon)
 
 
-@builds(LayerNorm)
+@d.builds(LayerNorm)
 def layer_norm(
     x: Any,
     scale: Any = None,
@@ -408,6 +398,6 @@ def layer_norm(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> Tensor:
-    y = apply(LayerNorm, (x,), (axes_in(LayerNorm, axis, x), real(epsilon)), name)
+    y = d.apply(LayerNorm, (x,), (d.axes_in(LayerNorm, axis, x), d.real(epsilon)), name)
     y = y if scale is None else y * scale
     return y if offset is None else y + offset

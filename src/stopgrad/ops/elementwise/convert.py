@@ -7,36 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, DTypeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import bools, complexes, floats, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
     DType,
+    DTypeError,
     DTypeLike,
+    Op,
+    Output,
+    Promotion,
+    Tensor,
     TensorType,
-    complex64,
-    complex128,
-    dtype_of,
-    float32,
-    float64,
-    int8,
-    int32,
-    tensor_type,
-)
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.build import apply, check_name
-from stopgrad.graph.graph import Output
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded, publish
-from stopgrad.graph.type_rules import (
-    broadcast,
-    broadcast_c2,
-    check_same_dtype,
-    is_any,
-    is_floating,
-    is_inexact,
-    same,
 )
 from stopgrad.ops.structural.sources import identity, zeros_like
 
@@ -72,11 +53,11 @@ class Cast(Op):
 
     @staticmethod
     def infer(x: TensorType, *, dtype: DType) -> TensorType:
-        return tensor_type(dtype, x.shape)
+        return d.tensor_type(dtype, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
 
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
 
     @staticmethod
     def lower(xp: Any, x: Any, dtype: Any) -> Any:
@@ -93,11 +74,11 @@ class Cast(Op):
         return x.astype(dtype.numpy)
 
     samples = [
-        sample(floats(3), dtype=float32),
-        sample(complexes(3), dtype=float64),
-        sample(floats("n"), dtype=int32),
-        sample(bools(3), dtype=float32),
-        sample(np.array([300.0, -1.0, math.nan, math.inf, -129.5]), dtype=int8),
+        d.sample(d.floats(3), dtype=d.float32),
+        d.sample(d.complexes(3), dtype=d.float64),
+        d.sample(d.floats("n"), dtype=d.int32),
+        d.sample(d.bools(3), dtype=d.float32),
+        d.sample(np.array([300.0, -1.0, math.nan, math.inf, -129.5]), dtype=d.int8),
     ]
 
 
@@ -112,13 +93,13 @@ def _saturated(xp: Any, x: Any, limits: Any) -> Any:
     return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
 
 
-@builds(Cast, by_type=True)
+@d.builds(Cast, by_type=True)
 def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
-    wanted = dtype_of(dtype)
+    wanted = d.dtype_of(dtype)
     return (
         x
-        if hasattr(x, "dtype") and type_of(x).dtype is wanted and name is None
-        else apply(Cast, (x,), (wanted,), name)
+        if hasattr(x, "dtype") and d.type_of(x).dtype is wanted and name is None
+        else d.apply(Cast, (x,), (wanted,), name)
     )
 
 
@@ -127,8 +108,8 @@ def wide(x: Any) -> Tensor:
 
     For gradient rules that take several steps, so that the cotangent is rounded once, when it arrives.
     """
-    dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
-    return cast(x, float32) if dtype.is_floating and dtype.itemsize == 2 else x
+    dtype = x.type.dtype if type(x) is Output else d.type_of(x).dtype
+    return cast(x, d.float32) if dtype.is_floating and dtype.itemsize == 2 else x
 
 
 class SelectV2(Op):
@@ -155,26 +136,29 @@ class SelectV2(Op):
 
     @staticmethod
     def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
-        dtype = check_same_dtype(x, y)
+        dtype = d.check_same_dtype(x, y)
         if not condition.dtype.is_bool:
             raise DTypeError(
                 f"(C1) the condition must be bool, not {condition!r}; "
                 "compare it, as in x != 0, or convert with sg.cast"
             )
-        return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
+        return d.tensor_type(dtype, d.broadcast_c2(condition.shape, x.shape, y.shape))
 
-    promotes = Promotion(is_any, ("x", "y"))
+    promotes = Promotion(d.is_any, ("x", "y"))
     gradient = {
-        "condition": not_differentiable("a condition chooses; it has no derivative"),
+        "condition": d.not_differentiable("a condition chooses; it has no derivative"),
         "x": lambda g, op: where(op.condition, g, 0),
         "y": lambda g, op: where(op.condition, 0, g),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, condition, x, y: xp.where(condition, x, y)
-    samples = [sample(bools(3), floats(2, 3), floats()), sample(bools("n"), floats("n"), floats("n"))]
+    samples = [
+        d.sample(d.bools(3), d.floats(2, 3), d.floats()),
+        d.sample(d.bools("n"), d.floats("n"), d.floats("n")),
+    ]
 
 
-@builds(SelectV2)
+@d.builds(SelectV2)
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
     if x is None or y is None:
         raise ArgumentError(
@@ -182,7 +166,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
             "depends on the data: choose with sg.where(condition, x, y), or weigh with sg.cast(condition, "
             "x.dtype)"
         )
-    return apply(SelectV2, (condition, x, y), (), name)
+    return d.apply(SelectV2, (condition, x, y), (), name)
 
 
 class Conj(Op):
@@ -204,12 +188,12 @@ class Conj(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        return same(is_inexact)(x)
+        return d.same(d.is_inexact)(x)
 
     gradient = {"x": lambda g, op: conj(g)}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.conj(x)
-    samples = [sample(complexes(3)), sample(complexes("n", 2))]
+    samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
@@ -219,15 +203,15 @@ def conj(x: Any, name: str | None = None) -> Tensor:
     return _conj(x, name)
 
 
-@guarded("Conj")
+@d.guarded("Conj")
 def _conj(x: Any, name: str | None) -> Tensor:
-    if type_of(x).dtype.is_complex:
-        return apply(Conj, (x,), (), name)
-    check_name(name)
+    if d.type_of(x).dtype.is_complex:
+        return d.apply(Conj, (x,), (), name)
+    d.check_name(name)
     return x if hasattr(x, "dtype") else identity(x)
 
 
-publish(Conj, conj)
+d.publish(Conj, conj)
 
 
 class Real(Op):
@@ -249,17 +233,19 @@ class Real(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
+        return d.tensor_type(d.same(d.is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.real(x)
-    samples = [sample(complexes(3)), sample(floats(3))]
+    samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
-@builds(Real)
+@d.builds(Real)
 def real(input: Any, name: str | None = None) -> Tensor:
-    return apply(Real, (input,), (), name) if is_inexact(type_of(input).dtype) else identity(input, name)
+    return (
+        d.apply(Real, (input,), (), name) if d.is_inexact(d.type_of(input).dtype) else identity(input, name)
+    )
 
 
 class Imag(Op):
@@ -281,18 +267,18 @@ class Imag(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
+        return d.tensor_type(d.same(d.is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.imag(x)
-    samples = [sample(complexes(3)), sample(floats(3))]
+    samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
-@builds(Imag)
+@d.builds(Imag)
 def imag(input: Any, name: str | None = None) -> Tensor:
-    if is_inexact(type_of(input).dtype):
-        return apply(Imag, (input,), (), name)
+    if d.is_inexact(d.type_of(input).dtype):
+        return d.apply(Imag, (input,), (), name)
     return zeros_like(input, name=name)
 
 
@@ -317,25 +303,25 @@ class Complex(Op):
 
     @staticmethod
     def infer(real: TensorType, imag: TensorType) -> TensorType:
-        both = broadcast(is_floating)(real, imag)
-        if both.dtype not in (float32, float64):
+        both = d.broadcast(d.is_floating)(real, imag)
+        if both.dtype not in (d.float32, d.float64):
             raise DTypeError(f"(C1) takes float32 or float64, not {both.dtype}; convert with sg.cast")
-        return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
+        return d.tensor_type(d.complex64 if both.dtype is d.float32 else d.complex128, both.shape)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
 
     @staticmethod
     def lower(xp: Any, real: Any, imag: Any) -> Any:
         # Not real + i · imag, where i · ∞ is NaN + i∞.
         parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
-        return parts.view(complex64.numpy if parts.dtype.itemsize == 4 else complex128.numpy)[..., 0]
+        return parts.view(d.complex64.numpy if parts.dtype.itemsize == 4 else d.complex128.numpy)[..., 0]
 
     xla = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
-    samples = [sample(floats(3), floats(2, 3))]
+    samples = [d.sample(d.floats(3), d.floats(2, 3))]
 
 
-@builds(Complex)
+@d.builds(Complex)
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
-    return apply(Complex, (real, imag), (), name)
+    return d.apply(Complex, (real, imag), (), name)

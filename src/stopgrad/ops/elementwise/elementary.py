@@ -9,13 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, DTypeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.types import DTypeLike, dtype_of, float32
-from stopgrad.graph.build import together
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import check_dtype, is_inexact, is_real
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeError, DTypeLike, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, multiply
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less
 from stopgrad.ops.elementwise.convert import cast, imag, real, where
@@ -42,7 +37,7 @@ _LIMITS: Any = ml_dtypes.finfo
 """NumPy's knows no bfloat16."""
 
 
-@guarded("angle")
+@d.guarded("angle")
 def angle(input: Any, name: str | None = None) -> Tensor:
     """Elementwise angle of complex numbers, in radians; of real ones, 0 or π.
 
@@ -57,13 +52,13 @@ def angle(input: Any, name: str | None = None) -> Tensor:
         >>> sg.angle(np.array([1j, -1.0 + 0j]))
         array([1.57079633, 3.14159265])
     """
-    (x,) = together(input, promotes=Promotion(is_inexact))
-    if type_of(x).dtype.is_complex:
+    (x,) = d.together(input, promotes=Promotion(d.is_inexact))
+    if d.type_of(x).dtype.is_complex:
         return atan2(imag(x), real(x), name)
     return where(less(x, 0), multiply(ones_like(x), math.pi), zeros_like(x), name)
 
 
-@guarded("reciprocal_no_nan")
+@d.guarded("reciprocal_no_nan")
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """Elementwise 1 / x, and 0 where x is 0.
 
@@ -82,7 +77,7 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     return where(zero, 0, reciprocal(where(zero, 1, x)), name)
 
 
-@guarded("scalar_mul")
+@d.guarded("scalar_mul")
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
     """A tensor times a scalar.
 
@@ -98,12 +93,12 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
         >>> sg.scalar_mul(2.0, np.array([1.0, 2.0]))
         array([2., 4.])
     """
-    if type_of(scalar).ndim:
-        raise ArgumentError(f"takes a scalar, not {type_of(scalar)!r}; sg.multiply takes two tensors")
+    if d.type_of(scalar).ndim:
+        raise ArgumentError(f"takes a scalar, not {d.type_of(scalar)!r}; sg.multiply takes two tensors")
     return multiply(scalar, x, name)
 
 
-@guarded("polyval")
+@d.guarded("polyval")
 def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
     """Elementwise value of a polynomial, by Horner's rule.
 
@@ -127,7 +122,7 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
     return found
 
 
-@guarded("is_non_decreasing")
+@d.guarded("is_non_decreasing")
 def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     """Whether no element is less than the one before it, in row-major order.
 
@@ -145,7 +140,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     return _ordered(greater_equal, x, name)
 
 
-@guarded("is_strictly_increasing")
+@d.guarded("is_strictly_increasing")
 def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     """Whether each element is greater than the one before it, in row-major order.
 
@@ -168,7 +163,7 @@ def _ordered(compare: Any, x: Any, name: str | None) -> Tensor:
     return reduce_all(compare(row[1:], row[:-1]), name=name)
 
 
-@guarded("xlog1py")
+@d.guarded("xlog1py")
 def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Elementwise x · log(1 + y), precise for small y, and 0 where x is 0; with broadcasting.
 
@@ -184,12 +179,12 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
         >>> sg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1.0]))
         array([0.        , 1.38629436])
     """
-    x, y = together(x, y, promotes=Promotion(is_inexact))
+    x, y = d.together(x, y, promotes=Promotion(d.is_inexact))
     zero = equal(x, 0)
     return where(zero, 0, multiply(x, log1p(where(zero, 0, y))), name)
 
 
-@guarded("zero_fraction")
+@d.guarded("zero_fraction")
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """How large a part of the elements is 0.
 
@@ -204,10 +199,10 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
         >>> sg.zero_fraction(np.array([0.0, 2.0, 0.0, 1.0]))
         array(0.5, dtype=float32)
     """
-    return reduce_mean(cast(equal(value, 0), float32), name=name)
+    return reduce_mean(cast(equal(value, 0), d.float32), name=name)
 
 
-@guarded("saturate_cast")
+@d.guarded("saturate_cast")
 def saturate_cast(value: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
     """Conversion to another dtype, in which numbers beyond its limits become its least or its greatest.
 
@@ -223,16 +218,16 @@ def saturate_cast(value: Any, dtype: DTypeLike, name: str | None = None) -> Tens
         >>> sg.saturate_cast(np.array([300, -5, 7]), sg.uint8)
         array([255,   0,   7], dtype=uint8)
     """
-    wanted, given = dtype_of(dtype), type_of(value).dtype
+    wanted, given = d.dtype_of(dtype), d.type_of(value).dtype
     if not (wanted.is_integer or wanted.is_floating):
         raise DTypeError(f"takes a dtype of real numbers, not {wanted}")
-    check_dtype(type_of(value), is_real, "real numbers")
+    d.check_dtype(d.type_of(value), d.is_real, "real numbers")
     if given.is_integer and wanted.is_integer:
         low, high = (np.iinfo(d.numpy) for d in (given, wanted))
         least, greatest = max(low.min, high.min), min(low.max, high.max)
         value = minimum(maximum(value, np.asarray(least, given.numpy)), np.asarray(greatest, given.numpy))
     elif wanted.is_floating and wanted.itemsize < given.itemsize:
-        value, given = (cast(value, float32), float32) if given.is_integer else (value, given)
+        value, given = (cast(value, d.float32), d.float32) if given.is_integer else (value, given)
         limit = np.asarray(float(_LIMITS(wanted.numpy).max), given.numpy)
         value = minimum(maximum(value, -limit), limit)
     return cast(value, wanted, name)

@@ -6,15 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import pairs, singles
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import EXTREMES, Arithmetic, binary, unary
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import broadcast, is_floating, to_bool
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Arithmetic, Op, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
@@ -44,15 +37,15 @@ class SignBit(Op):
         array([ True,  True, False])
     """
 
-    infer = to_bool(is_floating)
-    gradient = not_differentiable("a sign is constant wherever it has a derivative")
-    batch = ELEMENTWISE
+    infer = d.to_bool(d.is_floating)
+    gradient = d.not_differentiable("a sign is constant wherever it has a derivative")
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: xp.signbit(x)
-    samples = singles()
-    extremes = EXTREMES
+    samples = d.singles()
+    extremes = d.EXTREMES
 
 
-signbit = unary(SignBit, "signbit")
+signbit = d.unary(SignBit, "signbit")
 
 
 class CopySign(Arithmetic):
@@ -74,16 +67,16 @@ class CopySign(Arithmetic):
         array([-1.,  2.])
     """
 
-    infer = broadcast(is_floating)
+    infer = d.broadcast(d.is_floating)
     gradient = {
         "x": lambda g, op: g * (sign(op.x) * copysign(1.0, op.y)),
-        "y": not_differentiable("a sign is constant wherever it has a derivative"),
+        "y": d.not_differentiable("a sign is constant wherever it has a derivative"),
     }
     lower = lambda xp, x, y: xp.copysign(x, y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-copysign = binary(CopySign, "copysign")
+copysign = d.binary(CopySign, "copysign")
 
 
 def _next_by_bits(xp: Any, x: Any, y: Any) -> Any:
@@ -119,21 +112,21 @@ class NextAfter(Op):
         array([2.22044605e-16])
     """
 
-    infer = staticmethod(lambda x1, x2: broadcast(is_floating)(x1, x2))
-    promotes = Promotion(is_floating)
+    infer = staticmethod(lambda x1, x2: d.broadcast(d.is_floating)(x1, x2))
+    promotes = Promotion(d.is_floating)
     gradient = {
         "x1": lambda g, op: g,
-        "x2": not_differentiable("only the direction is taken from it"),
+        "x2": d.not_differentiable("only the direction is taken from it"),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x1, x2: xp.nextafter(x1, x2)
     xla = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
-    samples = pairs()
+    samples = d.pairs()
 
 
-@builds(NextAfter)
+@d.builds(NextAfter)
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
-    return apply(NextAfter, (x1, x2), (), name)
+    return d.apply(NextAfter, (x1, x2), (), name)
 
 
 class Hypot(Arithmetic):
@@ -155,7 +148,7 @@ class Hypot(Arithmetic):
         array([ 5., 13.])
     """
 
-    infer = broadcast(is_floating)
+    infer = d.broadcast(d.is_floating)
     gradient = {
         "x": lambda g, op: g * (op.x / _not_zero(op.result)),
         "y": lambda g, op: g * (op.y / _not_zero(op.result)),
@@ -167,10 +160,10 @@ class Hypot(Arithmetic):
         infinite = xp.isinf(x) | xp.isinf(y)
         return xp.where(infinite, xp.full((), xp.inf, x.dtype), xp.hypot(x, y))
 
-    samples = pairs()
+    samples = d.pairs()
 
 
-hypot = binary(Hypot, "hypot")
+hypot = d.binary(Hypot, "hypot")
 
 
 def _not_zero(length: Any) -> Tensor:

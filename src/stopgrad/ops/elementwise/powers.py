@@ -7,22 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import DTypeError
-from stopgrad.base.samples import complexes, pairs, sample, singles
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import (
-    ALIKE,
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
     Arithmetic,
+    DTypeError,
     Elementwise,
     GradientOfElementwise,
     RealElementwise,
-    binary,
-    flushed,
-    unary,
+    Tensor,
 )
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import broadcast, is_number
 from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.convert import conj, where
 
@@ -64,10 +57,10 @@ class Sqrt(Elementwise):
 
     gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
     lower = lambda xp, x: xp.sqrt(x)
-    samples = singles(0.5, 2.0)
+    samples = d.singles(0.5, 2.0)
 
 
-sqrt = unary(Sqrt, "sqrt")
+sqrt = d.unary(Sqrt, "sqrt")
 
 
 class Cbrt(RealElementwise):
@@ -89,11 +82,11 @@ class Cbrt(RealElementwise):
 
     gradient = {"x": lambda g, op: g / (3 * square(op.result))}
     lower = lambda xp, x: xp.cbrt(x)
-    xla = lambda xp, x: xp.cbrt(flushed(xp, x))
-    samples = [*singles(0.5, 2.0), sample(np.array([-8.0, -0.5]))]
+    xla = lambda xp, x: xp.cbrt(d.flushed(xp, x))
+    samples = [*d.singles(0.5, 2.0), d.sample(np.array([-8.0, -0.5]))]
 
 
-cbrt = unary(Cbrt, "cbrt")
+cbrt = d.unary(Cbrt, "cbrt")
 
 
 class Rsqrt(Elementwise):
@@ -115,10 +108,10 @@ class Rsqrt(Elementwise):
 
     gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
     lower = lambda xp, x: 1 / xp.sqrt(x)
-    samples = singles(0.5, 2.0)
+    samples = d.singles(0.5, 2.0)
 
 
-rsqrt = unary(Rsqrt, "rsqrt")
+rsqrt = d.unary(Rsqrt, "rsqrt")
 
 
 class Reciprocal(Elementwise):
@@ -140,10 +133,10 @@ class Reciprocal(Elementwise):
 
     gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
     lower = lambda xp, x: 1 / x
-    samples = singles(0.5, 2.0)
+    samples = d.singles(0.5, 2.0)
 
 
-reciprocal = unary(Reciprocal, "reciprocal")
+reciprocal = d.unary(Reciprocal, "reciprocal")
 
 
 class Pow(Arithmetic):
@@ -167,7 +160,7 @@ class Pow(Arithmetic):
         array([4., 9.])
     """
 
-    infer = broadcast(is_number)
+    infer = d.broadcast(d.is_number)
     gradient = {
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
@@ -181,9 +174,9 @@ class Pow(Arithmetic):
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
-        return xp.power(flushed(xp, x), y)
+        return xp.power(d.flushed(xp, x), y)
 
-    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
+    samples = [*d.pairs((0.5, 2.0), (-2.0, 2.0)), *d.pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
 def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
@@ -205,13 +198,13 @@ def _squared(xp: Any, x: Any, y: Any) -> Any:
     return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
 
 
-@builds(Pow)
+@d.builds(Pow)
 def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
-    if type(y) is int and y < 0 and type_of(x).dtype.is_integer:
+    if type(y) is int and y < 0 and d.type_of(x).dtype.is_integer:
         raise DTypeError(
             "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
         )
-    return apply(Pow, (x, y), (), name)
+    return d.apply(Pow, (x, y), (), name)
 
 
 def _log_or_zero(x: Any) -> Tensor:
@@ -240,10 +233,10 @@ class Exp(Elementwise):
 
     gradient = {"x": lambda g, op: g * conj(op.result)}
     lower = lambda xp, x: xp.exp(x)
-    samples = [*singles(), sample(complexes(3))]
+    samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-exp = unary(Exp, "exp")
+exp = d.unary(Exp, "exp")
 
 
 class Expm1(Elementwise):
@@ -265,10 +258,10 @@ class Expm1(Elementwise):
 
     gradient = {"x": lambda g, op: g * conj(exp(op.x))}
     lower = lambda xp, x: xp.expm1(x)
-    samples = singles()
+    samples = d.singles()
 
 
-expm1 = unary(Expm1, "expm1")
+expm1 = d.unary(Expm1, "expm1")
 
 
 class Exp2(RealElementwise):
@@ -292,10 +285,10 @@ class Exp2(RealElementwise):
     lower = lambda xp, x: xp.exp2(x)
     # XLA's own is exp(x log 2), which multiplies the rounding error by x.
     xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
-    samples = singles()
+    samples = d.singles()
 
 
-exp2 = unary(Exp2, "exp2")
+exp2 = d.unary(Exp2, "exp2")
 
 
 class Log(Elementwise):
@@ -317,10 +310,10 @@ class Log(Elementwise):
 
     gradient = {"x": lambda g, op: g / conj(op.x)}
     lower = lambda xp, x: xp.log(x)
-    samples = singles(0.5, 3.0)
+    samples = d.singles(0.5, 3.0)
 
 
-log = unary(Log, "log")
+log = d.unary(Log, "log")
 
 
 class Log2(Elementwise):
@@ -342,10 +335,10 @@ class Log2(Elementwise):
 
     gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
     lower = lambda xp, x: xp.log2(x)
-    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+    samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
-log2 = unary(Log2, "log2")
+log2 = d.unary(Log2, "log2")
 
 
 class Log10(Elementwise):
@@ -367,10 +360,10 @@ class Log10(Elementwise):
 
     gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
     lower = lambda xp, x: xp.log10(x)
-    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+    samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
-log10 = unary(Log10, "log10")
+log10 = d.unary(Log10, "log10")
 
 
 class Log1p(Elementwise):
@@ -406,10 +399,10 @@ class Log1p(Elementwise):
         found.imag = xp.arctan2(b, 1 + a)
         return found
 
-    samples = singles(-0.5, 3.0)
+    samples = d.singles(-0.5, 3.0)
 
 
-log1p = unary(Log1p, "log1p")
+log1p = d.unary(Log1p, "log1p")
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -436,10 +429,10 @@ class SqrtGrad(GradientOfElementwise):
 
     gradient = {"y": lambda g, op: -g * conj(op.result / op.y), "g": lambda g, op: sqrt_grad(conj(op.y), g)}
     lower = lambda xp, y, g: g * 0.5 / y
-    samples = pairs((0.5, 2.0), shapes=ALIKE)
+    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-sqrt_grad = binary(SqrtGrad, "sqrt_grad")
+sqrt_grad = d.binary(SqrtGrad, "sqrt_grad")
 
 
 class RsqrtGrad(GradientOfElementwise):
@@ -466,10 +459,10 @@ class RsqrtGrad(GradientOfElementwise):
         "g": lambda g, op: rsqrt_grad(conj(op.y), g),
     }
     lower = lambda xp, y, g: -0.5 * g * (y * y * y)
-    samples = pairs((0.5, 2.0), shapes=ALIKE)
+    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-rsqrt_grad = binary(RsqrtGrad, "rsqrt_grad")
+rsqrt_grad = d.binary(RsqrtGrad, "rsqrt_grad")
 
 
 class ReciprocalGrad(GradientOfElementwise):
@@ -496,7 +489,7 @@ class ReciprocalGrad(GradientOfElementwise):
         "g": lambda g, op: reciprocal_grad(conj(op.y), g),
     }
     lower = lambda xp, y, g: -g * (y * y)
-    samples = pairs((0.5, 2.0), shapes=ALIKE)
+    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-reciprocal_grad = binary(ReciprocalGrad, "reciprocal_grad")
+reciprocal_grad = d.binary(ReciprocalGrad, "reciprocal_grad")

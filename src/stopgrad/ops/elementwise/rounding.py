@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.samples import pairs, singles
-from stopgrad.graph.families import Arithmetic, Elementwise, binary, unary
-from stopgrad.graph.op import not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import broadcast, is_real, same
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Arithmetic, Elementwise, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, floordiv
 
 __all__ = [
@@ -26,9 +22,9 @@ __all__ = [
 class Rounding(Elementwise, abstract=True):
     """One real operand (C1), rounded to an integer of its dtype; integers stay as they are."""
 
-    infer = same(is_real)
-    gradient = not_differentiable("rounding is constant wherever it has a derivative")
-    samples = [*singles(), *singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
+    infer = d.same(d.is_real)
+    gradient = d.not_differentiable("rounding is constant wherever it has a derivative")
+    samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
 
 
 def _whole(x: Any) -> bool:
@@ -56,7 +52,7 @@ class Floor(Rounding):
     lower = lambda xp, x: x if _whole(x) else xp.floor(x)
 
 
-floor = unary(Floor, "floor")
+floor = d.unary(Floor, "floor")
 
 
 class Ceil(Rounding):
@@ -79,7 +75,7 @@ class Ceil(Rounding):
     lower = lambda xp, x: x if _whole(x) else xp.ceil(x)
 
 
-ceil = unary(Ceil, "ceil")
+ceil = d.unary(Ceil, "ceil")
 
 
 class Round(Rounding):
@@ -102,7 +98,7 @@ class Round(Rounding):
     lower = lambda xp, x: x if _whole(x) else xp.round(x)
 
 
-round = unary(Round, "round")
+round = d.unary(Round, "round")
 rint = round
 
 
@@ -126,7 +122,7 @@ class Trunc(Rounding):
     lower = lambda xp, x: x if _whole(x) else xp.trunc(x)
 
 
-trunc = unary(Trunc, "trunc")
+trunc = d.unary(Trunc, "trunc")
 
 
 class TruncateMod(Arithmetic):
@@ -148,7 +144,7 @@ class TruncateMod(Arithmetic):
         array([ 1, -1])
     """
 
-    infer = broadcast(is_real)
+    infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
     lower = lambda xp, x, y: xp.fmod(x, y)
 
@@ -157,14 +153,14 @@ class TruncateMod(Arithmetic):
         found = xp.fmod(x, y)
         return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
 
-    samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-truncatemod = binary(TruncateMod, "truncatemod")
+truncatemod = d.binary(TruncateMod, "truncatemod")
 
 
-@guarded("truncatediv")
+@d.guarded("truncatediv")
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Elementwise quotient, rounded toward zero as C has it, with broadcasting.
 
@@ -181,6 +177,6 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         array([ 3, -3])
     """
     rest = truncatemod(x, y)
-    if type_of(rest).dtype.is_integer:
+    if d.type_of(rest).dtype.is_integer:
         return floordiv(x - rest, y, name)
     return trunc(divide(x, y), name)

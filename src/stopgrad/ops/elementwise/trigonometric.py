@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, pairs, sample, singles
-from stopgrad.base.types import TensorType
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
     Arithmetic,
     Elementwise,
     GradientOfElementwise,
-    binary,
-    flushed,
-    unary,
+    Promotion,
+    Tensor,
+    TensorType,
 )
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import broadcast, is_floating
 from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.elementwise.powers import rsqrt
@@ -59,10 +53,10 @@ class Sin(Elementwise):
 
     gradient = {"x": lambda g, op: g * conj(cos(op.x))}
     lower = lambda xp, x: xp.sin(x)
-    samples = singles()
+    samples = d.singles()
 
 
-sin = unary(Sin, "sin")
+sin = d.unary(Sin, "sin")
 
 
 class Cos(Elementwise):
@@ -84,10 +78,10 @@ class Cos(Elementwise):
 
     gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
     lower = lambda xp, x: xp.cos(x)
-    samples = singles()
+    samples = d.singles()
 
 
-cos = unary(Cos, "cos")
+cos = d.unary(Cos, "cos")
 
 
 class Tan(Elementwise):
@@ -109,10 +103,10 @@ class Tan(Elementwise):
 
     gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
     lower = lambda xp, x: xp.tan(x)
-    samples = singles(-1.2, 1.2)
+    samples = d.singles(-1.2, 1.2)
 
 
-tan = unary(Tan, "tan")
+tan = d.unary(Tan, "tan")
 
 
 class Asin(Elementwise):
@@ -134,10 +128,10 @@ class Asin(Elementwise):
 
     gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
     lower = lambda xp, x: xp.arcsin(x)
-    samples = singles(-0.8, 0.8)
+    samples = d.singles(-0.8, 0.8)
 
 
-asin = unary(Asin, "asin")
+asin = d.unary(Asin, "asin")
 
 
 class Acos(Elementwise):
@@ -159,10 +153,10 @@ class Acos(Elementwise):
 
     gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
     lower = lambda xp, x: xp.arccos(x)
-    samples = singles(-0.8, 0.8)
+    samples = d.singles(-0.8, 0.8)
 
 
-acos = unary(Acos, "acos")
+acos = d.unary(Acos, "acos")
 
 
 class Atan(Elementwise):
@@ -184,10 +178,10 @@ class Atan(Elementwise):
 
     gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
     lower = lambda xp, x: xp.arctan(x)
-    samples = singles()
+    samples = d.singles()
 
 
-atan = unary(Atan, "atan")
+atan = d.unary(Atan, "atan")
 
 
 class Atan2(Arithmetic):
@@ -211,22 +205,22 @@ class Atan2(Arithmetic):
 
     @staticmethod
     def infer(y: TensorType, x: TensorType) -> TensorType:
-        return broadcast(is_floating)(y, x)
+        return d.broadcast(d.is_floating)(y, x)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {
         "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
         "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
     }
     lower = lambda xp, y, x: xp.arctan2(y, x)
     # XLA takes subnormal numbers for 0 in some of the steps, and gives NaN or the other sign.
-    xla = lambda xp, y, x: xp.arctan2(flushed(xp, y), flushed(xp, x))
-    samples = pairs((0.5, 2.0), (0.5, 2.0))
+    xla = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
+    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
 
 
-@builds(Atan2)
+@d.builds(Atan2)
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
-    return apply(Atan2, (y, x), (), name)
+    return d.apply(Atan2, (y, x), (), name)
 
 
 class Sinh(Elementwise):
@@ -257,10 +251,10 @@ class Sinh(Elementwise):
         a, b = xp.real(x), xp.imag(x)
         return xp.lax.complex(xp.sinh(a) * xp.cos(b), xp.cosh(a) * xp.sin(b))
 
-    samples = singles()
+    samples = d.singles()
 
 
-sinh = unary(Sinh, "sinh")
+sinh = d.unary(Sinh, "sinh")
 
 
 class Cosh(Elementwise):
@@ -282,10 +276,10 @@ class Cosh(Elementwise):
 
     gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
     lower = lambda xp, x: xp.cosh(x)
-    samples = singles()
+    samples = d.singles()
 
 
-cosh = unary(Cosh, "cosh")
+cosh = d.unary(Cosh, "cosh")
 
 
 class Tanh(Elementwise):
@@ -307,10 +301,10 @@ class Tanh(Elementwise):
 
     gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
     lower = lambda xp, x: xp.tanh(x)
-    samples = [*singles(), sample(complexes(3))]
+    samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-tanh = unary(Tanh, "tanh")
+tanh = d.unary(Tanh, "tanh")
 
 
 class TanhGrad(GradientOfElementwise):
@@ -336,7 +330,7 @@ class TanhGrad(GradientOfElementwise):
     lower = lambda xp, y, g: g * (1 - xp.square(y))
 
 
-tanh_grad = binary(TanhGrad, "tanh_grad")
+tanh_grad = d.binary(TanhGrad, "tanh_grad")
 
 
 class Asinh(Elementwise):
@@ -358,10 +352,10 @@ class Asinh(Elementwise):
 
     gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
     lower = lambda xp, x: xp.arcsinh(x)
-    samples = singles()
+    samples = d.singles()
 
 
-asinh = unary(Asinh, "asinh")
+asinh = d.unary(Asinh, "asinh")
 
 
 class Acosh(Elementwise):
@@ -383,10 +377,10 @@ class Acosh(Elementwise):
 
     gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
     lower = lambda xp, x: xp.arccosh(x)
-    samples = singles(1.5, 3.0)
+    samples = d.singles(1.5, 3.0)
 
 
-acosh = unary(Acosh, "acosh")
+acosh = d.unary(Acosh, "acosh")
 
 
 class Atanh(Elementwise):
@@ -408,7 +402,7 @@ class Atanh(Elementwise):
 
     gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
     lower = lambda xp, x: xp.arctanh(x)
-    samples = singles(-0.8, 0.8)
+    samples = d.singles(-0.8, 0.8)
 
 
-atanh = unary(Atanh, "atanh")
+atanh = d.unary(Atanh, "atanh")

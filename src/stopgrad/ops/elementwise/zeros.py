@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import pairs
-from stopgrad.base.types import DTypeLike, dtype_of
-from stopgrad.graph.build import together
-from stopgrad.graph.families import Arithmetic, binary
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import is_inexact, normal_axes
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Arithmetic, DTypeLike, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, where
@@ -49,13 +42,13 @@ class MulNoNan(Arithmetic):
         "y": lambda g, op: multiply_no_nan(conj(op.x), g),
     }
     lower = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
-    samples = pairs()
+    samples = d.pairs()
 
 
-multiply_no_nan = binary(MulNoNan, "multiply_no_nan")
+multiply_no_nan = d.binary(MulNoNan, "multiply_no_nan")
 
 
-@guarded("divide_no_nan")
+@d.guarded("divide_no_nan")
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Elementwise quotient, which is 0 where y is 0.
 
@@ -74,13 +67,13 @@ def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
         >>> sg.divide_no_nan(np.array([3.0, 1.0]), np.array([2.0, 0.0]))
         array([1.5, 0. ])
     """
-    x, y = together(x, y, promotes=Promotion(is_inexact))
+    x, y = d.together(x, y, promotes=Promotion(d.is_inexact))
     nothing = equal(y, 0)
     quotient = divide(x, where(nothing, 1, y))
     return where(nothing, 0, quotient, name)
 
 
-@guarded("count_nonzero")
+@d.guarded("count_nonzero")
 def count_nonzero(
     input: Any,
     axis: Any = None,
@@ -106,9 +99,9 @@ def count_nonzero(
         >>> sg.count_nonzero(np.array([[0.0, 1.0], [2.0, 3.0]]), axis=1)
         array([1, 2])
     """
-    axes = normal_axes(axis, type_of(input).ndim, "C1")
-    wanted = dtype_of(dtype)
+    axes = d.normal_axes(axis, d.type_of(input).ndim, "C1")
+    wanted = d.dtype_of(dtype)
     hit = cast(input, "bool")
     return reduce_sum(
-        cast(hit, wanted), axes, False if keepdims is None else flag(keepdims, "keepdims"), name
+        cast(hit, wanted), axes, False if keepdims is None else d.flag(keepdims, "keepdims"), name
     )

@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.base.coercion import real
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DTypeLike, Size, dtype_of, shape_of
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import normal_axes
+from stopgrad.graph.defining import (
+    ArgumentError,
+    DTypeLike,
+    Size,
+    Tensor,
+    dtype_of,
+    guarded,
+    normal_axes,
+    real,
+    shape_of,
+    type_of,
+)
 from stopgrad.ops.elementwise.arithmetic import divide, multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import concat

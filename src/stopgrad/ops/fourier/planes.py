@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import guarded
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Tensor
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.fourier.transforms import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
 
@@ -46,7 +46,7 @@ def _along_two(whole: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         >>> fourier_planes.{name}(np.ones((5, 2, 2))).shape
         (5, 2, 2)
     """
-    return guarded(name)(function)
+    return d.guarded(name)(function)
 
 
 fft2 = _along_two(fftn, "fft2")
@@ -60,7 +60,7 @@ def _dual(norm: Any) -> Any:
     return DUAL.get(norm, norm) if isinstance(norm, str) else norm
 
 
-@guarded("hfft")
+@d.guarded("hfft")
 def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The discrete Fourier transform, which is real, of what is Hermitian: given is its first half.
 
@@ -82,7 +82,7 @@ def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
     return irfft(conj(x), n, axis, _dual(norm), name)
 
 
-@guarded("ihfft")
+@d.guarded("ihfft")
 def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The inverse of :func:`hfft`.
 

@@ -14,30 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Axes,
+    Axis,
     DType,
+    Op,
+    Promotion,
+    ShapeError,
     Size,
+    Tensor,
     TensorType,
-    complex64,
-    complex128,
-    float32,
-    float64,
-    int32,
-    same_size,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axes, Axis, Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.elementwise.compare import equal, logical_or
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.indexing.slices import part_of
@@ -58,11 +47,11 @@ def _is_complex(dtype: DType) -> bool:
 
 
 def _is_real(dtype: DType) -> bool:
-    return dtype in (float32, float64)
+    return dtype in (d.float32, d.float64)
 
 
 def _check_axis(x: TensorType, axis: int) -> None:
-    normal_axis(axis, x.ndim)
+    d.normal_axis(axis, x.ndim)
     if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
         raise ShapeError(f"(C3) axis {axis} of {x!r} has no elements to transform")
 
@@ -94,15 +83,15 @@ class Fft(Op):
 
     @staticmethod
     def infer(x: TensorType, *, axes: Axes, inverse: bool, norm: str) -> TensorType:
-        check_dtype(x, _is_complex, "complex numbers")
-        normal_axes(axes, x.ndim)
+        d.check_dtype(x, _is_complex, "complex numbers")
+        d.normal_axes(axes, x.ndim)
         for axis in axes:
             _check_axis(x, axis)
         _check_norm(norm)
         return x
 
-    gradient = {"x": lambda g, op: apply(Fft, (g,), (op.axes, not op.inverse, DUAL[op.norm]))}
-    batch = ALONG
+    gradient = {"x": lambda g, op: d.apply(Fft, (g,), (op.axes, not op.inverse, DUAL[op.norm]))}
+    batch = d.ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
@@ -116,11 +105,11 @@ class Fft(Op):
         return x
 
     samples = [
-        sample(complexes(4), axes=(0,), inverse=False, norm="backward"),
-        sample(complexes("n", 3, 2), axes=(0, 1), inverse=True, norm="backward"),
-        sample(complexes(5, 2), axes=(0,), inverse=False, norm="ortho"),
-        sample(complexes(2, 3, 2, 2), axes=(0, 1, 2, 3), inverse=True, norm="forward"),
-        sample(complexes(0, 2), axes=(1,), inverse=False, norm="forward"),
+        d.sample(d.complexes(4), axes=(0,), inverse=False, norm="backward"),
+        d.sample(d.complexes("n", 3, 2), axes=(0, 1), inverse=True, norm="backward"),
+        d.sample(d.complexes(5, 2), axes=(0,), inverse=False, norm="ortho"),
+        d.sample(d.complexes(2, 3, 2, 2), axes=(0, 1, 2, 3), inverse=True, norm="forward"),
+        d.sample(d.complexes(0, 2), axes=(1,), inverse=False, norm="forward"),
     ]
 
 
@@ -144,21 +133,21 @@ class Rfft(Op):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, norm: str) -> TensorType:
-        check_dtype(x, _is_real, "float32 or float64")
+        d.check_dtype(x, _is_real, "float32 or float64")
         _check_axis(x, axis)
         _check_norm(norm)
         half = x.shape[axis] // 2 + 1
-        return tensor_type(_complex(x.dtype), (*x.shape[:axis], half, *x.shape[axis + 1 :]))
+        return d.tensor_type(_complex(x.dtype), (*x.shape[:axis], half, *x.shape[axis + 1 :]))
 
     gradient = {"x": lambda g, op: _from_half(g, op, op.x.shape[op.axis], DUAL[op.norm])}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
     samples = [
-        sample(floats(4), axis=0, norm="backward"),
-        sample(floats("n", 2), axis=0, norm="ortho"),
-        sample(floats(2, 5), axis=1, norm="forward"),
-        sample(floats(2, 1), axis=1, norm="backward"),
-        sample(floats(0, 3), axis=1, norm="backward"),
+        d.sample(d.floats(4), axis=0, norm="backward"),
+        d.sample(d.floats("n", 2), axis=0, norm="ortho"),
+        d.sample(d.floats(2, 5), axis=1, norm="forward"),
+        d.sample(d.floats(2, 1), axis=1, norm="backward"),
+        d.sample(d.floats(0, 3), axis=1, norm="backward"),
     ]
 
 
@@ -184,70 +173,70 @@ class Irfft(Op):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, n: Size, norm: str) -> TensorType:
-        check_dtype(x, _is_complex, "complex numbers")
-        normal_axis(axis, x.ndim)
-        if (isinstance(n, int) and n < 1) or not same_size(n // 2 + 1, x.shape[axis]):
+        d.check_dtype(x, _is_complex, "complex numbers")
+        d.normal_axis(axis, x.ndim)
+        if (isinstance(n, int) and n < 1) or not d.same_size(n // 2 + 1, x.shape[axis]):
             raise ShapeError(
                 f"(C3) {n} real numbers come from {n // 2 + 1} complex ones, not from the {x.shape[axis]} of "
                 f"{x!r} along axis {axis}"
             )
         _check_norm(norm)
-        return tensor_type(x.dtype.real, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+        return d.tensor_type(x.dtype.real, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
     gradient = {
         "x": lambda g, op: (
-            apply(Rfft, (g,), (op.axis, DUAL[op.norm])) * _counts(op.n, op.axis, op.x.type, op.x)
+            d.apply(Rfft, (g,), (op.axis, DUAL[op.norm])) * _counts(op.n, op.axis, op.x.type, op.x)
         )
     }
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
     samples = [
-        sample(complexes(3), axis=0, n=4, norm="backward"),
-        sample(complexes(2, 3), axis=1, n=5, norm="ortho"),
-        sample(complexes("n", 2), axis=1, n=2, norm="forward"),
-        sample(complexes(2, 1), axis=1, n=1, norm="backward"),
-        sample(complexes(0, 2), axis=1, n=3, norm="backward"),
+        d.sample(d.complexes(3), axis=0, n=4, norm="backward"),
+        d.sample(d.complexes(2, 3), axis=1, n=5, norm="ortho"),
+        d.sample(d.complexes("n", 2), axis=1, n=2, norm="forward"),
+        d.sample(d.complexes(2, 1), axis=1, n=1, norm="backward"),
+        d.sample(d.complexes(0, 2), axis=1, n=3, norm="backward"),
     ]
 
 
 def _complex(dtype: DType) -> DType:
-    return complex128 if dtype in (float64, complex128) else complex64
+    return d.complex128 if dtype in (d.float64, d.complex128) else d.complex64
 
 
 def _counts(n: Size, axis: int, kind: TensorType, like: Any) -> Tensor:
     """How often each element of a half spectrum occurs in the whole: twice, but for the ends."""
-    k = numbers(n // 2 + 1, dtype=int32)
-    once = logical_or(equal(k, 0), equal(k * 2, size_as(n, int32, like)))
+    k = numbers(n // 2 + 1, dtype=d.int32)
+    once = logical_or(equal(k, 0), equal(k * 2, size_as(n, d.int32, like)))
     found = cast(where(once, 1, 2), kind.dtype)
     return reshape(found, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
 
 
 def _from_half(g: Any, op: Any, n: Size, norm: str) -> Tensor:
     """The adjoint of the half transform."""
-    return apply(Irfft, (g / _counts(n, op.axis, op.result.type, op.x),), (op.axis, n, norm))
+    return d.apply(Irfft, (g / _counts(n, op.axis, op.result.type, op.x),), (op.axis, n, norm))
 
 
 # ------------------------------------------------------------------------------------------- arguments
 
 
 def _as_complex(x: Any) -> Tensor:
-    (x,) = together(x, promotes=Promotion(is_inexact))
-    return cast(x, _complex(type_of(x).dtype))
+    (x,) = d.together(x, promotes=Promotion(d.is_inexact))
+    return cast(x, _complex(d.type_of(x).dtype))
 
 
 def _as_real(x: Any) -> Tensor:
-    (x,) = together(x, promotes=Promotion(is_inexact))
-    dtype = type_of(x).dtype
+    (x,) = d.together(x, promotes=Promotion(d.is_inexact))
+    dtype = d.type_of(x).dtype
     if dtype.is_complex:
-        raise ArgumentError(f"takes real numbers, not {type_of(x)!r}; take fft, or sg.real of it")
-    return x if _is_real(dtype) else cast(x, float32)
+        raise ArgumentError(f"takes real numbers, not {d.type_of(x)!r}; take fft, or sg.real of it")
+    return x if _is_real(dtype) else cast(x, d.float32)
 
 
 def _size(n: Any, default: Size) -> Size:
     """A length that an axis is to have."""
-    if n is None or (is_whole(n) and whole(n) == -1):
+    if n is None or (d.is_whole(n) and d.whole(n) == -1):
         return default
-    (found,) = shape_of([n])
+    (found,) = d.shape_of([n])
     if isinstance(found, int) and found < 1:
         raise ArgumentError(f"a transform has at least one element, not {found}")
     return found
@@ -255,28 +244,28 @@ def _size(n: Any, default: Size) -> Size:
 
 def _fitted(x: Any, axis: int, size: Size) -> Tensor:
     """*x* with so many elements along an axis: the first ones, or zeros behind them."""
-    have = type_of(x).shape[axis]
+    have = d.type_of(x).shape[axis]
     if have is size or have == size:
         return x
     most = larger(have, size)
     if most is not have and most != have:
-        around = [(0, most - have) if i == axis else (0, 0) for i, _ in enumerate(type_of(x).shape)]
+        around = [(0, most - have) if i == axis else (0, 0) for i, _ in enumerate(d.type_of(x).shape)]
         x = pad(x, around)
     return x if most is size or most == size else part_of(x, axis, 0, size)
 
 
 def _one(definition: type[Op], x: Any, axis: Any, norm: Any) -> int:
-    with about(definition, x):
+    with d.about(definition, x):
         if not isinstance(norm, str):
             raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
         _check_norm(norm)
-        return normal_axis(axis, type_of(x).ndim)
+        return d.normal_axis(axis, d.type_of(x).ndim)
 
 
-@reads_arguments
+@d.reads_arguments
 def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tuple[list[int], list[Any]]:
     """Axes and their lengths, None where nothing is said."""
-    ndim = type_of(x).ndim
+    ndim = d.type_of(x).ndim
     for what, given in (("axes", axes), ("s", s)):
         if given is not None and not isinstance(given, (Sequence, np.ndarray)):
             raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {given!r:.60}")
@@ -284,7 +273,7 @@ def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tupl
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     found = [_one(definition, x, axis, norm) for axis in axes]
     sizes = [None] * len(found) if s is None else list(s)
-    with about(definition, x):
+    with d.about(definition, x):
         if len(set(found)) < len(found):
             raise ShapeError(f"(C2) axes={tuple(axes)} name one twice")
         if len(sizes) != len(found):
@@ -299,13 +288,13 @@ def _transformed(x: Any, s: Any, axes: Any, norm: Any, inverse: bool, name: str 
     x = _as_complex(x)
     found, sizes = _several(Fft, x, s, axes, norm)
     for axis, n in zip(found, sizes, strict=True):
-        x = _fitted(x, axis, _size(n, type_of(x).shape[axis]))
+        x = _fitted(x, axis, _size(n, d.type_of(x).shape[axis]))
     if not found:
         return identity(x, name)
-    return apply(Fft, (x,), (tuple(found), inverse, str(norm)), name)
+    return d.apply(Fft, (x,), (tuple(found), inverse, str(norm)), name)
 
 
-@builds(Fft)
+@d.builds(Fft)
 def fftn(
     x: Any,
     s: Sequence[Any] | None = None,
@@ -342,7 +331,7 @@ def fftn(
     return _transformed(x, s, axes, norm, False, name)
 
 
-@guarded("ifftn")
+@d.guarded("ifftn")
 def ifftn(
     x: Any,
     s: Sequence[Any] | None = None,
@@ -370,7 +359,7 @@ def ifftn(
     return _transformed(x, s, axes, norm, True, name)
 
 
-@guarded("fft")
+@d.guarded("fft")
 def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The discrete Fourier transform Σ x_j exp(-2πi jk/n) along an axis.
 
@@ -392,7 +381,7 @@ def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str
     return _transformed(x, (n,), (axis,), norm, False, name)
 
 
-@guarded("ifft")
+@d.guarded("ifft")
 def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The inverse of :func:`fft`, with the same arguments.
 
@@ -417,7 +406,7 @@ def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
 # ---------------------------------------------------------------------------------------- real numbers
 
 
-@builds(Rfft)
+@d.builds(Rfft)
 def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The first n // 2 + 1 elements of the discrete Fourier transform of real numbers.
 
@@ -444,11 +433,11 @@ def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
     """
     x = _as_real(x)
     position = _one(Rfft, x, axis, norm)
-    x = _fitted(x, position, _size(n, type_of(x).shape[position]))
-    return apply(Rfft, (x,), (position, str(norm)), name)
+    x = _fitted(x, position, _size(n, d.type_of(x).shape[position]))
+    return d.apply(Rfft, (x,), (position, str(norm)), name)
 
 
-@builds(Irfft)
+@d.builds(Irfft)
 def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
     """The inverse of :func:`rfft`: real numbers from the first half of their transform.
 
@@ -480,14 +469,14 @@ def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: s
 
 def _to_real(x: Any, n: Any, axis: Any, norm: Any, name: str | None) -> Tensor:
     position = _one(Irfft, x, axis, norm)
-    size = _size(n, 2 * (type_of(x).shape[position] - 1))
-    with about(Irfft, x):
+    size = _size(n, 2 * (d.type_of(x).shape[position] - 1))
+    with d.about(Irfft, x):
         if isinstance(size, int) and size < 1:
             raise ShapeError("(C3) n must be at least 1; for one complex number, give it")
-    return apply(Irfft, (_fitted(x, position, size // 2 + 1),), (position, size, str(norm)), name)
+    return d.apply(Irfft, (_fitted(x, position, size // 2 + 1),), (position, size, str(norm)), name)
 
 
-@guarded("rfftn")
+@d.guarded("rfftn")
 def rfftn(
     x: Any,
     s: Sequence[Any] | None = None,
@@ -522,7 +511,7 @@ def rfftn(
     return _transformed(rfft(x, sizes[-1], found[-1], norm), sizes[:-1], found[:-1], norm, False, name)
 
 
-@guarded("irfftn")
+@d.guarded("irfftn")
 def irfftn(
     x: Any,
     s: Sequence[Any] | None = None,

@@ -8,20 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
-from stopgrad.base.errors import ArgumentError, GradientError, GraphError, ShapeError
 from stopgrad.base.locks import holding
-from stopgrad.base.structure import flatten, is_leaf, unflatten
-from stopgrad.base.types import Size, TensorType, same_size
+from stopgrad.graph import defining as d
 from stopgrad.graph.batch_core import batched_body
-from stopgrad.graph.batch_rules import Flags, again, everywhere
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
-from stopgrad.graph.builder import current, default_graph
-from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Undefined, stopped, unconnected
-from stopgrad.graph.operands import as_array
-from stopgrad.graph.public import call, guarded
-from stopgrad.graph.scope import Scope, as_scope
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Body,
+    Flags,
+    GradientError,
+    Graph,
+    GraphError,
+    Joint,
+    NoGradient,
+    Op,
+    Operation,
+    Output,
+    Rule,
+    Scope,
+    ShapeError,
+    Size,
+    TensorType,
+    Undefined,
+)
 from stopgrad.ops.gates.stopping import carries_gradient
 from stopgrad.ops.shapes.reshape import sum_to
 from stopgrad.ops.structural.sources import Const, identity, zeros_like
@@ -80,21 +88,21 @@ def _remade(
     for step in newer:
         if step is op or step.definition.stateful or (not step.inputs and step.definition is not Const):
             raise GraphError(
-                f"{describe(op)}: the gradient function uses {describe(step)}, which was built after it; "
+                f"{d.describe(op)}: the gradient function uses {d.describe(step)}, which was built after it; "
                 "build it before the call, or pass it as an argument"
             )
-    with tracing("the gradient function of custom_gradient", op.graph) as trace:
-        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
+    with d.tracing("the gradient function of custom_gradient", op.graph) as trace:
+        cotangents = [d.parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
         built: dict[Output, Output] = {}
         for step in newer:
             inputs = tuple([built.get(x, x) for x in step.inputs])
-            made = emit(step.definition, inputs, step.values, "", trace.graph)
+            made = d.emit(step.definition, inputs, step.values, "", trace.graph)
             built.update(zip(step.outputs, made.outputs, strict=True))
-        inside = [built[x] if x in built else local(x) for x in used]
+        inside = [built[x] if x in built else d.local(x) for x in used]
         given = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
-        results = iter(inline(body.results, given))
+        results = iter(d.inline(body.results, given))
         outputs = [None if y is None else next(results) for y in body.outputs]
-        return close(trace, cotangents, outputs), list(trace.captures)
+        return d.close(trace, cotangents, outputs), list(trace.captures)
 
 
 def _traced(
@@ -106,10 +114,10 @@ def _traced(
     op: Operation | str,
 ) -> tuple[Body, list[Output]]:
     """The gradient function as a body with a result for each argument, and what else it uses."""
-    name = op if isinstance(op, str) else describe(op)
-    with tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
-        cotangents = [parameter_of(trace.graph, y.type, y.op) for y in ys]
-        made = call(function, *cotangents)
+    name = op if isinstance(op, str) else d.describe(op)
+    with d.tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
+        cotangents = [d.parameter_of(trace.graph, y.type, y.op) for y in ys]
+        made = d.call(function, *cotangents)
         parts = list(made) if isinstance(made, (list, tuple)) else [made]
         if len(parts) == asked:
             parts = [parts[k] for k in kept]
@@ -121,15 +129,17 @@ def _traced(
             None if part is None else _fitting(part, x, name)
             for part, x in zip(parts, arguments, strict=True)
         ]
-        return close(trace, cotangents, outputs), list(trace.captures)
+        return d.close(trace, cotangents, outputs), list(trace.captures)
 
 
 def _fitting(part: Any, x: Output, name: str) -> Output:
     """What a gradient function returned for x, as an output whose shape x's broadcasts to."""
-    found = part.as_output() if isinstance(part, (Output, Operation)) else as_output(as_array(part, x.dtype))
+    found = (
+        part.as_output() if isinstance(part, (Output, Operation)) else d.as_output(d.as_array(part, x.dtype))
+    )
     extra = found.ndim - x.ndim
     if extra < 0 or not all(
-        want == 1 or same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)
+        want == 1 or d.same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)
     ):
         raise ShapeError(
             f"{name}: the gradient function returned {found.type!r} for an argument of type {x.type!r}"
@@ -149,7 +159,7 @@ def _pull(
     for g, y, parameter in zip(gs, op.outputs, body.inputs, strict=False):
         if parameter.op in needed:
             given[parameter] = zeros_like(y) if g is None else g
-    made = iter(inline(wanted, given))
+    made = iter(d.inline(wanted, given))
     return [None if part is None else next(made) for part in parts]
 
 
@@ -158,22 +168,22 @@ def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: S
     body, first, last = _settle(op), op.count, op.count + len(op.kept)
     flags = [True] * first + list(batched[last:])
     pullback, _ = batched_body(_fitted(body, op.inputs[first:last]), flags, size, [True] * len(op.kept))
-    ys = everywhere(operands[:first], batched[:first], size)
-    return again(op, (*ys, *operands[first:]), (op.count, pullback, op.asked, op.kept))
+    ys = d.everywhere(operands[:first], batched[:first], size)
+    return d.again(op, (*ys, *operands[first:]), (op.count, pullback, op.asked, op.kept))
 
 
 def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
     """The gradient function with each result in the shape of its argument, which it may only broadcast to."""
     if all(y is None or y.shape == x.shape for y, x in zip(body.outputs, arguments, strict=True)):
         return body
-    with tracing("the gradient function of custom_gradient", None) as trace:
-        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
-        made = iter(inline(body.results, dict(zip(body.inputs, parameters, strict=True))))
+    with d.tracing("the gradient function of custom_gradient", None) as trace:
+        parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        made = iter(d.inline(body.results, dict(zip(body.inputs, parameters, strict=True))))
         outputs = [
             None if y is None else sum_to(next(made), x.type)
             for y, x in zip(body.outputs, arguments, strict=True)
         ]
-        return close(trace, parameters, outputs)
+        return d.close(trace, parameters, outputs)
 
 
 class CustomGradient(Op):
@@ -222,11 +232,11 @@ class CustomGradient(Op):
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
         if i < op.count:
-            return unconnected("custom_gradient replaces what the function itself would pass back")
+            return d.unconnected("custom_gradient replaces what the function itself would pass back")
         if i >= op.count + len(op.kept):
-            return unconnected("only the gradient function uses it")
+            return d.unconnected("only the gradient function uses it")
         if _settle(op).outputs[i - op.count] is None:
-            return stopped("custom_gradient's gradient function returns None for it")
+            return d.stopped("custom_gradient's gradient function returns None for it")
         return cls.rules[0]
 
     @classmethod
@@ -251,14 +261,14 @@ class CustomGradient(Op):
             name: of the operation; None for the one that the scope has for its next operation.
             attributes: the function's arguments by name.
         """
-        scope = as_scope(scope, f"{cls.type}.create")
+        scope = d.as_scope(scope, f"{cls.type}.create")
         if not operands or not callable(operands[0]):
             raise ArgumentError(
                 "CustomGradient.create takes a Scope, a function, and the function's arguments"
             )
         with Scope(scope.graph, scope.prefix):
             made = _build(operands[0], operands[1:], attributes, name or scope.name)
-        return next(leaf for leaf in flatten(made)[0] if isinstance(leaf, Output)).op
+        return next(leaf for leaf in d.flatten(made)[0] if isinstance(leaf, Output)).op
 
 
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -292,7 +302,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
         raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
 
     @functools.wraps(f)
-    @guarded("custom_gradient")
+    @d.guarded("custom_gradient")
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         return _build(f, args, kwargs)
 
@@ -303,26 +313,26 @@ def _build(
     f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None = None
 ) -> Any:
     """The results of *f*, with the gradient that it gives them."""
-    leaves, spec = flatten((tuple(args), dict(kwargs)))
-    positional = len(flatten(args)[0])
-    graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
+    leaves, spec = d.flatten((tuple(args), dict(kwargs)))
+    positional = len(d.flatten(args)[0])
+    graph = next((d.graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), d.default_graph())
     if graph is None:
-        return _pair(call(f, *args, **kwargs))[0]
+        return _pair(d.call(f, *args, **kwargs))[0]
     inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
-    args, kwargs = unflatten(spec, inner)
-    results, pullback = _pair(call(f, *args, **kwargs))
-    ys, result_spec = flatten(results)
-    ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
+    args, kwargs = d.unflatten(spec, inner)
+    results, pullback = _pair(d.call(f, *args, **kwargs))
+    ys, result_spec = d.flatten(results)
+    ys = [d.local(y) if isinstance(y, Output) else identity(d.as_array(y)) for y in ys]
     xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
     asked = [leaf for i, leaf in enumerate(leaves) if (_counts if i < positional else carries_gradient)(leaf)]
     kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
     pullback = _listing(pullback, args, len(asked))
     held: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
-    if current().tracing is not None:  # What it uses must become known to the body before that is closed.
+    if d.current().tracing is not None:  # What it uses must become known to the body before that is closed.
         held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-    op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
-    return unflatten(result_spec, op.outputs)
+    op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
+    return d.unflatten(result_spec, op.outputs)
 
 
 def _counts(leaf: Any) -> bool:
@@ -334,15 +344,15 @@ def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> C
     """A gradient function that lists what *pullback* returns in the structure of the arguments."""
 
     def listed(*cotangents: Any) -> Any:
-        made = call(pullback, *cotangents)
+        made = d.call(pullback, *cotangents)
         parts = list(made) if isinstance(made, (list, tuple)) else [made]
-        alone = all(part is None or is_leaf(part) for part in parts)
+        alone = all(part is None or d.is_leaf(part) for part in parts)
         if len(parts) != len(args) or (alone and len(parts) == asked):
             return made
         found: list[Any] = []
         for part, arg in zip(parts, args, strict=True):
-            leaves = flatten(arg)[0]
-            pulled = [None] * len(leaves) if part is None else flatten(part, none_is_leaf=True)[0]
+            leaves = d.flatten(arg)[0]
+            pulled = [None] * len(leaves) if part is None else d.flatten(part, none_is_leaf=True)[0]
             if len(pulled) != len(leaves):
                 return made
             found += [g for g, leaf in zip(pulled, leaves, strict=True) if _counts(leaf)]

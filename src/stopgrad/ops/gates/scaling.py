@@ -6,15 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import TensorType
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import raise_for
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, is_for_each, is_real
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, ShapeError, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum, negative, square
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, conj as conjugate, real, where, wide
@@ -44,20 +37,20 @@ class ZeroGradient(Gate):
 
     infer = staticmethod(lambda x: x)
     gradient = {"x": lambda g, op: zeros_like(g)}
-    samples = [sample(floats(3))]
+    samples = [d.sample(d.floats(3))]
 
 
-@builds(ZeroGradient)
+@d.builds(ZeroGradient)
 def zero_gradient(x: T, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: apply(ZeroGradient, (leaf,), (), name), x, name)
+    found: T = gate_leaves(lambda leaf: d.apply(ZeroGradient, (leaf,), (), name), x, name)
     return found
 
 
 def _scalars(x: TensorType, *others: TensorType) -> TensorType:
     """The settings of a gate are scalars of its operand's dtype."""
-    check_same_dtype(x, *others)
+    d.check_same_dtype(x, *others)
     for other in others:
-        if not is_for_each(other, x):
+        if not d.is_for_each(other, x):
             raise ShapeError(f"(C2) takes a scalar, not {other!r}")
     return x
 
@@ -65,10 +58,10 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
 def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
     """A gate with scalar settings."""
     for setting in settings:
-        if type_of(setting).ndim:
-            wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
-            raise_for(definition, wrong, (x, *settings))
-    return apply(definition, (x, *settings), (), name)
+        if d.type_of(setting).ndim:
+            wrong = ShapeError(f"(C2) takes a scalar, not {d.type_of(setting)!r}")
+            d.raise_for(definition, wrong, (x, *settings))
+    return d.apply(definition, (x, *settings), (), name)
 
 
 class ScaleGradient(Gate):
@@ -93,18 +86,18 @@ class ScaleGradient(Gate):
     infer = staticmethod(lambda x, s: _scalars(x, s))
     gradient = {
         "x": lambda g, op: g * beside(op.s, g),
-        "s": not_differentiable("a gate's setting takes no part in the value"),
+        "s": d.not_differentiable("a gate's setting takes no part in the value"),
     }
-    samples = [sample(floats(3), floats())]
+    samples = [d.sample(d.floats(3), d.floats())]
 
 
-@builds(ScaleGradient)
+@d.builds(ScaleGradient)
 def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x, name)
     return found
 
 
-@guarded("reverse_gradient")
+@d.guarded("reverse_gradient")
 def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
     """Identity whose gradient is multiplied by -s.
 
@@ -150,18 +143,18 @@ class ClipGradient(Gate):
 
     @staticmethod
     def infer(x: TensorType, low: TensorType, high: TensorType) -> TensorType:
-        check_dtype(x, is_real, "real numbers, which alone have an order")
+        d.check_dtype(x, d.is_real, "real numbers, which alone have an order")
         return _scalars(x, low, high)
 
     gradient = {
         "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
-        "low": not_differentiable("a gate's setting takes no part in the value"),
-        "high": not_differentiable("a gate's setting takes no part in the value"),
+        "low": d.not_differentiable("a gate's setting takes no part in the value"),
+        "high": d.not_differentiable("a gate's setting takes no part in the value"),
     }
-    samples = [sample(floats(3), np.array(-10.0), np.array(10.0))]
+    samples = [d.sample(d.floats(3), np.array(-10.0), np.array(10.0))]
 
 
-@builds(ClipGradient)
+@d.builds(ClipGradient)
 def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x, name)
     return found
@@ -193,12 +186,12 @@ class ClipGradientByNorm(Gate):
     infer = staticmethod(lambda x, max_norm: _scalars(x, max_norm))
     gradient = {
         "x": lambda g, op: _shrunk(g, op.max_norm),
-        "max_norm": not_differentiable("a gate's setting takes no part in the value"),
+        "max_norm": d.not_differentiable("a gate's setting takes no part in the value"),
     }
-    samples = [sample(floats(3), np.array(100.0))]
+    samples = [d.sample(d.floats(3), np.array(100.0))]
 
 
-@builds(ClipGradientByNorm)
+@d.builds(ClipGradientByNorm)
 def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x, name)
     return found

@@ -15,20 +15,21 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, DTypeError, GraphError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.structure import flatten, map_leaves, paths, tensors_among, unflatten
-from stopgrad.base.types import TensorType, bool_
-from stopgrad.graph.batch_rules import ALONG, NAMES, SWITCH
-from stopgrad.graph.build import apply, check_name, emit, graph_for
-from stopgrad.graph.builder import NoGradientBlock, default_graph
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.inferred import raise_for
-from stopgrad.graph.op import Kind, Op, Undefined, stopped, unconnected
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.scope import Scope
-from stopgrad.graph.type_rules import check_same_dtype, check_shape, is_for_each
+from stopgrad.graph import defining as d
+from stopgrad.graph.builder import NoGradientBlock
+from stopgrad.graph.defining import (
+    ArgumentError,
+    DTypeError,
+    GraphError,
+    Kind,
+    Op,
+    Operation,
+    Output,
+    Scope,
+    Tensor,
+    TensorType,
+    Undefined,
+)
 from stopgrad.ops.elementwise.convert import where
 from stopgrad.ops.shapes.reshape import beside
 from stopgrad.ops.structural.sources import zeros_like
@@ -49,28 +50,28 @@ class Gate(Op, abstract=True):
 
     passes = 0
     merged = False
-    batch: ClassVar[Any] = ALONG
+    batch: ClassVar[Any] = d.ALONG
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
 def carries_gradient(x: Any) -> bool:
     """Whether a leaf carries a gradient: a floating-point or complex output or array."""
     if isinstance(x, (Output, Operation)):
-        return type_of(x).differentiable
+        return d.type_of(x).differentiable
     return (
         isinstance(x, (np.ndarray, np.generic))
         and x.dtype.kind in "fcV"
-        and type_of(np.asarray(x)).differentiable
+        and d.type_of(np.asarray(x)).differentiable
     )
 
 
 def gate_leaves(function: Callable[[Any], Any], x: Any, name: str | None = None) -> Any:
     """Apply a gate to every leaf that carries a gradient; *name* is refused where it is none."""
     if name is not None:
-        check_name(name)
+        d.check_name(name)
     if isinstance(x, Output):
         return function(x) if x.type.differentiable else x
-    return map_leaves(lambda leaf: function(leaf) if carries_gradient(leaf) else leaf, x)
+    return d.map_leaves(lambda leaf: function(leaf) if carries_gradient(leaf) else leaf, x)
 
 
 # ---------------------------------------------------------------------------------------------- stops
@@ -90,12 +91,12 @@ class StopGradient(Gate):
     """
 
     infer = staticmethod(lambda x: x)
-    gradient = {"x": stopped("stop_gradient")}
-    samples = [sample(floats(3)), sample(floats("n", 2))]
+    gradient = {"x": d.stopped("stop_gradient")}
+    samples = [d.sample(d.floats(3)), d.sample(d.floats("n", 2))]
     extremes = ((np.nan,), (-0.0,))
 
 
-@builds(StopGradient)
+@d.builds(StopGradient)
 def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
     """Passes its input through unchanged and hides all behind it from the gradient generator.
 
@@ -124,7 +125,7 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
         ([<gradients/Mul:0 float32[]>], [None])
     """
     if name is not None:
-        check_name(name)
+        d.check_name(name)
     if isinstance(when, (bool, np.bool_)):
         if not when:
             return input
@@ -137,8 +138,8 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
         if when is not None:
             return stop_gradient_when(leaf, when, *(chosen or ()), name=name)
         if chosen is not None:
-            return apply(StopGradientTowards, (leaf, *chosen), (), name)
-        return apply(StopGradient, (leaf,), (), name)
+            return d.apply(StopGradientTowards, (leaf, *chosen), (), name)
+        return d.apply(StopGradient, (leaf,), (), name)
 
     found: T = gate_leaves(stop, input)
     return found
@@ -146,14 +147,14 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
 
 def _tensors(tree: Any) -> tuple[Tensor, ...]:
     """The tensors that ``wrt=`` names."""
-    found = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in tensors_among(tree)]
+    found = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in d.tensors_among(tree)]
     for leaf in found:
-        if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
+        if not isinstance(leaf, Output) and not (d.default_graph() is None and carries_gradient(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
     return tuple(found)
 
 
-_NAMES = unconnected("names a tensor; takes no value from it")
+_NAMES = d.unconnected("names a tensor; takes no value from it")
 
 
 class StopGradientTowards(Gate):
@@ -175,15 +176,15 @@ class StopGradientTowards(Gate):
     """
 
     infer = staticmethod(lambda x, *wrt: x)
-    gradient = {"x": stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
-    batch = NAMES
-    samples = [sample(floats(3), floats(2))]
+    gradient = {"x": d.stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
+    batch = d.NAMES
+    samples = [d.sample(d.floats(3), d.floats(2))]
     selective = True
 
 
-@builds(StopGradientTowards)
+@d.builds(StopGradientTowards)
 def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
-    return apply(StopGradientTowards, (x, *wrt), (), name)
+    return d.apply(StopGradientTowards, (x, *wrt), (), name)
 
 
 class StopGradientWhen(Gate):
@@ -211,27 +212,27 @@ class StopGradientWhen(Gate):
 
     @staticmethod
     def infer(x: TensorType, when: TensorType, *wrt: TensorType) -> TensorType:
-        if when.dtype is not bool_ or not is_for_each(when, x):
+        if when.dtype is not d.bool_ or not d.is_for_each(when, x):
             raise DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {when!r}")
         return x
 
     gradient = {
         "x": lambda g, op: where(beside(op.when, g), zeros_like(g), g),
-        "when": unconnected("says when the gate acts; the value does not depend on it"),
+        "when": d.unconnected("says when the gate acts; the value does not depend on it"),
         "wrt": _NAMES,
     }
-    switched = stopped("stop_gradient, where its condition holds")
-    batch = SWITCH
-    samples = [sample(floats(3), np.array(False))]
+    switched = d.stopped("stop_gradient, where its condition holds")
+    batch = d.SWITCH
+    samples = [d.sample(d.floats(3), np.array(False))]
     selective = True
 
 
-@builds(StopGradientWhen)
+@d.builds(StopGradientWhen)
 def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
-    if type_of(when).ndim:  # Only vmap builds it with a condition for each example.
-        wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {type_of(when)!r}")
-        raise_for(StopGradientWhen, wrong, (x, when, *wrt))
-    return apply(StopGradientWhen, (x, when, *wrt), (), name)
+    if d.type_of(when).ndim:  # Only vmap builds it with a condition for each example.
+        wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {d.type_of(when)!r}")
+        d.raise_for(StopGradientWhen, wrong, (x, when, *wrt))
+    return d.apply(StopGradientWhen, (x, when, *wrt), (), name)
 
 
 def no_gradient() -> AbstractContextManager[None]:
@@ -277,30 +278,30 @@ class StraightThrough(Gate):
 
     @staticmethod
     def infer(hard: TensorType, soft: TensorType) -> TensorType:
-        check_same_dtype(hard, soft)
-        check_shape(hard, soft.shape, "the hard value", "C2", of="the soft value")
+        d.check_same_dtype(hard, soft)
+        d.check_shape(hard, soft.shape, "the hard value", "C2", of="the soft value")
         return hard
 
     gradient = {
-        "hard": stopped("straight_through sends the gradient to the soft value"),
+        "hard": d.stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
-    batch = ALONG
-    samples = [sample(floats(3), floats(3))]
+    batch = d.ALONG
+    samples = [d.sample(d.floats(3), d.floats(3))]
 
 
-@builds(StraightThrough)
+@d.builds(StraightThrough)
 def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
-    check_name(name)
-    leaves, spec = flatten(hard)
-    others, other_spec = flatten(soft)
+    d.check_name(name)
+    leaves, spec = d.flatten(hard)
+    others, other_spec = d.flatten(soft)
     if spec != other_spec:
         raise ArgumentError("straight_through: the hard and the soft value must have one structure")
     gated = (
-        apply(StraightThrough, (h, s), (), name) if carries_gradient(h) or carries_gradient(s) else h
+        d.apply(StraightThrough, (h, s), (), name) if carries_gradient(h) or carries_gradient(s) else h
         for h, s in zip(leaves, others, strict=True)
     )
-    found: T = unflatten(spec, list(gated))
+    found: T = d.unflatten(spec, list(gated))
     return found
 
 
@@ -324,12 +325,12 @@ class PreventGradient(Gate):
     infer = staticmethod(lambda x, *, message: x)
     kinds = {"message": Kind.WORD}
     gradient = {"x": Undefined(lambda op: op.values[0] or "prevent_gradient forbids it")}
-    samples = [sample(floats(3), message="not here")]
+    samples = [d.sample(d.floats(3), message="not here")]
 
 
-@builds(PreventGradient)
+@d.builds(PreventGradient)
 def prevent_gradient(x: T, message: str = "", name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: apply(PreventGradient, (leaf,), (str(message),), name), x, name)
+    found: T = gate_leaves(lambda leaf: d.apply(PreventGradient, (leaf,), (str(message),), name), x, name)
     return found
 
 
@@ -347,10 +348,10 @@ class Probe(Gate):
     infer = staticmethod(lambda x, *, label: x)
     kinds = {"label": Kind.WORD}
     gradient = {"x": lambda g, op: _named(g, op)}
-    samples = [sample(floats(3), label="here")]
+    samples = [d.sample(d.floats(3), label="here")]
 
 
-@builds(Probe)
+@d.builds(Probe)
 def probe(x: T, name: str) -> T:
     """Identity that gives the gradient at this point a name, by which it can be fetched.
 
@@ -372,19 +373,19 @@ def probe(x: T, name: str) -> T:
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"probe: a gradient is named by a word, not by {name!r:.60}")
-    leaves, spec = flatten(x)
-    labels = [f"{name}/{path}" if path else str(name) for path in paths(x)]
+    leaves, spec = d.flatten(x)
+    labels = [f"{name}/{path}" if path else str(name) for path in d.paths(x)]
     gated = (
-        apply(Probe, (leaf,), (label,), label) if carries_gradient(leaf) else leaf
+        d.apply(Probe, (leaf,), (label,), label) if carries_gradient(leaf) else leaf
         for leaf, label in zip(leaves, labels, strict=True)
     )
-    found: T = unflatten(spec, list(gated))
+    found: T = d.unflatten(spec, list(gated))
     return found
 
 
 def _named(g: Output, op: Operation) -> Tensor:
-    with Scope(graph_for(g)):
-        return emit(Named, (g,), (), f"{op.name}/gradient").outputs[0]
+    with Scope(d.graph_for(g)):
+        return d.emit(Named, (g,), (), f"{op.name}/gradient").outputs[0]
 
 
 class Named(Gate):
@@ -403,9 +404,9 @@ class Named(Gate):
 
     infer = staticmethod(lambda x: x)
     gradient = {"x": lambda g, op: g}
-    samples = [sample(floats(3))]
+    samples = [d.sample(d.floats(3))]
 
 
-@builds(Named)
+@d.builds(Named)
 def named(x: Any, name: str | None = None) -> Tensor:
-    return apply(Named, (x,), (), name)
+    return d.apply(Named, (x,), (), name)

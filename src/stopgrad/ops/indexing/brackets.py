@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole
-from stopgrad.base.errors import DTypeError, ShapeError
-from stopgrad.base.types import Dim, Shape, TensorType, product, same_size
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, Spans
-from stopgrad.graph.operands import Array, Tensor, as_array, shorten, show_shape, type_of
-from stopgrad.graph.public import guarded, reads_arguments
-from stopgrad.graph.type_rules import broadcast_shapes
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Array,
+    Dim,
+    DTypeError,
+    Op,
+    Operation,
+    Output,
+    Shape,
+    ShapeError,
+    Spans,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.indexing.gather import GatherV2
 from stopgrad.ops.indexing.positions import from_front, raveled
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
@@ -90,8 +94,8 @@ class Choice:
     def _rows(self, x: Any) -> Tensor:
         """What the spans take, with one axis to choose from."""
         first = transposed(x, self._front)
-        sizes, at, count = type_of(first).shape, self.place, len(self.axes)
-        return reshaped(first, (*sizes[:at], product(sizes[at : at + count]), *sizes[at + count :]))
+        sizes, at, count = d.type_of(first).shape, self.place, len(self.axes)
+        return reshaped(first, (*sizes[:at], d.product(sizes[at : at + count]), *sizes[at + count :]))
 
     def _from_rows(self, rows: Any) -> Tensor:
         """The reverse."""
@@ -101,34 +105,36 @@ class Choice:
 
     def take(self, x: Any, name: str | None = None) -> Tensor:
         """The elements."""
-        y = x if self.is_all else apply(StridedSlice, (x,), (self.spans,), name)
+        y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,), name)
         if self.numbers is None:
             return reshaped(y, self.shape, name)
-        found = apply(GatherV2, (self._rows(y), self.numbers), (self.place, 0), name)
-        sizes = type_of(found).shape
+        found = d.apply(GatherV2, (self._rows(y), self.numbers), (self.place, 0), name)
+        sizes = d.type_of(found).shape
         found = reshaped(found, tuple(sizes[i] for i in self.kept))
         return reshaped(transposed(found, self.order), self.shape, name)
 
     def join(self, definition: type[Op], x: Any, updates: Any, name: str | None = None) -> Tensor:
         """The tensor with updates, of the shape of what is chosen, joined with it by a scatter."""
-        y = x if self.is_all else apply(StridedSlice, (x,), (self.spans,))
-        block = type_of(self.numbers).shape
+        y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,))
+        block = d.type_of(self.numbers).shape
         others = [self.taken[i] for i in self._front if i not in self.axes]
         gathered = (*others[: self.place], *block, *others[self.place :])
         kept = tuple(gathered[i] for i in self.kept)
         updates = reshaped(updates, tuple(kept[i] for i in self.order))
         updates = transposed(updates, tuple(np.argsort(self.order).tolist()))
         updates = reshaped(updates, gathered)
-        y = self._from_rows(apply(definition, (self._rows(y), self.numbers, updates), (self.place, 0), name))
+        y = self._from_rows(
+            d.apply(definition, (self._rows(y), self.numbers, updates), (self.place, 0), name)
+        )
         return y if self.is_all else self.put(x, y, name)
 
     def put(self, x: Any, updates: Any, name: str | None = None) -> Tensor:
         """The tensor with what the spans take replaced."""
-        return apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
+        return d.apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
 
 
 def reshaped(x: Any, shape: Shape, name: str | None = None) -> Tensor:
-    return x if type_of(x).shape == shape else reshape(x, shape, name)
+    return x if d.type_of(x).shape == shape else reshape(x, shape, name)
 
 
 def transposed(x: Any, order: tuple[int, ...]) -> Tensor:
@@ -138,7 +144,7 @@ def transposed(x: Any, order: tuple[int, ...]) -> Tensor:
 # ---------------------------------------------------------------------------------------------- in brackets
 
 
-@guarded("x[...]")
+@d.guarded("x[...]")
 def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
     """``x[index]``, as NumPy has it."""
     return choice_of(x, index).take(x, name)
@@ -146,12 +152,12 @@ def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
 
 def choice_of(x: Any, index: Any) -> Choice:
     """What an index chooses of a tensor."""
-    kind = type_of(x)
-    with about(StridedSlice, x):
+    kind = d.type_of(x)
+    with d.about(StridedSlice, x):
         return _choice(_parts(index, kind), kind)
 
 
-@reads_arguments
+@d.reads_arguments
 def _parts(index: Any, x: TensorType) -> list[_Part]:
     """The parts of an index, with the axes of *x* that they take."""
     given = list(index) if isinstance(index, tuple) else [index]
@@ -181,16 +187,16 @@ def _read(part: Any) -> Any:
         return part
     if isinstance(part, Operation):
         return part.as_output()
-    if is_whole(part):
+    if d.is_whole(part):
         return int(part)
     if isinstance(part, (str, bytes)) or not (
         hasattr(part, "__array__") or isinstance(part, (bool, np.bool_, list, tuple))
     ):
         raise ShapeError(
-            f"(C3) {shorten(part)} is no index; take integers, slices, None, Ellipsis, and arrays or "
+            f"(C3) {d.shorten(part)} is no index; take integers, slices, None, Ellipsis, and arrays or "
             "tensors of integers"
         )
-    array = as_array(part)
+    array = d.as_array(part)
     return array.astype(np.int32) if not array.size and isinstance(part, (list, tuple)) else array
 
 
@@ -213,25 +219,25 @@ def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
         return [_Part(NUMBER, axes, position_in(part, sizes[axes[0]]))]
     if isinstance(part, np.ndarray) and part.dtype == np.bool_:
         return _mask(part, axes, sizes)
-    dtype = type_of(part).dtype
+    dtype = d.type_of(part).dtype
     if dtype.is_bool:
         raise ShapeError(
-            f"(C3) {describe(part)} is a mask that is known only when the graph runs, so that the size of "
+            f"(C3) {d.describe(part)} is a mask that is known only when the graph runs, so that the size of "
             "what it "
             "chooses depends on data; take sg.where(mask, x, 0), or sg.boolean_mask(x, mask, size=n)"
         )
     if not dtype.is_integer:
         raise DTypeError(
-            f"(C3) an index holds integers or booleans, not {type_of(part)!r}; convert with sg.cast"
+            f"(C3) an index holds integers or booleans, not {d.type_of(part)!r}; convert with sg.cast"
         )
     return [_Part(ARRAY, axes, _within(part, sizes[axes[0]], axes[0]))]
 
 
 def _mask(mask: Array, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     for n, axis in zip(mask.shape, axes, strict=True):
-        if not same_size(n, sizes[axis]):
+        if not d.same_size(n, sizes[axis]):
             raise ShapeError(
-                f"(C2) a mask of shape {show_shape(mask.shape)} does not fit axis {axis}, of size "
+                f"(C2) a mask of shape {d.show_shape(mask.shape)} does not fit axis {axis}, of size "
                 f"{sizes[axis]}"
             )
     if not mask.ndim:  # It takes no axis, and makes one, of size 1 or 0.
@@ -278,7 +284,7 @@ def _choice(parts: list[_Part], x: TensorType) -> Choice:
 def _numbers(arrays: Sequence[_Part], sizes: Shape) -> tuple[Any, Shape]:
     """Which elements of their axes together index arrays choose, and the shape of that."""
     try:
-        block = broadcast_shapes(*[type_of(part.value).shape for part in arrays])
+        block = d.broadcast_shapes(*[d.type_of(part.value).shape for part in arrays])
     except ShapeError as error:
         raise ShapeError(f"(C2) of index arrays, {error.message}") from None
     indices = [part.value for part in arrays if part.axes]
@@ -287,14 +293,14 @@ def _numbers(arrays: Sequence[_Part], sizes: Shape) -> tuple[Any, Shape]:
     if len(indices) == 1:
         numbers = from_front(indices[0], sizes[0])
     elif all(isinstance(at, np.ndarray) for at in indices) and all(isinstance(n, int) for n in sizes):
-        count = product(sizes)
+        count = d.product(sizes)
         numbers = np.zeros((), np.int64)
         for at, size in zip(indices, sizes, strict=True):
             numbers = numbers * size + at.astype(np.int64)
         numbers = numbers.astype(np.int32 if count < 2**31 else np.int64)
     else:
         numbers = raveled(indices, sizes)
-    return (numbers if type_of(numbers).shape == block else broadcast_to(numbers, block)), block
+    return (numbers if d.type_of(numbers).shape == block else broadcast_to(numbers, block)), block
 
 
 def _arranged(parts: list[_Part], choice: Choice) -> Choice:

@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import Dim, Shape, Size, TensorType, int32, shape_of, tensor_type
-from stopgrad.graph.batch_rules import Flags, Outputs, again, everywhere
-from stopgrad.graph.build import apply, constant_in, graph_for
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, show_shape, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, is_integer
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Dim,
+    Flags,
+    Op,
+    Operation,
+    Output,
+    Outputs,
+    Shape,
+    ShapeError,
+    Size,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, subtract
 from stopgrad.ops.elementwise.compare import greater_equal, less, logical_and
 from stopgrad.ops.elementwise.convert import cast, where
@@ -41,7 +44,7 @@ __all__ = [
 ]
 
 
-@builds(StridedSlice)
+@d.builds(StridedSlice)
 def strided_slice(
     input_: Any,
     begin: Sequence[Any],
@@ -92,15 +95,15 @@ def strided_slice(
     lists = [list(begin), list(end), [1] * len(begin) if strides is None else list(strides)]
     if len({len(one) for one in lists}) > 1:
         raise ArgumentError(
-            f"begin, end and strides are of the lengths {show_shape([len(one) for one in lists])}; give "
+            f"begin, end and strides are of the lengths {d.show_shape([len(one) for one in lists])}; give "
             "one number "
             "for each slice in each of them"
         )
     for n in (*lists[0], *lists[1], *lists[2]):
         # Those that a mask hides are numbers, too.
         if not isinstance(n, (Dim, Output, Operation)):
-            whole(n)
-    masks = [whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
+            d.whole(n)
+    masks = [d.whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
     index: list[Any] = []
     for i, (low, high, step) in enumerate(zip(*lists, strict=True)):
         no_low, no_high, dots, new, one = (bool(mask >> i & 1) for mask in masks)
@@ -115,7 +118,7 @@ def strided_slice(
     return take_index(input_, tuple(index), name)
 
 
-@guarded("slice")
+@d.guarded("slice")
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """A block of a tensor.
 
@@ -138,7 +141,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
         array([[1., 2.],
                [4., 5.]])
     """
-    kind = type_of(input_)
+    kind = d.type_of(input_)
     sizes = _numbers(size, kind, "size")
     if _is_traced(begin):
         if any(isinstance(n, int) and n < 0 for n in sizes):
@@ -160,12 +163,12 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return take_index(input_, tuple(index), name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _numbers(given: Any, x: TensorType, what: str) -> list[Any]:
     """A number or size for each axis of a tensor."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
-    found = [n if isinstance(n, Dim) else whole(n) for n in ([given] if is_whole(given) else given)]
+    found = [n if isinstance(n, Dim) else d.whole(n) for n in ([given] if d.is_whole(given) else given)]
     if len(found) != x.ndim:
         raise ShapeError(f"(C1) {what} has {len(found)} numbers, and {x!r} {x.ndim} axes; give one for each")
     return found
@@ -195,17 +198,17 @@ def _starts(xp: Any, starts: Any, shape: Shape, sizes: Shape) -> list[Any]:
 
 
 def _check_starts(x: TensorType, starts: TensorType, sizes: Shape) -> None:
-    check_dtype(starts, is_integer, "integers as starts")
+    d.check_dtype(starts, d.is_integer, "integers as starts")
     if starts.ndim != 1 or starts.shape[0] != x.ndim or len(sizes) != x.ndim:
         raise ShapeError(
-            f"(C2) {starts!r} for starts, and sizes {show_shape(sizes)}: give one for each axis of {x!r}"
+            f"(C2) {starts!r} for starts, and sizes {d.show_shape(sizes)}: give one for each axis of {x!r}"
         )
     for axis, (size, count) in enumerate(zip(x.shape, sizes, strict=True)):
         if isinstance(size, int) and isinstance(count, int) and count > size:
             raise ShapeError(f"(C3) {count} elements do not fit into axis {axis}, of size {size}")
 
 
-_NO_SLOPE = not_differentiable("a position has no derivative")
+_NO_SLOPE = d.not_differentiable("a position has no derivative")
 
 
 class DynamicSlice(Op):
@@ -230,10 +233,10 @@ class DynamicSlice(Op):
     @staticmethod
     def infer(x: TensorType, starts: TensorType, *, sizes: Shape) -> TensorType:
         _check_starts(x, starts, sizes)
-        return tensor_type(x.dtype, sizes)
+        return d.tensor_type(x.dtype, sizes)
 
     gradient = {
-        "x": lambda g, op: apply(DynamicUpdateSlice, (zeros_like(op.x), g, op.starts)),
+        "x": lambda g, op: d.apply(DynamicUpdateSlice, (zeros_like(op.x), g, op.starts)),
         "starts": _NO_SLOPE,
     }
     batch = lambda op, operands, batched, size: _batched_slice(op, operands, batched, size)
@@ -245,15 +248,15 @@ class DynamicSlice(Op):
 
     xla = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(x, _starts(xp, starts, x.shape, sizes), sizes)
     samples = [
-        sample(floats(4, 3), np.array([1, -2], np.int32), sizes=(2, 2)),
-        sample(floats(4, 3), np.array([3, 0], np.int32), sizes=(2, 3)),
-        sample(floats("n", 3), np.array([0, 9], np.int64), sizes=(1, 2)),
-        sample(floats(4), np.array([200], np.uint8), sizes=(0,)),
-        sample(floats(), np.zeros(0, np.int32), sizes=()),
+        d.sample(d.floats(4, 3), np.array([1, -2], np.int32), sizes=(2, 2)),
+        d.sample(d.floats(4, 3), np.array([3, 0], np.int32), sizes=(2, 3)),
+        d.sample(d.floats("n", 3), np.array([0, 9], np.int64), sizes=(1, 2)),
+        d.sample(d.floats(4), np.array([200], np.uint8), sizes=(0,)),
+        d.sample(d.floats(), np.zeros(0, np.int32), sizes=()),
     ]
 
 
-@builds(DynamicSlice)
+@d.builds(DynamicSlice)
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str | None = None) -> Tensor:
     """A block of a tensor, of a size known when the graph is built, from where tensors say.
 
@@ -276,7 +279,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str 
         >>> sg.dynamic_slice(np.arange(6.0), [np.int32(4)], [3])
         array([3., 4., 5.])
     """
-    return apply(DynamicSlice, (operand, _vector(start_indices)), (shape_of(slice_sizes),), name)
+    return d.apply(DynamicSlice, (operand, _vector(start_indices)), (d.shape_of(slice_sizes),), name)
 
 
 def _vector(starts: Any) -> Any:
@@ -309,12 +312,12 @@ class DynamicUpdateSlice(Op):
     @staticmethod
     def infer(x: TensorType, updates: TensorType, starts: TensorType) -> TensorType:
         _check_starts(x, starts, updates.shape)
-        check_same_dtype(x, updates, constraint="C4")
+        d.check_same_dtype(x, updates, constraint="C4")
         return x
 
     gradient = {
-        "x": lambda g, op: apply(DynamicUpdateSlice, (g, zeros_like(op.updates), op.starts)),
-        "updates": lambda g, op: apply(DynamicSlice, (g, op.starts), (op.updates.shape,)),
+        "x": lambda g, op: d.apply(DynamicUpdateSlice, (g, zeros_like(op.updates), op.starts)),
+        "updates": lambda g, op: d.apply(DynamicSlice, (g, op.starts), (op.updates.shape,)),
         "starts": _NO_SLOPE,
     }
     batch = lambda op, operands, batched, size: _batched_update(op, operands, batched, size)
@@ -331,15 +334,15 @@ class DynamicUpdateSlice(Op):
         x, updates, _starts(xp, starts, x.shape, updates.shape)
     )
     samples = [
-        sample(floats(4, 3), floats(2, 2), np.array([1, -2], np.int32)),
-        sample(floats(4, 3), floats(2, 3), np.array([3, 0], np.int32)),
-        sample(floats("n", 3), floats("n", 2), np.array([0, 9], np.int64)),
-        sample(floats(4), floats(0), np.array([200], np.uint8)),
-        sample(floats(), floats(), np.zeros(0, np.int32)),
+        d.sample(d.floats(4, 3), d.floats(2, 2), np.array([1, -2], np.int32)),
+        d.sample(d.floats(4, 3), d.floats(2, 3), np.array([3, 0], np.int32)),
+        d.sample(d.floats("n", 3), d.floats("n", 2), np.array([0, 9], np.int64)),
+        d.sample(d.floats(4), d.floats(0), np.array([200], np.uint8)),
+        d.sample(d.floats(), d.floats(), np.zeros(0, np.int32)),
     ]
 
 
-@builds(DynamicUpdateSlice)
+@d.builds(DynamicUpdateSlice)
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: str | None = None) -> Tensor:
     """A tensor with a block replaced, which begins where tensors say.
 
@@ -364,21 +367,21 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: st
         >>> sg.dynamic_update_slice(np.zeros(4), np.ones(2), [np.int32(1)])
         array([0., 1., 1., 0.])
     """
-    with about(DynamicUpdateSlice, operand):
+    with d.about(DynamicUpdateSlice, operand):
         update = like(update, operand, "C4")
-    return apply(DynamicUpdateSlice, (operand, update, _vector(start_indices)), (), name)
+    return d.apply(DynamicUpdateSlice, (operand, update, _vector(start_indices)), (), name)
 
 
 def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
     """With starts for all examples, a block of all; otherwise a gather along each axis that is cut."""
     x, starts = operands
     if not batched[1]:
-        return again(op, (x, _with_first(starts)), ((size, *op.sizes),))
-    (x, starts), shape = everywhere(operands, batched, size), op.inputs[0].shape
+        return d.again(op, (x, _with_first(starts)), ((size, *op.sizes),))
+    (x, starts), shape = d.everywhere(operands, batched, size), op.inputs[0].shape
     for axis, (n, count) in enumerate(zip(shape, op.sizes, strict=True)):
         if n != count:
             at = add(_begin(starts, axis, n, count), reshape(numbers(count), (1, count)))
-            x = apply(GatherV2, (x, at), (axis + 1, 1))
+            x = d.apply(GatherV2, (x, at), (axis + 1, 1))
     return [x]
 
 
@@ -386,15 +389,15 @@ def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size
     """With starts for all examples, a block of all; otherwise each element is sought in its block."""
     x, updates, starts = operands
     if not batched[2]:
-        x, updates = everywhere((x, updates), batched[:2], size)
-        return again(op, (x, updates, _with_first(starts)))
-    (x, updates, starts), shape = everywhere(operands, batched, size), op.inputs[0].shape
+        x, updates = d.everywhere((x, updates), batched[:2], size)
+        return d.again(op, (x, updates, _with_first(starts)))
+    (x, updates, starts), shape = d.everywhere(operands, batched, size), op.inputs[0].shape
     inside: Any = None
     for axis, (n, count) in enumerate(zip(shape, op.inputs[1].shape, strict=True)):
         if n != count:
             at = subtract(reshape(numbers(n), (1, n)), _begin(starts, axis, n, count))
-            updates = apply(GatherV2, (updates, at), (axis + 1, 1))
-            here = logical_and(greater_equal(at, 0), less(at, size_as(count, int32, at)))
+            updates = d.apply(GatherV2, (updates, at), (axis + 1, 1))
+            here = logical_and(greater_equal(at, 0), less(at, size_as(count, d.int32, at)))
             here = reshape(here, (size, *(n if i == axis else 1 for i, _ in enumerate(shape))))
             inside = here if inside is None else logical_and(inside, here)
     return [updates if inside is None else where(inside, updates, x)]
@@ -402,11 +405,11 @@ def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size
 
 def _with_first(starts: Output) -> Tensor:
     """The starts of the examples' blocks together."""
-    return concat([cast(constant_in(graph_for(starts), np.zeros(1, np.int32)), starts.dtype), starts], 0)
+    return concat([cast(d.constant_in(d.graph_for(starts), np.zeros(1, np.int32)), starts.dtype), starts], 0)
 
 
 def _begin(starts: Output, axis: int, size: Size, count: Size) -> Tensor:
     """For each example, where its block begins along an axis, so that it fits: [examples, 1]."""
-    at = cast(part_of(starts, 1, axis, 1), int32)
-    front = where(less(at, 0), add(at, size_as(size, int32, at)), at)
-    return maximum(minimum(front, size_as(size - count, int32, at)), 0)
+    at = cast(part_of(starts, 1, axis, 1), d.int32)
+    front = where(less(at, 0), add(at, size_as(size, d.int32, at)), at)
+    return maximum(minimum(front, size_as(size - count, d.int32, at)), 0)

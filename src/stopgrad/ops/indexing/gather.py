@@ -14,36 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Axis,
     DType,
+    DTypeError,
     DTypeLike,
+    Op,
+    Promotion,
     Shape,
+    ShapeError,
     Size,
+    Tensor,
     TensorType,
-    dtype_of,
-    float32,
-    shape_of,
-    tensor_type,
-)
-from stopgrad.graph.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axis, Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, python_dtype, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import (
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_any,
-    is_integer,
-    is_number,
-    normal_axis,
-    same_shape,
 )
 from stopgrad.ops.elementwise.convert import where
 from stopgrad.ops.indexing.positions import as_indices, from_front
@@ -57,7 +41,7 @@ __all__ = [
     "take_along_axis",
 ]
 
-_WHERE = not_differentiable("an index has no derivative")
+_WHERE = d.not_differentiable("an index has no derivative")
 
 
 def lies_inside(xp: Any, indices: Any, size: int) -> Any:
@@ -108,14 +92,14 @@ def _batched(xp: Any, function: Callable[..., Any], batch_dims: int) -> Callable
 
 
 def gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dims: int) -> Shape:
-    check_dtype(indices, is_integer, "integers as indices")
-    normal_axis(axis, params.ndim)
+    d.check_dtype(indices, d.is_integer, "integers as indices")
+    d.normal_axis(axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, indices.ndim):
         raise ShapeError(
             f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have "
             f"{indices.ndim} axes"
         )
-    if not same_shape(params.shape[:batch_dims], indices.shape[:batch_dims]):
+    if not d.same_shape(params.shape[:batch_dims], indices.shape[:batch_dims]):
         raise ShapeError(f"(C3) the first {batch_dims} sizes of {params!r} and {indices!r} differ")
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
@@ -164,16 +148,16 @@ class GatherV2(Op):
 
     @staticmethod
     def infer(params: TensorType, indices: TensorType, *, axis: Axis, batch_dims: int) -> TensorType:
-        return tensor_type(params.dtype, gathered_shape(params, indices, axis, batch_dims))
+        return d.tensor_type(params.dtype, gathered_shape(params, indices, axis, batch_dims))
 
     gradient = {
-        "params": lambda g, op: apply(
+        "params": lambda g, op: d.apply(
             TensorScatterAdd, (zeros_like(op.params), op.indices, g), (op.axis, op.batch_dims)
         ),
         "indices": _WHERE,
     }
 
-    batch = GATHER
+    batch = d.GATHER
 
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
@@ -190,15 +174,15 @@ class GatherV2(Op):
         return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples = [
-        sample(floats(4, 3), ints(5, low=-1, high=5), axis=0, batch_dims=0),
-        sample(floats(2, 3, "n"), ints(2, 2, low=0, high=3), axis=1, batch_dims=0),
-        sample(floats(2, 3, 4, 2), ints(2, 5, low=0, high=4), axis=2, batch_dims=1),
-        sample(floats("n", 3), ints(low=0, high=3), axis=1, batch_dims=0),
-        sample(floats(0, 2), ints(3, low=0, high=1), axis=0, batch_dims=0),
+        d.sample(d.floats(4, 3), d.ints(5, low=-1, high=5), axis=0, batch_dims=0),
+        d.sample(d.floats(2, 3, "n"), d.ints(2, 2, low=0, high=3), axis=1, batch_dims=0),
+        d.sample(d.floats(2, 3, 4, 2), d.ints(2, 5, low=0, high=4), axis=2, batch_dims=1),
+        d.sample(d.floats("n", 3), d.ints(low=0, high=3), axis=1, batch_dims=0),
+        d.sample(d.floats(0, 2), d.ints(3, low=0, high=1), axis=0, batch_dims=0),
     ]
 
 
-@builds(GatherV2)
+@d.builds(GatherV2)
 def gather(
     params: Any,
     indices: Any,
@@ -214,13 +198,13 @@ def gather(
             "axis= by its name"
         )
     indices = as_indices(indices)
-    params_type, batch = type_of(params), whole(batch_dims)
-    batch = batch + type_of(indices).ndim if batch < 0 else batch
-    with about(GatherV2, params, indices):
-        position = batch if axis is None else normal_axis(axis, params_type.ndim)
-        gathered_shape(params_type, type_of(indices), position, batch)
+    params_type, batch = d.type_of(params), d.whole(batch_dims)
+    batch = batch + d.type_of(indices).ndim if batch < 0 else batch
+    with d.about(GatherV2, params, indices):
+        position = batch if axis is None else d.normal_axis(axis, params_type.ndim)
+        gathered_shape(params_type, d.type_of(indices), position, batch)
     indices = from_front(indices, params_type.shape[position])
-    return apply(GatherV2, (params, indices), (position, batch), name)
+    return d.apply(GatherV2, (params, indices), (position, batch), name)
 
 
 class TensorScatterAdd(Op):
@@ -254,20 +238,20 @@ class TensorScatterAdd(Op):
     def infer(
         x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
     ) -> TensorType:
-        check_same_dtype(x, updates, constraint="C4")
-        check_dtype(x, is_number, "numbers", "C4")
+        d.check_same_dtype(x, updates, constraint="C4")
+        d.check_dtype(x, d.is_number, "numbers", "C4")
         expected = gathered_shape(x, indices, axis, batch_dims)
-        check_shape(updates, expected, "the updates", "C5")
+        d.check_shape(updates, expected, "the updates", "C5")
         return x
 
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
+        "updates": lambda g, op: d.apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
     }
 
-    promotes = Promotion(is_number, ("x", "updates"))
-    batch = SCATTER
+    promotes = Promotion(d.is_number, ("x", "updates"))
+    batch = d.SCATTER
     rounds_once = True
 
     @staticmethod
@@ -290,24 +274,28 @@ class TensorScatterAdd(Op):
         return xp.moveaxis(moved, batch_dims, axis)
 
     samples = [
-        sample(floats(4, 3), ints(5, low=-1, high=5), floats(5, 3), axis=0, batch_dims=0),
-        sample(floats(2, 3, "n"), ints(2, 2, low=0, high=3), floats(2, 2, 2, "n"), axis=1, batch_dims=0),
-        sample(floats(2, 3, 4, 2), ints(2, 5, low=0, high=4), floats(2, 3, 5, 2), axis=2, batch_dims=1),
-        sample(ints(4), ints(3, low=0, high=4), ints(3), axis=0, batch_dims=0),
-        sample(floats(0, 2), ints(3, low=0, high=1), floats(3, 2), axis=0, batch_dims=0),
+        d.sample(d.floats(4, 3), d.ints(5, low=-1, high=5), d.floats(5, 3), axis=0, batch_dims=0),
+        d.sample(
+            d.floats(2, 3, "n"), d.ints(2, 2, low=0, high=3), d.floats(2, 2, 2, "n"), axis=1, batch_dims=0
+        ),
+        d.sample(
+            d.floats(2, 3, 4, 2), d.ints(2, 5, low=0, high=4), d.floats(2, 3, 5, 2), axis=2, batch_dims=1
+        ),
+        d.sample(d.ints(4), d.ints(3, low=0, high=4), d.ints(3), axis=0, batch_dims=0),
+        d.sample(d.floats(0, 2), d.ints(3, low=0, high=1), d.floats(3, 2), axis=0, batch_dims=0),
     ]
 
 
-@builds(TensorScatterAdd)
+@d.builds(TensorScatterAdd)
 def scatter_add(
     x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
     indices = as_indices(indices)
-    with about(TensorScatterAdd, x, indices, updates):
-        position = normal_axis(axis, type_of(x).ndim)
-        check_dtype(type_of(indices), is_integer, "integers as indices")
-    indices = from_front(indices, type_of(x).shape[position])
-    return apply(TensorScatterAdd, (x, indices, updates), (position, whole(batch_dims)), name)
+    with d.about(TensorScatterAdd, x, indices, updates):
+        position = d.normal_axis(axis, d.type_of(x).ndim)
+        d.check_dtype(d.type_of(indices), d.is_integer, "integers as indices")
+    indices = from_front(indices, d.type_of(x).shape[position])
+    return d.apply(TensorScatterAdd, (x, indices, updates), (position, d.whole(batch_dims)), name)
 
 
 # ------------------------------------------------------------------------------------ along one axis
@@ -323,9 +311,9 @@ def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 
 
 def _check_along(x: TensorType, indices: TensorType, axis: int) -> None:
-    check_dtype(indices, is_integer, "integers as indices")
-    normal_axis(axis, x.ndim)
-    if not same_shape(x.shape, indices.shape, besides=axis):
+    d.check_dtype(indices, d.is_integer, "integers as indices")
+    d.normal_axis(axis, x.ndim)
+    if not d.same_shape(x.shape, indices.shape, besides=axis):
         raise ShapeError(f"(C3) the sizes of {x!r} and {indices!r} differ in more than axis {axis}")
 
 
@@ -355,14 +343,14 @@ class TakeAlongAxis(Op):
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: Axis) -> TensorType:
         _check_along(x, indices, axis)
-        return tensor_type(x.dtype, indices.shape)
+        return d.tensor_type(x.dtype, indices.shape)
 
     gradient = {
-        "x": lambda g, op: apply(ScatterAddAlongAxis, (zeros_like(op.x), op.indices, g), (op.axis,)),
+        "x": lambda g, op: d.apply(ScatterAddAlongAxis, (zeros_like(op.x), op.indices, g), (op.axis,)),
         "indices": _WHERE,
     }
 
-    batch = ALONG
+    batch = d.ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
@@ -375,25 +363,25 @@ class TakeAlongAxis(Op):
         return xp.take_along_axis(x, at, axis=axis, mode="fill", fill_value=0)
 
     samples = [
-        sample(floats(2, 3), ints(2, 4, low=-1, high=4), axis=1),
-        sample(floats("n", 3), ints(2, 3, low=0, high=3), axis=0),
-        sample(floats(2, 3), ints(2, 0, low=0, high=3), axis=1),
-        sample(floats(2, 0), ints(2, 1, low=0, high=3), axis=1),
+        d.sample(d.floats(2, 3), d.ints(2, 4, low=-1, high=4), axis=1),
+        d.sample(d.floats("n", 3), d.ints(2, 3, low=0, high=3), axis=0),
+        d.sample(d.floats(2, 3), d.ints(2, 0, low=0, high=3), axis=1),
+        d.sample(d.floats(2, 0), d.ints(2, 1, low=0, high=3), axis=1),
     ]
 
 
-@builds(TakeAlongAxis)
+@d.builds(TakeAlongAxis)
 def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = None) -> Tensor:
     indices = as_indices(indices)
-    kind, chosen = type_of(x), type_of(indices)
-    with about(TakeAlongAxis, x, indices):
-        position = normal_axis(axis, kind.ndim)
-        check_dtype(chosen, is_integer, "integers as indices")
+    kind, chosen = d.type_of(x), d.type_of(indices)
+    with d.about(TakeAlongAxis, x, indices):
+        position = d.normal_axis(axis, kind.ndim)
+        d.check_dtype(chosen, d.is_integer, "integers as indices")
     indices = from_front(indices, kind.shape[position])
     if kind.ndim == chosen.ndim:
         x = _repeated(x, kind.shape, chosen.shape, position)
         indices = _repeated(indices, chosen.shape, kind.shape, position)
-    return apply(TakeAlongAxis, (x, indices), (position,), name)
+    return d.apply(TakeAlongAxis, (x, indices), (position,), name)
 
 
 def _repeated(x: Any, shape: Shape, other: Shape, axis: int) -> Any:
@@ -429,19 +417,19 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis) -> TensorType:
-        check_same_dtype(x, updates, constraint="C4")
-        check_dtype(x, is_number, "numbers", "C4")
+        d.check_same_dtype(x, updates, constraint="C4")
+        d.check_dtype(x, d.is_number, "numbers", "C4")
         _check_along(x, indices, axis)
-        check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
+        d.check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
         return x
 
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: apply(TakeAlongAxis, (g, op.indices), (op.axis,)),
+        "updates": lambda g, op: d.apply(TakeAlongAxis, (g, op.indices), (op.axis,)),
     }
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -462,22 +450,22 @@ class ScatterAddAlongAxis(Op):
         return xp.lax.scatter_add(x, at, updates, where, mode="drop") if x.shape[axis] else x
 
     samples = [
-        sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),
-        sample(floats("n", 3), ints(2, 3, low=0, high=3), floats(2, 3), axis=0),
-        sample(floats(2, 0), ints(2, 1, low=0, high=3), floats(2, 1), axis=1),
+        d.sample(d.floats(2, 3), d.ints(2, 4, low=-1, high=4), d.floats(2, 4), axis=1),
+        d.sample(d.floats("n", 3), d.ints(2, 3, low=0, high=3), d.floats(2, 3), axis=0),
+        d.sample(d.floats(2, 0), d.ints(2, 1, low=0, high=3), d.floats(2, 1), axis=1),
     ]
 
 
-@builds(ScatterAddAlongAxis)
+@d.builds(ScatterAddAlongAxis)
 def scatter_add_along_axis(
     x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
     indices = as_indices(indices)
-    with about(ScatterAddAlongAxis, x, indices, updates):
-        position = normal_axis(axis, type_of(x).ndim)
-        check_dtype(type_of(indices), is_integer, "integers as indices")
-    indices = from_front(indices, type_of(x).shape[position])
-    return apply(ScatterAddAlongAxis, (x, indices, updates), (position,), name)
+    with d.about(ScatterAddAlongAxis, x, indices, updates):
+        position = d.normal_axis(axis, d.type_of(x).ndim)
+        d.check_dtype(d.type_of(indices), d.is_integer, "integers as indices")
+    indices = from_front(indices, d.type_of(x).shape[position])
+    return d.apply(ScatterAddAlongAxis, (x, indices, updates), (position,), name)
 
 
 # -------------------------------------------------------------------------------------------- one-hot
@@ -506,12 +494,12 @@ class OneHot(Op):
     def infer(
         indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: Size, axis: Axis
     ) -> TensorType:
-        check_dtype(indices, is_integer, "integers as indices")
-        dtype = check_same_dtype(on_value, off_value, constraint="C2")
+        d.check_dtype(indices, d.is_integer, "integers as indices")
+        dtype = d.check_same_dtype(on_value, off_value, constraint="C2")
         if on_value.ndim or off_value.ndim:
             raise ShapeError(f"(C2) the values must be scalars, not {on_value!r} and {off_value!r}")
-        normal_axis(axis, indices.ndim + 1, "C3")
-        return tensor_type(dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
+        d.normal_axis(axis, indices.ndim + 1, "C3")
+        return d.tensor_type(dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
 
     gradient = {
         "indices": _WHERE,
@@ -519,7 +507,7 @@ class OneHot(Op):
         "off_value": lambda g, op: where(_hits(op), 0, g),
     }
 
-    batch = ONE_HOT
+    batch = d.ONE_HOT
 
     @staticmethod
     def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
@@ -530,23 +518,23 @@ class OneHot(Op):
         return xp.where(xp.expand_dims(indices, axis) == positions, on_value, off_value)
 
     samples = [
-        sample(ints(4, low=-1, high=4), floats(), floats(), depth=3, axis=1),
-        sample(ints("n", 2, low=0, high=3), floats(), floats(), depth=3, axis=0),
-        sample(ints(low=0, high=3), floats(), floats(), depth=2, axis=0),
+        d.sample(d.ints(4, low=-1, high=4), d.floats(), d.floats(), depth=3, axis=1),
+        d.sample(d.ints("n", 2, low=0, high=3), d.floats(), d.floats(), depth=3, axis=0),
+        d.sample(d.ints(low=0, high=3), d.floats(), d.floats(), depth=2, axis=0),
     ]
 
 
 def _hits(op: Any) -> Tensor:
-    return apply(OneHot, (op.indices, np.array(True), np.array(False)), (op.depth, op.axis))
+    return d.apply(OneHot, (op.indices, np.array(True), np.array(False)), (op.depth, op.axis))
 
 
 def _of_numbers(*numbers: Any) -> DType:
     """The dtype of the Python numbers that were given, or float32."""
-    weak = [python_dtype(n) or float32 for n in numbers if n is not None]
-    return Promotion(is_any).common((), weak)
+    weak = [d.python_dtype(n) or d.float32 for n in numbers if n is not None]
+    return Promotion(d.is_any).common((), weak)
 
 
-@builds(OneHot)
+@d.builds(OneHot)
 def one_hot(
     indices: Any,
     depth: Any,
@@ -584,16 +572,16 @@ def one_hot(
     indices = as_indices(indices)
     given = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
     typed = next(
-        (type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
+        (d.type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
         None,
     )
-    wanted = dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
+    wanted = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
     operands = (
         indices,
-        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted) for v in given),
+        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else d.as_array(v, wanted) for v in given),
     )
-    with about(OneHot, *operands):
+    with d.about(OneHot, *operands):
         if dtype is not None and typed is not None and typed is not wanted:
             raise DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked")
-        position = normal_axis(-1 if axis is None else axis, type_of(indices).ndim + 1, "C3")
-    return apply(OneHot, operands, (shape_of(depth)[0], position), name)
+        position = d.normal_axis(-1 if axis is None else axis, d.type_of(indices).ndim + 1, "C3")
+    return d.apply(OneHot, operands, (d.shape_of(depth)[0], position), name)

@@ -11,13 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import Dim, int32, int64, product, shape_of
-from stopgrad.graph.build import apply
-from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import check_dtype, is_boolean, normal_axis, same_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Dim, ShapeError, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, subtract
@@ -42,8 +37,8 @@ __all__ = [
 
 def places_of(hit: Any, size: Any) -> Tensor:
     """The places where a vector of conditions holds, in order; -1 where there are no more."""
-    target = convert.where(hit, subtract(cumsum(cast(hit, int32)), 1), np.int32(-1))
-    return put(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
+    target = convert.where(hit, subtract(cumsum(cast(hit, d.int32)), 1), np.int32(-1))
+    return put(fill(d.shape_of(size)[:1], np.int32(-1)), target, numbers(d.type_of(hit).shape[0]))
 
 
 def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:
@@ -53,17 +48,17 @@ def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:
         if is_traced(x):
             raise needs_size(what, "size=, as many as there may be")
         size = int(np.count_nonzero(x))
-    sizes, filler = type_of(x).shape, np.int32(whole(fill_value))
-    behind = places_of(reshape(cast(x, "bool"), (product(sizes),)), size)
+    sizes, filler = d.type_of(x).shape, np.int32(d.whole(fill_value))
+    behind = places_of(reshape(cast(x, "bool"), (d.product(sizes),)), size)
     missing, found = less(behind, 0), []
     for n in sizes[::-1]:
-        number = size_as(n if isinstance(n, Dim) else max(n, 1), int32, behind)
-        found.append(cast(convert.where(missing, filler, floormod(behind, number)), int64))
+        number = size_as(n if isinstance(n, Dim) else max(n, 1), d.int32, behind)
+        found.append(cast(convert.where(missing, filler, floormod(behind, number)), d.int64))
         behind = floor_div(behind, number)
     return found[::-1]
 
 
-@guarded("nonzero")
+@d.guarded("nonzero")
 def nonzero(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> tuple[Tensor, ...]:
     """Where the elements are that are not 0.
 
@@ -85,13 +80,13 @@ def nonzero(x: Any, name: str | None = None, *, size: Any = None, fill_value: in
         >>> sg.nonzero(np.array([0.0, 3.0, 0.0, 4.0]), size=3, fill_value=-1)
         (array([ 1,  3, -1]),)
     """
-    if not type_of(x).ndim:
+    if not d.type_of(x).ndim:
         raise ShapeError("(C1) a scalar has no axis along which to look; reshape it to [1]")
     found = _coordinates(x, size, fill_value, "(C2) the number of elements that are not 0")
     return tuple(named(one, name) for one in found)
 
 
-@guarded("argwhere")
+@d.guarded("argwhere")
 def argwhere(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> Tensor:
     """Where the elements are that are not 0, a row of indices for each.
 
@@ -113,12 +108,12 @@ def argwhere(x: Any, name: str | None = None, *, size: Any = None, fill_value: i
     """
     found = _coordinates(x, size, fill_value, "(C1) the number of elements that are not 0")
     if not found:
-        rows = size if size is not None else int(np.count_nonzero(as_array(x)))
-        return constant(np.zeros((shape_of(rows)[0], 0), np.int64), name=name)
+        rows = size if size is not None else int(np.count_nonzero(d.as_array(x)))
+        return constant(np.zeros((d.shape_of(rows)[0], 0), np.int64), name=name)
     return stack(found, 1, name)
 
 
-@builds(SelectV2)
+@d.builds(SelectV2)
 def where(
     condition: Any,
     x: Any = None,
@@ -164,10 +159,10 @@ def where(
         raise ArgumentError(
             "SelectV2: size= is for a condition alone; the result has the shape of condition, x and y"
         )
-    return apply(SelectV2, (condition, x, y), (), name)
+    return d.apply(SelectV2, (condition, x, y), (), name)
 
 
-@guarded("boolean_mask")
+@d.guarded("boolean_mask")
 def boolean_mask(
     tensor: Any,
     mask: Any,
@@ -201,22 +196,24 @@ def boolean_mask(
         >>> sg.boolean_mask(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), size=3)
         array([1., 3., 0.])
     """
-    kind, of = type_of(tensor), type_of(mask)
-    check_dtype(of, is_boolean, "a mask of booleans")
+    kind, of = d.type_of(tensor), d.type_of(mask)
+    d.check_dtype(of, d.is_boolean, "a mask of booleans")
     if not of.ndim:
         raise ShapeError("(C1) a scalar is no mask; take sg.where(mask, tensor, 0)")
-    first = 0 if axis is None else normal_axis(axis, kind.ndim)
+    first = 0 if axis is None else d.normal_axis(axis, kind.ndim)
     sizes = kind.shape[first : first + of.ndim]
-    if not same_shape(of.shape, sizes):
-        raise ShapeError(f"(C2) a mask of shape {show_shape(of.shape)} for axes of shape {show_shape(sizes)}")
+    if not d.same_shape(of.shape, sizes):
+        raise ShapeError(
+            f"(C2) a mask of shape {d.show_shape(of.shape)} for axes of shape {d.show_shape(sizes)}"
+        )
     if size is None:
         if is_traced(mask):
             raise needs_size("(C3) how many slices there are", "size=, or take sg.where(mask, tensor, 0)")
-        places: Any = np.flatnonzero(as_array(mask)).astype(np.int32)
+        places: Any = np.flatnonzero(d.as_array(mask)).astype(np.int32)
     else:
-        places = places_of(reshape(mask, (product(of.shape),)), size)
-    flat = reshape(tensor, (*kind.shape[:first], product(sizes), *kind.shape[first + of.ndim :]))
-    found = apply(GatherV2, (flat, places), (first, 0))
+        places = places_of(reshape(mask, (d.product(of.shape),)), size)
+    flat = reshape(tensor, (*kind.shape[:first], d.product(sizes), *kind.shape[first + of.ndim :]))
+    found = d.apply(GatherV2, (flat, places), (first, 0))
     if size is None or _is_zero(fill_value):
         return named(found, name)
     missing = reshape(less(places, 0), (-1, *(1,) * (kind.ndim - first - of.ndim)))
@@ -224,4 +221,4 @@ def boolean_mask(
 
 
 def _is_zero(x: Any) -> bool:
-    return is_python(x) and not isinstance(x, (list, tuple)) and x == 0
+    return d.is_python(x) and not isinstance(x, (list, tuple)) and x == 0

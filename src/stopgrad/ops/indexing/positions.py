@@ -7,28 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.samples import ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
     Dim,
     DType,
+    Op,
+    Operation,
+    Output,
     Shape,
+    ShapeError,
     Size,
+    Sizes,
+    Tensor,
     TensorType,
-    int8,
-    int32,
-    int64,
-    product,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.op import Op, Sizes, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, as_list, show_shape, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import broadcast_shapes, check_dtype, is_integer
 
 __all__ = [
     "ravel_multi_index",
@@ -61,21 +53,21 @@ class RavelMultiIndex(Op):
     @staticmethod
     def infer(*indices: TensorType, sizes: Sizes, dtype: DType) -> TensorType:
         for one in indices:
-            check_dtype(one, is_integer, "integers as indices")
+            d.check_dtype(one, d.is_integer, "integers as indices")
         if len(indices) != len(sizes) or not indices:
             raise ShapeError(
-                f"(C2) {len(indices)} tensors of indices for the sizes {show_shape(sizes)}; give one for "
+                f"(C2) {len(indices)} tensors of indices for the sizes {d.show_shape(sizes)}; give one for "
                 "each, and at "
                 "least one"
             )
         try:
-            shape = broadcast_shapes(*[one.shape for one in indices])
+            shape = d.broadcast_shapes(*[one.shape for one in indices])
         except ShapeError as error:
             raise ShapeError(f"(C3) {error.message}") from None
-        return tensor_type(dtype, shape)
+        return d.tensor_type(dtype, shape)
 
-    gradient = not_differentiable("an index has no derivative")
-    batch = ELEMENTWISE
+    gradient = d.not_differentiable("an index has no derivative")
+    batch = d.ELEMENTWISE
 
     @staticmethod
     def lower(xp: Any, *indices: Any, sizes: tuple[int, ...], dtype: DType) -> Any:
@@ -98,44 +90,49 @@ class RavelMultiIndex(Op):
         return xp.where(inside, number, xp.asarray(-1, wanted))
 
     samples = [
-        sample(ints(4, low=-4, high=5), sizes=(3,), dtype=int32),
-        sample(ints("n", dtype=int8), sizes=(300,), dtype=int32),
-        sample(ints("n", 1, low=-4, high=4), ints(2, low=-3, high=3, dtype=int64), sizes=(3, 2), dtype=int64),
-        sample(ints(0), ints(1), sizes=(3, 2), dtype=int32),
+        d.sample(d.ints(4, low=-4, high=5), sizes=(3,), dtype=d.int32),
+        d.sample(d.ints("n", dtype=d.int8), sizes=(300,), dtype=d.int32),
+        d.sample(
+            d.ints("n", 1, low=-4, high=4),
+            d.ints(2, low=-3, high=3, dtype=d.int64),
+            sizes=(3, 2),
+            dtype=d.int64,
+        ),
+        d.sample(d.ints(0), d.ints(1), sizes=(3, 2), dtype=d.int32),
     ]
 
 
 def _numbering(sizes: Sequence[Any]) -> DType:
     """The dtype for the numbers of elements."""
-    count = product(sizes)
-    return int32 if isinstance(count, int) and count < 2**31 else int64
+    count = d.product(sizes)
+    return d.int32 if isinstance(count, int) and count < 2**31 else d.int64
 
 
-@builds(RavelMultiIndex)
+@d.builds(RavelMultiIndex)
 def ravel_multi_index(multi_index: Any, dims: Any, name: str | None = None) -> Tensor:
-    return raveled(tuple(map(as_indices, as_list(multi_index))), shape_of(dims), name)
+    return raveled(tuple(map(as_indices, d.as_list(multi_index))), d.shape_of(dims), name)
 
 
 def raveled(indices: Sequence[Any], sizes: Shape, name: str | None = None) -> Tensor:
     """The numbers of the elements that *indices* choose."""
-    return apply(RavelMultiIndex, indices, (sizes, _numbering(sizes)), name)
+    return d.apply(RavelMultiIndex, indices, (sizes, _numbering(sizes)), name)
 
 
 def as_indices(indices: Any) -> Any:
     """Python numbers and lists as int32, whatever the tensor that they index holds."""
     if hasattr(indices, "dtype") or hasattr(indices, "as_output"):
         return indices
-    array = as_array(indices)
+    array = d.as_array(indices)
     return array if array.size else array.astype(np.int32)
 
 
 def from_front(indices: Any, size: Size) -> Any:
     """Indices counted from the front of an axis of this size, from such as may count from its end."""
-    kind = type_of(indices).dtype
+    kind = d.type_of(indices).dtype
     if not kind.is_integer or kind.name.startswith("u"):
         return indices
     if not isinstance(indices, (Output, Operation)):
-        indices = as_array(indices)
+        indices = d.as_array(indices)
         if not (indices < 0).any():
             return indices
-    return apply(RavelMultiIndex, (indices,), ((size,), int64 if kind is int64 else int32))
+    return d.apply(RavelMultiIndex, (indices,), ((size,), d.int64 if kind is d.int64 else d.int32))

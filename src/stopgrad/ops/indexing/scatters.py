@@ -11,24 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, ints, sample
-from stopgrad.base.types import DType, TensorType, product
-from stopgrad.graph.batch_rules import SCATTER, along
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import axis_in
-from stopgrad.graph.op import Axis, Op, Spans, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import (
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_any,
-    is_number,
-    is_real,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Axis, DType, Op, Promotion, Spans, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import divide, multiply
 from stopgrad.ops.elementwise.compare import equal, not_equal
 from stopgrad.ops.elementwise.convert import cast, conj, where, wide
@@ -64,9 +48,9 @@ def _typed(allowed: Callable[[DType], bool], what: str) -> Any:
     def infer(
         x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
     ) -> TensorType:
-        check_same_dtype(x, updates, constraint="C4")
-        check_dtype(x, allowed, what, "C4")
-        check_shape(updates, gathered_shape(x, indices, axis, batch_dims), "the updates", "C5")
+        d.check_same_dtype(x, updates, constraint="C4")
+        d.check_dtype(x, allowed, what, "C4")
+        d.check_shape(updates, gathered_shape(x, indices, axis, batch_dims), "the updates", "C5")
         return x
 
     return staticmethod(infer)
@@ -106,46 +90,46 @@ def _by_jax(method: str) -> Any:
 class Scatter(Op, abstract=True):
     """Updates joined with the elements of a tensor that indices choose along an axis."""
 
-    batch = SCATTER
+    batch = d.SCATTER
     samples = [
-        sample(
-            floats(4, 3, distinct=True),
+        d.sample(
+            d.floats(4, 3, distinct=True),
             np.array([3, -1, 3, 7, 1], np.int32),
-            floats(5, 3, distinct=True, low=-2.1, high=2.0),
+            d.floats(5, 3, distinct=True, low=-2.1, high=2.0),
             axis=0,
             batch_dims=0,
         ),
-        sample(
-            floats(2, 3, "n", distinct=True),
+        d.sample(
+            d.floats(2, 3, "n", distinct=True),
             np.array([[0, 2]], np.int32),
-            floats(2, 1, 2, "n", distinct=True, low=-2.1, high=2.0),
+            d.floats(2, 1, 2, "n", distinct=True, low=-2.1, high=2.0),
             axis=1,
             batch_dims=0,
         ),
-        sample(
-            floats(2, 3, 4, 2, distinct=True),
+        d.sample(
+            d.floats(2, 3, 4, 2, distinct=True),
             np.array([[3, 3, 1], [2, 0, 2]], np.int32),
-            floats(2, 3, 3, 2, distinct=True, low=-2.1, high=2.0),
+            d.floats(2, 3, 3, 2, distinct=True, low=-2.1, high=2.0),
             axis=2,
             batch_dims=1,
         ),
-        sample(floats(3, distinct=True), ints(low=0, high=3), floats(), axis=0, batch_dims=0),
-        sample(floats(0, 2), ints(3, low=0, high=1), floats(3, 2), axis=0, batch_dims=0),
-        sample(ints(4), np.array([3, -1, 3, 7, 1], np.int32), ints(5), axis=0, batch_dims=0),
+        d.sample(d.floats(3, distinct=True), d.ints(low=0, high=3), d.floats(), axis=0, batch_dims=0),
+        d.sample(d.floats(0, 2), d.ints(3, low=0, high=1), d.floats(3, 2), axis=0, batch_dims=0),
+        d.sample(d.ints(4), np.array([3, -1, 3, 7, 1], np.int32), d.ints(5), axis=0, batch_dims=0),
     ]
 
 
-_NO_SLOPE = not_differentiable("an index has no derivative")
+_NO_SLOPE = d.not_differentiable("an index has no derivative")
 
 
 def _at(op: Any, x: Any) -> Tensor:
     """The elements of *x* that the operation's indices choose."""
-    return apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
+    return d.apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
 
 
 def _put(definition: type[Op], op: Any, x: Any, updates: Any) -> Tensor:
     """Another scatter with the operation's indices."""
-    return apply(definition, (x, op.indices, updates), (op.axis, op.batch_dims))
+    return d.apply(definition, (x, op.indices, updates), (op.axis, op.batch_dims))
 
 
 # ----------------------------------------------------------------------------------------------- the last
@@ -182,8 +166,8 @@ class TensorScatterUpdate(Scatter):
         array([2., 0., 4.])
     """
 
-    infer = _typed(is_any, "any dtype")
-    promotes = Promotion(is_any, ("x", "updates"))
+    infer = _typed(d.is_any, "any dtype")
+    promotes = Promotion(d.is_any, ("x", "updates"))
     gradient = {
         "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
         "indices": _NO_SLOPE,
@@ -199,11 +183,11 @@ def _of_the_last(g: Any, op: Any) -> Tensor:
     chosen = indices.shape[axes:]
     if all(isinstance(n, int) and n == 1 for n in chosen):
         return g
-    count = product(chosen)
+    count = d.product(chosen)
     each = broadcast_to(reshape(numbers(count), chosen), indices.shape)
     nobody = fill((*op.x.shape[:axes], op.x.shape[op.axis]), np.int32(-1))
-    last = apply(TensorScatterMax, (nobody, indices, each), (axes, axes))
-    remains = equal(apply(GatherV2, (last, indices), (axes, axes)), each)
+    last = d.apply(TensorScatterMax, (nobody, indices, each), (axes, axes))
+    remains = equal(d.apply(GatherV2, (last, indices), (axes, axes)), each)
     spread = (*indices.shape[:axes], *(1,) * (op.axis - axes), *chosen, *(1,) * (op.x.ndim - op.axis - 1))
     return where(reshape(remains, spread), g, 0)
 
@@ -214,7 +198,7 @@ def _of_the_last(g: Any, op: Any) -> Tensor:
 class ScatterExtremum(Scatter, abstract=True):
     """Of an element and its updates, an extreme one."""
 
-    infer = _typed(is_real, "real numbers")
+    infer = _typed(d.is_real, "real numbers")
     gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,
@@ -257,7 +241,7 @@ class TensorScatterMax(ScatterExtremum):
         array([0., 0., 4.])
     """
 
-    promotes = Promotion(is_real, ("x", "updates"))
+    promotes = Promotion(d.is_real, ("x", "updates"))
     lower = _by_numpy(np.maximum.at)
     xla = _by_jax("max")
 
@@ -289,7 +273,7 @@ class TensorScatterMin(ScatterExtremum):
         array([-2.,  0., -4.])
     """
 
-    promotes = Promotion(is_real, ("x", "updates"))
+    promotes = Promotion(d.is_real, ("x", "updates"))
     lower = _by_numpy(np.minimum.at)
     xla = _by_jax("min")
 
@@ -325,8 +309,8 @@ class TensorScatterMul(Scatter):
         array([3., 1., 8.])
     """
 
-    infer = _typed(is_number, "numbers")
-    promotes = Promotion(is_number, ("x", "updates"))
+    infer = _typed(d.is_number, "numbers")
+    promotes = Promotion(d.is_number, ("x", "updates"))
     gradient = {
         "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),
         "indices": _NO_SLOPE,
@@ -339,10 +323,14 @@ class TensorScatterMul(Scatter):
     xla = _by_jax("multiply")
     samples = [
         *Scatter.samples,
-        sample(
-            floats(2), np.array([1, 1, 0, 1], np.int32), np.array([0.0, 2.0, 3.0, 0.0]), axis=0, batch_dims=0
+        d.sample(
+            d.floats(2),
+            np.array([1, 1, 0, 1], np.int32),
+            np.array([0.0, 2.0, 3.0, 0.0]),
+            axis=0,
+            batch_dims=0,
         ),
-        sample(complexes(2), np.array([1, 1], np.int32), complexes(2), axis=0, batch_dims=0),
+        d.sample(d.complexes(2), np.array([1, 1], np.int32), d.complexes(2), axis=0, batch_dims=0),
     ]
 
 
@@ -356,15 +344,15 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
         return ones_like(updates)
     order = gather_perm(updates.ndim, len(chosen), op.axis, axes)
     first = transpose(updates, tuple(np.argsort(order).tolist()))  # [batch, chosen, before, after]
-    shape = (*first.shape[:axes], product(chosen), *first.shape[axes + len(chosen) :])
+    shape = (*first.shape[:axes], d.product(chosen), *first.shape[axes + len(chosen) :])
     places = reshape(op.indices, shape[: axes + 1])
     by_place = argsort(places, axes)
-    places = apply(GatherV2, (places, by_place), (axes, axes))
-    rows = apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
+    places = d.apply(GatherV2, (places, by_place), (axes, axes))
+    rows = d.apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
     before = _running_product(rows, begins(places, axes, False), axes, False)
     behind = _running_product(rows, begins(places, axes, True), axes, True)
     back = argsort(by_place, axes)
-    others = apply(GatherV2, (multiply(before, behind), back), (axes, axes))
+    others = d.apply(GatherV2, (multiply(before, behind), back), (axes, axes))
     return transpose(reshape(others, first.shape), order)
 
 
@@ -416,15 +404,15 @@ class TensorStridedSliceUpdate(Op):
     @staticmethod
     def infer(x: TensorType, updates: TensorType, *, spans: Spans) -> TensorType:
         check_spans(spans, x)
-        check_same_dtype(x, updates, constraint="C3")
-        check_shape(updates, tuple(size for _, size, _ in spans), "the updates", "C4", of="the slice")
+        d.check_same_dtype(x, updates, constraint="C3")
+        d.check_shape(updates, tuple(size for _, size, _ in spans), "the updates", "C4", of="the slice")
         return x
 
     gradient = {
-        "x": lambda g, op: apply(TensorStridedSliceUpdate, (g, zeros_like(op.updates)), (op.spans,)),
-        "updates": lambda g, op: apply(StridedSlice, (g,), (op.spans,)),
+        "x": lambda g, op: d.apply(TensorStridedSliceUpdate, (g, zeros_like(op.updates)), (op.spans,)),
+        "updates": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,)),
     }
-    batch = along(spans=lambda size: (0, size, 1))
+    batch = d.along(spans=lambda size: (0, size, 1))
 
     @staticmethod
     def lower(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:
@@ -439,33 +427,33 @@ class TensorStridedSliceUpdate(Op):
         return x.at[slices_of(spans)].set(updates)
 
     samples = [
-        sample(floats(5, 3), floats(2, 3), spans=((1, 2, 2), (2, 3, -1))),
-        sample(floats(5, 3), floats(2, 2), spans=((1, 2, 1), (0, 2, 1))),
-        sample(floats(4), floats(0), spans=((0, 0, 1),)),
-        sample(ints(4), ints(2), spans=((0, 2, 1),)),
+        d.sample(d.floats(5, 3), d.floats(2, 3), spans=((1, 2, 2), (2, 3, -1))),
+        d.sample(d.floats(5, 3), d.floats(2, 2), spans=((1, 2, 1), (0, 2, 1))),
+        d.sample(d.floats(4), d.floats(0), spans=((0, 0, 1),)),
+        d.sample(d.ints(4), d.ints(2), spans=((0, 2, 1),)),
     ]
 
 
-@builds(TensorStridedSliceUpdate)
+@d.builds(TensorStridedSliceUpdate)
 def strided_slice_update(x: Any, updates: Any, spans: Spans, name: str | None = None) -> Tensor:
-    return apply(TensorStridedSliceUpdate, (x, updates), (spans,), name)
+    return d.apply(TensorStridedSliceUpdate, (x, updates), (spans,), name)
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(
         x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
     ) -> Tensor:
-        indices, kind = as_indices(indices), type_of(x)
-        position = axis_in(definition, axis, x)
-        return apply(
+        indices, kind = as_indices(indices), d.type_of(x)
+        position = d.axis_in(definition, axis, x)
+        return d.apply(
             definition,
             (x, from_front(indices, kind.shape[position]), updates),
-            (position, whole(batch_dims)),
+            (position, d.whole(batch_dims)),
             name,
         )
 
     function.__name__ = function.__qualname__ = function_name
-    return builds(definition)(function)
+    return d.builds(definition)(function)
 
 
 scatter_update = _public(TensorScatterUpdate, "scatter_update")
@@ -476,4 +464,4 @@ scatter_multiply = _public(TensorScatterMul, "scatter_multiply")
 
 def put(x: Any, places: Any, updates: Any) -> Tensor:
     """A tensor with rows replaced; places that are negative are none."""
-    return apply(TensorScatterUpdate, (x, places, updates), (0, 0))
+    return d.apply(TensorScatterUpdate, (x, places, updates), (0, 0))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
-from stopgrad.graph.batch_rules import along
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Output
-from stopgrad.graph.op import Op, Span, Spans
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Dim,
+    Op,
+    Output,
+    Shape,
+    ShapeError,
+    ShapeLike,
+    Span,
+    Spans,
+    Tensor,
+    TensorType,
+)
 
 __all__: list[str] = []
 
@@ -64,12 +66,15 @@ class StridedSlice(Op):
     @staticmethod
     def infer(x: TensorType, *, spans: Spans) -> TensorType:
         check_spans(spans, x)
-        return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
+        return d.tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
-    gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
-    batch = along(spans=lambda size: (0, size, 1))
+    gradient = {"x": lambda g, op: d.apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
+    batch = d.along(spans=lambda size: (0, size, 1))
     lower = lambda xp, x, spans: x[slices_of(spans)]
-    samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
+    samples = [
+        d.sample(d.floats(5, 3), spans=((1, 2, 2), (2, 3, -1))),
+        d.sample(d.floats(4), spans=((0, 0, 1),)),
+    ]
 
 
 class StridedSliceGrad(Op):
@@ -93,12 +98,12 @@ class StridedSliceGrad(Op):
 
     @staticmethod
     def infer(g: TensorType, *, shape: Shape, spans: Spans) -> TensorType:
-        check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
-        return tensor_type(g.dtype, shape)
+        d.check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
+        return d.tensor_type(g.dtype, shape)
 
-    gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
+    gradient = {"g": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,))}
 
-    batch = along(spans=lambda size: (0, size, 1))
+    batch = d.along(spans=lambda size: (0, size, 1))
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
@@ -119,20 +124,20 @@ class StridedSliceGrad(Op):
         return xp.lax.pad(g, xp.zeros((), g.dtype), padding)
 
     samples = [
-        sample(floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))),
-        sample(floats(0), shape=(4,), spans=((0, 0, 1),)),
+        d.sample(d.floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))),
+        d.sample(d.floats(0), shape=(4,), spans=((0, 0, 1),)),
     ]
 
 
-@builds(StridedSliceGrad)
+@d.builds(StridedSliceGrad)
 def strided_slice_grad(g: Any, shape: ShapeLike, spans: Spans, name: str | None = None) -> Tensor:
-    return apply(StridedSliceGrad, (g,), (shape_of(shape), spans), name)
+    return d.apply(StridedSliceGrad, (g,), (d.shape_of(shape), spans), name)
 
 
 def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
     """*size* elements from *start* along an axis."""
-    spans = tuple((start, size, 1) if i == axis else (0, s, 1) for i, s in enumerate(type_of(x).shape))
-    return apply(StridedSlice, (x,), (spans,))
+    spans = tuple((start, size, 1) if i == axis else (0, s, 1) for i, s in enumerate(d.type_of(x).shape))
+    return d.apply(StridedSlice, (x,), (spans,))
 
 
 def span_of(index: slice, size: Any) -> Span:
@@ -140,14 +145,14 @@ def span_of(index: slice, size: Any) -> Span:
     for bound in (index.start, index.stop, index.step):
         if bound is None or (isinstance(bound, Dim) and bound is not index.step):
             continue
-        if isinstance(bound, Dim) or not is_whole(bound):
+        if isinstance(bound, Dim) or not d.is_whole(bound):
             known = "sg.dynamic_slice starts where a tensor says" if isinstance(bound, Output) else ""
             raise ShapeError(
                 f"(C3) {bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
                 f"{known and '; '}{known}"
             )
     index = slice(
-        *[b if b is None or isinstance(b, Dim) else whole(b) for b in (index.start, index.stop, index.step)]
+        *[b if b is None or isinstance(b, Dim) else d.whole(b) for b in (index.start, index.stop, index.step)]
     )
     step = 1 if index.step is None else index.step
     if step == 0:
@@ -169,7 +174,7 @@ def span_of(index: slice, size: Any) -> Span:
     else:
         start = size - 1 if index.start is None else _bound(index.start, size, step)
         reach = start - (-1 if stop is None else stop)
-    return start, (at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
+    return start, (d.at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
 
 
 def _bound(bound: Any, size: Any, step: int) -> Any:
@@ -177,9 +182,9 @@ def _bound(bound: Any, size: Any, step: int) -> Any:
     if bound is None:
         return None
     if isinstance(bound, int) and bound < 0:
-        return at_least(size + bound, 0 if step > 0 else -1)
+        return d.at_least(size + bound, 0 if step > 0 else -1)
     end = size if step > 0 else size - 1
-    return end - at_least(end - bound, 0)
+    return end - d.at_least(end - bound, 0)
 
 
 def position_in(part: Any, size: Any) -> Any:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.types import Shape, product, shape_of
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.graph.public import call, guarded
-from stopgrad.graph.type_rules import check_dtype, is_integer, same_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    DTypeError,
+    Op,
+    Operation,
+    Output,
+    Shape,
+    ShapeError,
+    Tensor,
+)
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply, negative
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.elementwise.powers import pow
@@ -47,17 +48,17 @@ __all__ = [
 
 def like(updates: Any, x: Any, constraint: str) -> Any:
     """Updates in the dtype of what they go into; a dtype of a higher kind is refused."""
-    wanted = type_of(x).dtype
+    wanted = d.type_of(x).dtype
     updates = updates.as_output() if isinstance(updates, Operation) else updates
-    have = type_of(updates).dtype
+    have = d.type_of(updates).dtype
     if have is wanted:
-        return updates if isinstance(updates, Output) else as_array(updates, wanted)
+        return updates if isinstance(updates, Output) else d.as_array(updates, wanted)
     if _rank(have) > _rank(wanted):
         raise DTypeError(
             f"({constraint}) updates of {have} do not go into a tensor of {wanted} without loss; convert "
             "one with sg.cast"
         )
-    return cast(as_array(updates) if is_python(updates) else updates, wanted)
+    return cast(d.as_array(updates) if d.is_python(updates) else updates, wanted)
 
 
 def _rank(dtype: Any) -> int:
@@ -97,66 +98,66 @@ class Updates:
     def __repr__(self) -> str:
         return "x.at[index]: call set, add, subtract, multiply, divide, power, min, max, apply or get on it"
 
-    @guarded("x.at[...].get")
+    @d.guarded("x.at[...].get")
     def get(self, name: str | None = None) -> Tensor:
         """The elements: ``x[index]``."""
         return take_index(self._x, self._index, name)
 
-    @guarded("x.at[...].set")
+    @d.guarded("x.at[...].set")
     def set(self, values: Any, name: str | None = None) -> Tensor:
         """With *values* in their place; of several for one element the last remains."""
         return self._changed(values, TensorScatterUpdate, lambda old, new: new, name)
 
-    @guarded("x.at[...].add")
+    @d.guarded("x.at[...].add")
     def add(self, values: Any, name: str | None = None) -> Tensor:
         """With *values* added; several for one element add up."""
         return self._changed(values, TensorScatterAdd, add, name)
 
-    @guarded("x.at[...].subtract")
+    @d.guarded("x.at[...].subtract")
     def subtract(self, values: Any, name: str | None = None) -> Tensor:
         """With *values* subtracted, all of those for one element."""
         return self._changed(negative(like(values, self._x, "C1")), TensorScatterAdd, add, name)
 
-    @guarded("x.at[...].multiply")
+    @d.guarded("x.at[...].multiply")
     def multiply(self, values: Any, name: str | None = None) -> Tensor:
         """Multiplied by *values*, all of those for one element."""
         return self._changed(values, TensorScatterMul, multiply, name)
 
-    @guarded("x.at[...].divide")
+    @d.guarded("x.at[...].divide")
     def divide(self, values: Any, name: str | None = None) -> Tensor:
         """Divided by *values*, all of those for one element."""
         return divide(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
-    @guarded("x.at[...].power")
+    @d.guarded("x.at[...].power")
     def power(self, values: Any, name: str | None = None) -> Tensor:
         """Raised to the power of *values*, one after the other where there are several for one element."""
         return pow(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
-    @guarded("x.at[...].min")
+    @d.guarded("x.at[...].min")
     def min(self, values: Any, name: str | None = None) -> Tensor:
         """With the smallest of each element and its *values*."""
         return self._changed(values, TensorScatterMin, minimum, name)
 
-    @guarded("x.at[...].max")
+    @d.guarded("x.at[...].max")
     def max(self, values: Any, name: str | None = None) -> Tensor:
         """With the largest of each element and its *values*."""
         return self._changed(values, TensorScatterMax, maximum, name)
 
-    @guarded("x.at[...].apply")
+    @d.guarded("x.at[...].apply")
     def apply(self, function: Callable[[Any], Any], name: str | None = None) -> Tensor:
         """With what *function* makes of the elements, once for each, however often the index names it."""
         if not callable(function):
             raise ArgumentError(
                 f"apply takes a function of the elements, not {function!r:.60}; set takes values"
             )
-        return self.set(call(function, self.get()), name)
+        return self.set(d.call(function, self.get()), name)
 
     def _changed(
         self, values: Any, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
     ) -> Tensor:
         """The tensor with values joined with the elements: by a scatter, or by *join* if it is a slice."""
         x = self._x
-        with about(scatter, x):
+        with d.about(scatter, x):
             values = like(values, x, "C4")
         mask = _traced_mask(self._index)
         if mask is not None:
@@ -172,7 +173,7 @@ class Updates:
 
 def _fitted(values: Any, choice: Choice) -> Any:
     """Values in the shape of what an index chooses; leading axes of size 1 may be missing or too many."""
-    have, wanted = type_of(values).shape, choice.shape
+    have, wanted = d.type_of(values).shape, choice.shape
     if have == wanted:
         return values
     extra = len(have) - len(wanted)
@@ -182,8 +183,8 @@ def _fitted(values: Any, choice: Choice) -> Any:
         return broadcast_to(values, wanted)
     except ShapeError:
         raise ShapeError(
-            f"values of shape {show_shape(have)} do not fit what the index chooses, of shape "
-            f"{show_shape(wanted)}"
+            f"values of shape {d.show_shape(have)} do not fit what the index chooses, of shape "
+            f"{d.show_shape(wanted)}"
         ) from None
 
 
@@ -197,19 +198,19 @@ def _traced_mask(index: Any) -> Output | None:
 
 def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], name: str | None) -> Tensor:
     """Values that do not count the elements of a mask are a choice for each element."""
-    kind, rest = type_of(x), type_of(x).shape[mask.ndim :]
-    if not same_shape(mask.shape, kind.shape[: mask.ndim]) or type_of(values).ndim > len(rest):
+    kind, rest = d.type_of(x), d.type_of(x).shape[mask.ndim :]
+    if not d.same_shape(mask.shape, kind.shape[: mask.ndim]) or d.type_of(values).ndim > len(rest):
         raise ShapeError(
-            f"with a mask of shape {show_shape(mask.shape)} that is known only when the graph runs, on "
+            f"with a mask of shape {d.show_shape(mask.shape)} that is known only when the graph runs, on "
             f"{kind!r}, the values "
-            f"must be a scalar, or broadcast to {show_shape(rest)}; sg.where(mask, values, x) takes one "
+            f"must be a scalar, or broadcast to {d.show_shape(rest)}; sg.where(mask, values, x) takes one "
             "for each element"
         )
     mask = reshape(mask, (*mask.shape, *(1,) * len(rest)))
     return where(mask, join(x, broadcast_to(values, kind.shape)), x, name)
 
 
-@guarded("at")
+@d.guarded("at")
 def at(x: Any) -> At:
     """What ``x.at`` is for an output, for arrays too: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
 
@@ -233,7 +234,7 @@ def at(x: Any) -> At:
         array([[3., 1.],
                [3., 1.]])
     """
-    return At(x if isinstance(x, Output) else x.as_output() if isinstance(x, Operation) else as_array(x))
+    return At(x if isinstance(x, Output) else x.as_output() if isinstance(x, Operation) else d.as_array(x))
 
 
 # ------------------------------------------------------------------------------- by vectors of indices
@@ -251,8 +252,8 @@ def _policy(bad_indices_policy: Any) -> None:
 def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
     """The numbers of the elements that vectors of indices choose, and how long the vectors are."""
     indices = as_indices(indices)
-    kind = type_of(indices)
-    check_dtype(kind, is_integer, "integers as indices")
+    kind = d.type_of(indices)
+    d.check_dtype(kind, d.is_integer, "integers as indices")
     if not kind.ndim or not isinstance(kind.shape[-1], int):
         raise ShapeError(
             f"(C2) the last axis of the indices {kind!r} must have a known size: an index for each axis"
@@ -260,7 +261,7 @@ def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
     depth = kind.shape[-1]
     if depth + batch_dims > len(shape):
         raise ShapeError(
-            f"(C2) {depth} indices for the {len(shape) - batch_dims} axes of {show_shape(shape)}"
+            f"(C2) {depth} indices for the {len(shape) - batch_dims} axes of {d.show_shape(shape)}"
         )
     if not depth:
         return zeros(kind.shape[:-1], "int32"), 0
@@ -270,7 +271,7 @@ def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
     return (from_front(parts[0], sizes[0]) if depth == 1 else raveled(parts, sizes)), depth
 
 
-@guarded("gather_nd")
+@d.guarded("gather_nd")
 def gather_nd(
     params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
 ) -> Tensor:
@@ -296,27 +297,27 @@ def gather_nd(
         array([2., 3.])
     """
     _policy(bad_indices_policy)
-    kind, batch = type_of(params), whole(batch_dims)
-    chosen = type_of(as_indices(indices)).shape
-    if not 0 <= batch < max(len(chosen), 1) or not same_shape(kind.shape[:batch], chosen[:batch]):
-        raise ShapeError(f"(C3) batch_dims={batch} for {kind!r} and indices of shape {show_shape(chosen)}")
+    kind, batch = d.type_of(params), d.whole(batch_dims)
+    chosen = d.type_of(as_indices(indices)).shape
+    if not 0 <= batch < max(len(chosen), 1) or not d.same_shape(kind.shape[:batch], chosen[:batch]):
+        raise ShapeError(f"(C3) batch_dims={batch} for {kind!r} and indices of shape {d.show_shape(chosen)}")
     numbers, depth = _read(indices, kind.shape, batch)
-    flat = (*kind.shape[:batch], product(kind.shape[batch : batch + depth]), *kind.shape[batch + depth :])
-    return apply(GatherV2, (reshape(params, flat), numbers), (batch, batch), name)
+    flat = (*kind.shape[:batch], d.product(kind.shape[batch : batch + depth]), *kind.shape[batch + depth :])
+    return d.apply(GatherV2, (reshape(params, flat), numbers), (batch, batch), name)
 
 
 def _scattered(definition: type[Op], tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    shape = type_of(tensor).shape
+    shape = d.type_of(tensor).shape
     numbers, depth = _read(indices, shape)
-    with about(definition, tensor):
+    with d.about(definition, tensor):
         updates = like(updates, tensor, "C3")
-    expected = (*type_of(numbers).shape, *shape[depth:])
-    if not same_shape(type_of(updates).shape, expected):
+    expected = (*d.type_of(numbers).shape, *shape[depth:])
+    if not d.same_shape(d.type_of(updates).shape, expected):
         raise ShapeError(
-            f"(C4) the updates must have the shape {show_shape(expected)}, not {type_of(updates)!r}"
+            f"(C4) the updates must have the shape {d.show_shape(expected)}, not {d.type_of(updates)!r}"
         )
-    flat = reshape(tensor, (product(shape[:depth]), *shape[depth:]))
-    return reshape(apply(definition, (flat, numbers, updates), (0, 0)), shape, name)
+    flat = reshape(tensor, (d.product(shape[:depth]), *shape[depth:]))
+    return reshape(d.apply(definition, (flat, numbers, updates), (0, 0)), shape, name)
 
 
 _DOCUMENTATION = """{what}.
@@ -343,7 +344,7 @@ Examples:
 
 
 def _public(definition: type[Op], function_name: str, **parts: str) -> Callable[..., Tensor]:
-    @guarded(function_name)
+    @d.guarded(function_name)
     def function(
         tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
     ) -> Tensor:
@@ -383,12 +384,12 @@ tensor_scatter_nd_max = _public(
 )
 
 
-@guarded("tensor_scatter_nd_sub")
+@d.guarded("tensor_scatter_nd_sub")
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
 ) -> Tensor:
     _policy(bad_indices_policy)
-    with about(TensorScatterAdd, tensor):
+    with d.about(TensorScatterAdd, tensor):
         updates = like(updates, tensor, "C3")
     return _scattered(TensorScatterAdd, tensor, indices, negative(updates), name)
 
@@ -403,7 +404,7 @@ tensor_scatter_nd_sub.__doc__ = _DOCUMENTATION.format(
 )
 
 
-@guarded("tensor_scatter_nd_update")
+@d.guarded("tensor_scatter_nd_update")
 def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
     return _scattered(TensorScatterUpdate, tensor, indices, updates, name)
 
@@ -418,7 +419,7 @@ tensor_scatter_nd_update.__doc__ = _DOCUMENTATION.format(
 )
 
 
-@guarded("scatter_nd")
+@d.guarded("scatter_nd")
 def scatter_nd(
     indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: str | None = None
 ) -> Tensor:
@@ -445,5 +446,5 @@ def scatter_nd(
         array([4., 0., 2., 0.])
     """
     _policy(bad_indices_policy)
-    tensor = zeros(shape_of(shape), type_of(updates).dtype)
+    tensor = zeros(d.shape_of(shape), d.type_of(updates).dtype)
     return _scattered(TensorScatterAdd, tensor, indices, updates, name)

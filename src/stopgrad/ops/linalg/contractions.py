@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import DTypeLike, TensorType, same_size, tensor_type
-from stopgrad.graph.batch_rules import EINSUM, MATMUL
-from stopgrad.graph.build import apply, emit
-from stopgrad.graph.graph import Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, shorten, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    DTypeLike,
+    Op,
+    Output,
+    Promotion,
+    ShapeError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.convert import cast, conj
 from stopgrad.ops.indexing.gather import one_hot
 from stopgrad.ops.shapes.ranges import range as indices
@@ -59,24 +57,24 @@ class MatMul(Op):
 
     @staticmethod
     def infer(a: TensorType, b: TensorType, *, transpose_a: bool, transpose_b: bool) -> TensorType:
-        dtype = check_same_dtype(a, b)
-        check_dtype(a, is_number, "numbers")
+        dtype = d.check_same_dtype(a, b)
+        d.check_dtype(a, d.is_number, "numbers")
         if a.ndim < 2 or b.ndim < 2:
             raise ShapeError(f"(C3) needs at least two axes each, not {a!r} and {b!r}")
         m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
         other, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
-        if not same_size(k, other):
+        if not d.same_size(k, other):
             raise ShapeError(f"(C2) the inner sizes {k} and {other} differ")
         try:
-            batch = broadcast_c2(a.shape[:-2], b.shape[:-2])
+            batch = d.broadcast_c2(a.shape[:-2], b.shape[:-2])
         except ShapeError as error:
             raise ShapeError(f"(C4) {error.message.removeprefix('(C2) ')}") from None
-        return tensor_type(dtype, (*batch, m, n))
+        return d.tensor_type(dtype, (*batch, m, n))
 
-    promotes = Promotion(is_number)
+    promotes = Promotion(d.is_number)
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
 
-    batch = MATMUL
+    batch = d.MATMUL
     rounds_once = True
 
     @staticmethod
@@ -99,16 +97,16 @@ class MatMul(Op):
         return xp.lax.dot_general(a, b, (met, ((), ())), preferred_element_type=accumulate)
 
     samples = [
-        sample(floats(2, 3), floats(3, 4), transpose_a=False, transpose_b=False),
-        sample(floats(3, 2), floats("n", 3), transpose_a=True, transpose_b=True),
-        sample(floats(5, 2, 3), floats(3, 4), transpose_a=False, transpose_b=False),
-        sample(floats(1, 3, 2), floats(2, 3, 2), transpose_a=True, transpose_b=False),
-        sample(complexes(2, 2), complexes(2, 2), transpose_a=False, transpose_b=True),
-        sample(floats(2, 0), floats(0, 3), transpose_a=False, transpose_b=False),
+        d.sample(d.floats(2, 3), d.floats(3, 4), transpose_a=False, transpose_b=False),
+        d.sample(d.floats(3, 2), d.floats("n", 3), transpose_a=True, transpose_b=True),
+        d.sample(d.floats(5, 2, 3), d.floats(3, 4), transpose_a=False, transpose_b=False),
+        d.sample(d.floats(1, 3, 2), d.floats(2, 3, 2), transpose_a=True, transpose_b=False),
+        d.sample(d.complexes(2, 2), d.complexes(2, 2), transpose_a=False, transpose_b=True),
+        d.sample(d.floats(2, 0), d.floats(0, 3), transpose_a=False, transpose_b=False),
     ]
 
 
-@builds(MatMul, by_type=True)
+@d.builds(MatMul, by_type=True)
 def matmul(
     a: Any,
     b: Any,
@@ -153,25 +151,25 @@ def matmul(
         array([[11.]])
     """
     plain = a_is_sparse is b_is_sparse is grad_a is grad_b is False
-    if not plain and any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
+    if not plain and any(map(d.flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
         raise ArgumentError(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
-    transpose_a, transpose_b = flag(transpose_a), flag(transpose_b)
+    transpose_a, transpose_b = d.flag(transpose_a), d.flag(transpose_b)
     if adjoint_a is not False or adjoint_b is not False or output_type is not None:
         a, transpose_a = _adjoint(a, transpose_a, adjoint_a, "a")
         b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
         if output_type is not None:
             a, b = cast(a, output_type), cast(b, output_type)
-    p, q = [x.type.ndim if type(x) is Output else type_of(x).ndim for x in (a, b)]
+    p, q = [x.type.ndim if type(x) is Output else d.type_of(x).ndim for x in (a, b)]
     if p >= 2 <= q:
-        return apply(MatMul, (a, b), (transpose_a, transpose_b), name)
+        return d.apply(MatMul, (a, b), (transpose_a, transpose_b), name)
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
 
 
 def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
     """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
-    if not flag(adjoint):
+    if not d.flag(adjoint):
         return x, transposed
     if transposed:
         raise ArgumentError(f"transpose_{which} and adjoint_{which} cannot both be True; take one of them")
@@ -181,11 +179,11 @@ def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, b
 def _with_vectors(a: Any, b: Any, p: int, q: int, ta: bool, tb: bool, name: str | None) -> Tensor:
     """The product where an operand is a vector: a row on the left, a column on the right."""
     if p == 1 and q >= 1:
-        row = apply(MatMul, (expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b), (False, tb and q > 1))
+        row = d.apply(MatMul, (expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b), (False, tb and q > 1))
         return squeeze(row, (-2, -1) if q == 1 else -2, name)
     if q == 1 and p >= 2:
-        return squeeze(apply(MatMul, (a, expand_dims(b, 1)), (ta, False)), -1, name)
-    return apply(MatMul, (a, b), (ta, tb), name)
+        return squeeze(d.apply(MatMul, (a, expand_dims(b, 1)), (ta, False)), -1, name)
+    return d.apply(MatMul, (a, b), (ta, tb), name)
 
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
@@ -203,7 +201,7 @@ def _gradient_b(g: Any, op: Any) -> Tensor:
 
 
 def _product(a: Output, b: Output, transpose_a: bool, transpose_b: bool) -> Output:
-    return emit(MatMul, (a, b), (transpose_a, transpose_b)).outputs[0]
+    return d.emit(MatMul, (a, b), (transpose_a, transpose_b)).outputs[0]
 
 
 # --------------------------------------------------------------------------------------------- einsum
@@ -235,15 +233,15 @@ class Einsum(Op):
 
     @staticmethod
     def infer(*xs: TensorType, equation: str) -> TensorType:
-        dtype = check_same_dtype(*xs)
-        check_dtype(xs[0], is_number, "numbers")
+        dtype = d.check_same_dtype(*xs)
+        d.check_dtype(xs[0], d.is_number, "numbers")
         sizes = sizes_in(equation, [x.shape for x in xs])
-        return tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
+        return d.tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
 
-    promotes = Promotion(is_number)
+    promotes = Promotion(d.is_number)
     gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
 
-    batch = EINSUM
+    batch = d.EINSUM
     rounds_once = True
 
     @staticmethod
@@ -257,20 +255,20 @@ class Einsum(Op):
         return xp.einsum(equation, *xs, preferred_element_type=accumulate)
 
     samples = [
-        sample(floats(2, 3), floats(3, 4), equation="ij,jk->ik"),
-        sample(floats("n", 2, 3), floats("n", 3), equation="bij,bj->bi"),
-        sample(floats(3, 3, 2), equation="iij->ji"),
-        sample(floats(3, 3), equation="ii->"),
-        sample(floats(2, 3), floats(4), equation="ij,k->ik"),
-        sample(floats(1, 3), floats(2, 3), equation="ij,ij->ij"),
-        sample(floats(1, 3), floats(2, 3), equation="ij,ij->j"),
-        sample(floats(2, 3), floats(3, 4), floats(4, 2), equation="ij,jk,ki->i"),
-        sample(complexes(2, 3), complexes(3), equation="ij,j->i"),
-        sample(floats(2, 0), floats(0, 3), equation="ij,jk->ik"),
+        d.sample(d.floats(2, 3), d.floats(3, 4), equation="ij,jk->ik"),
+        d.sample(d.floats("n", 2, 3), d.floats("n", 3), equation="bij,bj->bi"),
+        d.sample(d.floats(3, 3, 2), equation="iij->ji"),
+        d.sample(d.floats(3, 3), equation="ii->"),
+        d.sample(d.floats(2, 3), d.floats(4), equation="ij,k->ik"),
+        d.sample(d.floats(1, 3), d.floats(2, 3), equation="ij,ij->ij"),
+        d.sample(d.floats(1, 3), d.floats(2, 3), equation="ij,ij->j"),
+        d.sample(d.floats(2, 3), d.floats(3, 4), d.floats(4, 2), equation="ij,jk,ki->i"),
+        d.sample(d.complexes(2, 3), d.complexes(3), equation="ij,j->i"),
+        d.sample(d.floats(2, 0), d.floats(0, 3), equation="ij,jk->ik"),
     ]
 
 
-@builds(Einsum, by_type=True)
+@d.builds(Einsum, by_type=True)
 def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None = None) -> Tensor:
     """Sum of products over named axes, in Einstein's notation.
 
@@ -308,9 +306,9 @@ def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None =
         )
     if not isinstance(equation, str):
         equation, inputs = _equation_of((equation, *inputs))
-    with about(Einsum, *inputs):
-        explicit = _explicit("".join(equation.split()), [type_of(x).ndim for x in inputs])
-    return apply(Einsum, inputs, (explicit,), name)
+    with d.about(Einsum, *inputs):
+        explicit = _explicit("".join(equation.split()), [d.type_of(x).ndim for x in inputs])
+    return d.apply(Einsum, inputs, (explicit,), name)
 
 
 _STRATEGIES = ("greedy", "optimal", "branch-2", "branch-all", "auto")
@@ -318,27 +316,29 @@ _LABELS = string.ascii_uppercase + string.ascii_lowercase
 """The letters that whole numbers stand for: in this order they are sorted."""
 
 
-@reads_arguments
+@d.reads_arguments
 def _equation_of(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """The equation, and the operands, where each operand is followed by a list of numbers."""
     count = len(parts) // 2
     if not count:
         raise ArgumentError(
             f"the equation is text such as 'ij,jk->ik', or each operand is followed by a list of whole "
-            f"numbers for its axes; not {shorten(parts[0])}"
+            f"numbers for its axes; not {d.shorten(parts[0])}"
         )
     terms = [_term(labels) for labels in parts[1 : 2 * count : 2]]
     result = f"->{_term(parts[-1])}" if len(parts) % 2 else ""
     return ",".join(terms) + result, parts[: 2 * count : 2]
 
 
-@reads_arguments
+@d.reads_arguments
 def _term(labels: Any) -> str:
     if isinstance(labels, str) or not isinstance(labels, (Sequence, np.ndarray)):
-        raise ArgumentError(f"axes are named by a list of whole numbers from 0 to 51, not {shorten(labels)}")
-    places = [None if label is Ellipsis else whole(label) for label in labels]
+        raise ArgumentError(
+            f"axes are named by a list of whole numbers from 0 to 51, not {d.shorten(labels)}"
+        )
+    places = [None if label is Ellipsis else d.whole(label) for label in labels]
     if any(place is not None and not 0 <= place < len(_LABELS) for place in places):
-        raise ArgumentError(f"axes are named by whole numbers from 0 to 51, not {shorten(labels)}")
+        raise ArgumentError(f"axes are named by whole numbers from 0 to 51, not {d.shorten(labels)}")
     return "".join("..." if place is None else _LABELS[place] for place in places)
 
 
@@ -380,7 +380,7 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
             have = sizes.get(label, 1)
             if have == 1 or size == 1:
                 sizes[label] = size if have == 1 else have
-            elif not same_size(have, size):
+            elif not d.same_size(have, size):
                 raise ShapeError(
                     f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1"
                 )
@@ -422,7 +422,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     wanted = "".join(
         label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1)
     )
-    dx = apply(
+    dx = d.apply(
         Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",)
     )
     at = dict(zip(wanted, dx.shape, strict=True))
@@ -439,10 +439,10 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
             inputs.append(one_hot(indices(own[label]), own[label], dtype=dx.dtype))
             label = fresh
         target += label
-    return apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
+    return d.apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
 
 
-@guarded("tensordot", by_type=True)
+@d.guarded("tensordot", by_type=True)
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 
@@ -463,17 +463,17 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
         (2, 4)
     """
-    p, q = type_of(a).ndim, type_of(b).ndim
-    if is_whole(axes):
-        count = whole(axes)
+    p, q = d.type_of(a).ndim, d.type_of(b).ndim
+    if d.is_whole(axes):
+        count = d.whole(axes)
         if count < 0:
             raise ShapeError(f"(C2) axes={count} is no number of axes")
         axes = (list(range(p - count, p)), list(range(count)))
-    met = [(v,) if is_whole(v) else tuple(v) for v in axes]
-    with about(Einsum, a, b):
+    met = [(v,) if d.is_whole(v) else tuple(v) for v in axes]
+    with d.about(Einsum, a, b):
         if len(met) != 2:
             raise ShapeError(f"(C2) axes={axes!r} is no number of axes and no pair of lists")
-        met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]
+        met_a, met_b = [d.normal_axis(i, p) for i in met[0]], [d.normal_axis(i, q) for i in met[1]]
         if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
             raise ShapeError(
                 f"(C2) axes={axes!r} does not pair different axes of the one with different axes of the other"
@@ -484,4 +484,4 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     kept = [c for i, c in enumerate(left) if i not in met_a] + [
         c for k, c in enumerate(right) if k not in met_b
     ]
-    return apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)
+    return d.apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)

@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import check_dtype, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.elementwise.powers import log
@@ -33,7 +27,7 @@ __all__ = [
 
 
 def _square(x: TensorType) -> TensorType:
-    check_dtype(x, is_inexact, INEXACT)
+    d.check_dtype(x, d.is_inexact, INEXACT)
     check_square(x, "C2", "input")
     return x
 
@@ -63,11 +57,11 @@ class MatrixDeterminant(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        return tensor_type(_square(x).dtype, x.shape[:-2])
+        return d.tensor_type(_square(x).dtype, x.shape[:-2])
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(apply(Adjugate, (wide(op.x),)))}
-    batch = ALONG
+    gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: xp.linalg.det(x)
 
@@ -79,19 +73,19 @@ class MatrixDeterminant(Op):
         return xp.where(moved == 1, -product, product)
 
     samples = [
-        sample(floats(3, 3, diagonal=2.0)),
-        sample(floats("n", 2, 2)),
-        sample(complexes(3, 3)),
-        sample(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 1.0, 1.0]])),
-        sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, diagonal=2.0)),
+        d.sample(d.floats("n", 2, 2)),
+        d.sample(d.complexes(3, 3)),
+        d.sample(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 1.0, 1.0]])),
+        d.sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 0.0]],), ([[np.nan, 0.0], [0.0, 1.0]],))
 
 
-@builds(MatrixDeterminant)
+@d.builds(MatrixDeterminant)
 def det(input: Any, name: str | None = None) -> Tensor:
-    return apply(MatrixDeterminant, (input,), (), name)
+    return d.apply(MatrixDeterminant, (input,), (), name)
 
 
 def _each(g: Any) -> Tensor:
@@ -119,7 +113,7 @@ class Adjugate(Op):
     infer = staticmethod(_square)
     promotes = BOTH
     gradient = {"x": lambda g, op: _to_adjugate(wide(g), wide(op.x))}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -137,18 +131,18 @@ class Adjugate(Op):
         )
 
     samples = [
-        sample(floats(3, 3, diagonal=2.0)),
-        sample(floats("n", 2, 2)),
-        sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[2.0, 1.0], [1.0, 2.0]]])),
-        sample(complexes(3, 3)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, diagonal=2.0)),
+        d.sample(d.floats("n", 2, 2)),
+        d.sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[2.0, 1.0], [1.0, 2.0]]])),
+        d.sample(d.complexes(3, 3)),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 0.0]],))
 
 
-@builds(Adjugate)
+@d.builds(Adjugate)
 def adjugate(x: Any, name: str | None = None) -> Tensor:
-    return apply(Adjugate, (x,), (), name)
+    return d.apply(Adjugate, (x,), (), name)
 
 
 def _by_inverse(xp: Any, x: Any, inverse: Any, determinant: Any) -> tuple[Any, Any]:
@@ -173,7 +167,7 @@ def _adjugate(xp: Any, s: Any, u: Any, v: Any) -> Any:
 
 def _to_adjugate(g: Any, x: Any) -> Tensor:
     """In the bases of the singular vectors, from the products of all singular values but one or two."""
-    s, u, v = apply(Svd, (x,), (True,))
+    s, u, v = d.apply(Svd, (x,), (True,))
     turn = det(u) * conj(det(v))
     k = matmul(matmul(v, g, adjoint_a=True), u) * _each(conj(turn))
     others = cast(_products_without_two(s), u.dtype)
@@ -215,18 +209,18 @@ class LogMatrixDeterminant(Op):
     @staticmethod
     def infer(x: TensorType) -> tuple[TensorType, TensorType]:
         shape = _square(x).shape[:-2]
-        return tensor_type(x.dtype, shape), tensor_type(x.dtype.real, shape)
+        return d.tensor_type(x.dtype, shape), d.tensor_type(x.dtype.real, shape)
 
     promotes = BOTH
     gradient = {"x": lambda g, op: _to_logarithm(g, op)}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: tuple(xp.linalg.slogdet(x))
     samples = [
-        sample(floats(3, 3, diagonal=2.0)),
-        sample(floats("n", 2, 2, diagonal=3.0)),
-        sample(complexes(3, 3, diagonal=2.0)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, diagonal=2.0)),
+        d.sample(d.floats("n", 2, 2, diagonal=3.0)),
+        d.sample(d.complexes(3, 3, diagonal=2.0)),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 1.0]],))
 
@@ -240,13 +234,13 @@ def _to_logarithm(g: Any, op: Any) -> Tensor:
     return _each(factor) * adjoint(inv(wide(op.x)))
 
 
-@builds(LogMatrixDeterminant)
+@d.builds(LogMatrixDeterminant)
 def slogdet(input: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    sign, log_modulus = apply(LogMatrixDeterminant, (input,), (), name)
+    sign, log_modulus = d.apply(LogMatrixDeterminant, (input,), (), name)
     return sign, log_modulus
 
 
-@guarded("logdet")
+@d.guarded("logdet")
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of Hermitian positive definite matrices.
 

@@ -7,16 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, complex64, complex128, float64, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Output
-from stopgrad.graph.op import Joint, Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Joint, Op, Output, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.convert import cast, conj, real, wide
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.factorizations import hermitian_part
@@ -67,13 +59,13 @@ class SelfAdjointEig(Op):
 
     @staticmethod
     def infer(x: TensorType) -> tuple[TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2", "tensor")
-        return tensor_type(x.dtype.real, x.shape[:-1]), x
+        return d.tensor_type(x.dtype.real, x.shape[:-1]), x
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -93,10 +85,10 @@ class SelfAdjointEig(Op):
         return finite_only(xp, both, x)
 
     samples = [
-        sample(floats(3, 3, distinct=True)),
-        sample(floats("n", 2, 2, distinct=True)),
-        sample(complexes(3, 3)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, distinct=True)),
+        d.sample(d.floats("n", 2, 2, distinct=True)),
+        d.sample(d.complexes(3, 3)),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],))
 
@@ -115,9 +107,9 @@ def _to_hermitian(gs: Sequence[Output | None], values: Any, vectors: Any) -> Ten
     return (whole + adjoint(whole)) * 0.5
 
 
-@builds(SelfAdjointEig)
+@d.builds(SelfAdjointEig)
 def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, vectors = apply(SelfAdjointEig, (tensor,), (), name)
+    values, vectors = d.apply(SelfAdjointEig, (tensor,), (), name)
     return values, vectors
 
 
@@ -145,9 +137,9 @@ class SelfAdjointEigenvalues(Op):
     def infer(x: TensorType) -> TensorType:
         return SelfAdjointEig.infer(x)[0]
 
-    promotes = Promotion(is_inexact)
-    gradient = {"x": lambda g, op: _to_hermitian((g, None), *apply(SelfAdjointEig, (op.x,)))}
-    batch = ALONG
+    promotes = Promotion(d.is_inexact)
+    gradient = {"x": lambda g, op: _to_hermitian((g, None), *d.apply(SelfAdjointEig, (op.x,)))}
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -168,9 +160,9 @@ class SelfAdjointEigenvalues(Op):
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = SelfAdjointEig.extremes
 
 
-@builds(SelfAdjointEigenvalues)
+@d.builds(SelfAdjointEigenvalues)
 def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
-    return apply(SelfAdjointEigenvalues, (tensor,), (), name)
+    return d.apply(SelfAdjointEigenvalues, (tensor,), (), name)
 
 
 # ------------------------------------------------------------------------------------ general matrices
@@ -206,14 +198,14 @@ class Eig(Op):
 
     @staticmethod
     def infer(x: TensorType) -> tuple[TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2", "tensor")
-        dtype = complex128 if x.dtype.real is float64 else complex64
-        return tensor_type(dtype, x.shape[:-1]), tensor_type(dtype, x.shape)
+        dtype = d.complex128 if x.dtype.real is d.float64 else d.complex64
+        return d.tensor_type(dtype, x.shape[:-1]), d.tensor_type(dtype, x.shape)
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -235,10 +227,10 @@ class Eig(Op):
         return finite_only(xp, both, x)
 
     samples = [
-        sample(floats(3, 3, distinct=True)),
-        sample(floats("n", 2, 2, distinct=True)),
-        sample(complexes(3, 3)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, distinct=True)),
+        d.sample(d.floats("n", 2, 2, distinct=True)),
+        d.sample(d.complexes(3, 3)),
+        d.sample(d.floats(0, 0)),
     ]
 
 
@@ -252,12 +244,12 @@ def _to_general(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tenso
         apart = conj(inverse(pairs(values), values))
         mixed = apart * matmul(vectors, g, adjoint_a=True)
         inner = mixed if inner is None else inner + mixed
-    return apply(MatrixSolve, (vectors, matmul(inner, vectors, adjoint_b=True)), (True,))
+    return d.apply(MatrixSolve, (vectors, matmul(inner, vectors, adjoint_b=True)), (True,))
 
 
-@builds(Eig)
+@d.builds(Eig)
 def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, vectors = apply(Eig, (tensor,), (), name)
+    values, vectors = d.apply(Eig, (tensor,), (), name)
     return values, vectors
 
 
@@ -284,9 +276,9 @@ class Eigenvalues(Op):
     def infer(x: TensorType) -> TensorType:
         return Eig.infer(x)[0]
 
-    promotes = Promotion(is_inexact)
-    gradient = {"x": lambda g, op: _to_general((g, None), *apply(Eig, (op.x,)))}
-    batch = ALONG
+    promotes = Promotion(d.is_inexact)
+    gradient = {"x": lambda g, op: _to_general((g, None), *d.apply(Eig, (op.x,)))}
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -301,6 +293,6 @@ class Eigenvalues(Op):
     samples = Eig.samples
 
 
-@builds(Eigenvalues)
+@d.builds(Eigenvalues)
 def eigvals(tensor: Any, name: str | None = None) -> Tensor:
-    return apply(Eigenvalues, (tensor,), (), name)
+    return d.apply(Eigenvalues, (tensor,), (), name)

@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Tensor, TensorType
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.matrices import adjoint, check_square
@@ -52,13 +46,13 @@ class MatrixExponential(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2", "input")
         return x
 
     promotes = BOTH
     gradient = {"x": lambda g, op: _derivative(adjoint(wide(op.x)), wide(g))}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -70,18 +64,18 @@ class MatrixExponential(Op):
         return _exponential(xp, x, None, xp.lax.fori_loop)[0]
 
     samples = [
-        sample(floats(3, 3)),
-        sample(floats("n", 2, 2)),
-        sample(complexes(2, 2)),
-        sample(np.array([[20.0, 1.0], [-3.0, 1.0]])),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3)),
+        d.sample(d.floats("n", 2, 2)),
+        d.sample(d.complexes(2, 2)),
+        d.sample(np.array([[20.0, 1.0], [-3.0, 1.0]])),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[0.0, 0.0], [0.0, 0.0]],), ([[np.nan, 0.0], [0.0, 1.0]],), ([[np.inf, 0.0], [0.0, 1.0]],))
 
 
-@builds(MatrixExponential)
+@d.builds(MatrixExponential)
 def expm(input: Any, name: str | None = None) -> Tensor:
-    return apply(MatrixExponential, (input,), (), name)
+    return d.apply(MatrixExponential, (input,), (), name)
 
 
 class MatrixExponentialGrad(Op):
@@ -106,17 +100,17 @@ class MatrixExponentialGrad(Op):
 
     @staticmethod
     def infer(x: TensorType, direction: TensorType) -> TensorType:
-        check_same_dtype(x, direction)
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_same_dtype(x, direction)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2")
-        check_shape(direction, x.shape, "direction", "C3", of="x")
+        d.check_shape(direction, x.shape, "direction", "C3", of="x")
         return x
 
     gradient = {
         "x": lambda g, op: _to_point(wide(g), wide(op.x), wide(op.direction)),
         "direction": lambda g, op: _derivative(adjoint(wide(op.x)), wide(g)),
     }
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -128,21 +122,21 @@ class MatrixExponentialGrad(Op):
         return _exponential(xp, x, direction, xp.lax.fori_loop)[1]
 
     samples = [
-        sample(floats(3, 3), floats(3, 3)),
-        sample(floats("n", 2, 2), floats("n", 2, 2)),
-        sample(complexes(2, 2), complexes(2, 2)),
-        sample(np.array([[20.0, 1.0], [-3.0, 1.0]]), floats(2, 2)),
-        sample(floats(0, 0), floats(0, 0)),
+        d.sample(d.floats(3, 3), d.floats(3, 3)),
+        d.sample(d.floats("n", 2, 2), d.floats("n", 2, 2)),
+        d.sample(d.complexes(2, 2), d.complexes(2, 2)),
+        d.sample(np.array([[20.0, 1.0], [-3.0, 1.0]]), d.floats(2, 2)),
+        d.sample(d.floats(0, 0), d.floats(0, 0)),
     ]
 
 
-@builds(MatrixExponentialGrad)
+@d.builds(MatrixExponentialGrad)
 def expm_grad(x: Any, direction: Any, name: str | None = None) -> Tensor:
-    return apply(MatrixExponentialGrad, (x, direction), (), name)
+    return d.apply(MatrixExponentialGrad, (x, direction), (), name)
 
 
 def _derivative(x: Any, direction: Any) -> Tensor:
-    return apply(MatrixExponentialGrad, (x, direction))
+    return d.apply(MatrixExponentialGrad, (x, direction))
 
 
 def _to_point(g: Any, x: Any, direction: Any) -> Tensor:

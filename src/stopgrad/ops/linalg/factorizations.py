@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import GradientError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Output, describe
-from stopgrad.graph.op import Joint, Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import GradientError, Joint, Op, Output, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import matmul
@@ -38,7 +28,7 @@ def _half_lower(x: Any) -> Tensor:
 
 def _divided(x: Any, factor: Any, lower: bool) -> Tensor:
     """x times the inverse of a triangular factor's adjoint."""
-    return adjoint(apply(TriangularSolve, (factor, adjoint(x)), (lower, False)))
+    return adjoint(d.apply(TriangularSolve, (factor, adjoint(x)), (lower, False)))
 
 
 # ------------------------------------------------------------------------------------------ Cholesky
@@ -70,13 +60,13 @@ class Cholesky(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2", "input")
         return x
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: _to_definite(wide(g), wide(op.result))}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -85,10 +75,10 @@ class Cholesky(Op):
 
     xla = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
     samples = [
-        sample(floats(3, 3, low=-1.0, high=1.0, diagonal=4.0)),
-        sample(floats("n", 2, 2, low=-1.0, high=1.0, diagonal=4.0)),
-        sample(complexes(3, 3, diagonal=8.0)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, low=-1.0, high=1.0, diagonal=4.0)),
+        d.sample(d.floats("n", 2, 2, low=-1.0, high=1.0, diagonal=4.0)),
+        d.sample(d.complexes(3, 3, diagonal=8.0)),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (
         ([[1.0, 2.0], [2.0, 1.0]],),
@@ -104,14 +94,14 @@ def hermitian_part(xp: Any, x: Any) -> Any:
 
 def _to_definite(g: Any, factor: Any) -> Tensor:
     inner = _half_lower(matmul(factor, g, adjoint_a=True))
-    left = apply(TriangularSolve, (factor, inner), (True, True))
-    both = adjoint(apply(TriangularSolve, (factor, adjoint(left)), (True, True)))
+    left = d.apply(TriangularSolve, (factor, inner), (True, True))
+    both = adjoint(d.apply(TriangularSolve, (factor, adjoint(left)), (True, True)))
     return (both + adjoint(both)) * 0.5
 
 
-@builds(Cholesky)
+@d.builds(Cholesky)
 def cholesky(input: Any, name: str | None = None) -> Tensor:
-    return apply(Cholesky, (input,), (), name)
+    return d.apply(Cholesky, (input,), (), name)
 
 
 # ------------------------------------------------------------------------------------------------ QR
@@ -147,15 +137,15 @@ class Qr(Op):
 
     @staticmethod
     def infer(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_matrices(x, "C2", "input")
         *batch, m, n = x.shape
         k = m if full_matrices else smaller(m, n)
-        return tensor_type(x.dtype, (*batch, m, k)), tensor_type(x.dtype, (*batch, k, n))
+        return d.tensor_type(x.dtype, (*batch, m, k)), d.tensor_type(x.dtype, (*batch, k, n))
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = Joint(lambda gs, op, live, acting: [_to_factored(gs, op)])
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -163,13 +153,13 @@ class Qr(Op):
         return tuple(xp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
 
     samples = [
-        sample(floats(3, 3, diagonal=3.0), full_matrices=False),
-        sample(floats("n", 4, 2, diagonal=3.0), full_matrices=False),
-        sample(floats(2, 2, 4, diagonal=3.0), full_matrices=False),
-        sample(complexes(3, 2, diagonal=3.0), full_matrices=False),
-        sample(complexes(2, 3, diagonal=3.0), full_matrices=True),
-        sample(floats("n", 3, diagonal=3.0), full_matrices=False),
-        sample(floats(3, 0), full_matrices=False),
+        d.sample(d.floats(3, 3, diagonal=3.0), full_matrices=False),
+        d.sample(d.floats("n", 4, 2, diagonal=3.0), full_matrices=False),
+        d.sample(d.floats(2, 2, 4, diagonal=3.0), full_matrices=False),
+        d.sample(d.complexes(3, 2, diagonal=3.0), full_matrices=False),
+        d.sample(d.complexes(2, 3, diagonal=3.0), full_matrices=True),
+        d.sample(d.floats("n", 3, diagonal=3.0), full_matrices=False),
+        d.sample(d.floats(3, 0), full_matrices=False),
     ]
 
 
@@ -181,7 +171,7 @@ def _to_factored(gs: Sequence[Output | None], op: Any) -> Tensor:
     if op.full_matrices and k is not m and k != m:
         if gs[0] is not None:
             raise GradientError(
-                f"Qr: the gradient of {describe(op)} is undefined: q has columns that the operand does not "
+                f"Qr: the gradient of {d.describe(op)} is undefined: q has columns that the operand does not "
                 "determine; take full_matrices=False"
             )
         q, r = part_of(q, axis - 1, 0, k), part_of(r, axis - 2, 0, k)
@@ -202,7 +192,7 @@ def _to_tall(gq: Any, gr: Any, q: Any, r: Any) -> Tensor:
     return _divided(inner, r, False)
 
 
-@builds(Qr)
+@d.builds(Qr)
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
-    q, r = apply(Qr, (input,), (flag(full_matrices),), name)
+    q, r = d.apply(Qr, (input,), (d.flag(full_matrices),), name)
     return q, r

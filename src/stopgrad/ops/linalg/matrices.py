@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
     DTypeLike,
+    Op,
+    Promotion,
+    ShapeError,
     ShapeLike,
     Size,
+    Tensor,
     TensorType,
-    at_least,
-    dtype_of,
-    same_size,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import is_any
 from stopgrad.ops.elementwise.arithmetic import add_n
 from stopgrad.ops.elementwise.convert import conj, where
 from stopgrad.ops.indexing.brackets import take_index
@@ -64,7 +54,7 @@ def check_matrices(x: TensorType, constraint: str, what: str = "x") -> None:
 def check_square(x: TensorType, constraint: str, what: str = "x") -> None:
     """Refuse what holds no square matrices."""
     check_matrices(x, constraint, what)
-    if not same_size(x.shape[-2], x.shape[-1]):
+    if not d.same_size(x.shape[-2], x.shape[-1]):
         raise ShapeError(
             f"({constraint}) {what} must hold square matrices, and {x!r} has {x.shape[-2]} rows and "
             f"{x.shape[-1]} columns"
@@ -73,17 +63,17 @@ def check_square(x: TensorType, constraint: str, what: str = "x") -> None:
 
 def smaller(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
-    return a - at_least(a - b, 0)
+    return a - d.at_least(a - b, 0)
 
 
 def larger(a: Size, b: Size) -> Size:
     """The larger of two sizes."""
-    return b + at_least(a - b, 0)
+    return b + d.at_least(a - b, 0)
 
 
 def _length(rows: Size, columns: Size, offset: int) -> Size:
     """How many elements the diagonal has that lies *offset* above the main one."""
-    return at_least(smaller(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    return d.at_least(smaller(rows + min(offset, 0), columns - max(offset, 0)), 0)
 
 
 # ---------------------------------------------------------------------------------------------- bands
@@ -110,7 +100,7 @@ class MatrixBandPart(Op):
         return x
 
     gradient = {"x": lambda g, op: _band(g, op.low, op.high)}
-    batch = ALONG
+    batch = d.ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, low: int, high: int) -> Any:
@@ -118,18 +108,18 @@ class MatrixBandPart(Op):
         return xp.where((above >= low) & (above <= high), x, xp.zeros((), x.dtype))
 
     samples = [
-        sample(floats(3, 4), low=-1, high=0),
-        sample(floats("n", 3, 2), low=-ANY, high=-1),
-        sample(complexes(2, 2), low=1, high=ANY),
-        sample(ints(0, 2), low=0, high=0),
+        d.sample(d.floats(3, 4), low=-1, high=0),
+        d.sample(d.floats("n", 3, 2), low=-ANY, high=-1),
+        d.sample(d.complexes(2, 2), low=1, high=ANY),
+        d.sample(d.ints(0, 2), low=0, high=0),
     ]
 
 
 def _band(x: Any, low: int, high: int, name: str | None = None) -> Tensor:
-    return apply(MatrixBandPart, (x,), (low, high), name)
+    return d.apply(MatrixBandPart, (x,), (low, high), name)
 
 
-@builds(MatrixBandPart)
+@d.builds(MatrixBandPart)
 def band_part(input: Any, num_lower: int, num_upper: int, name: str | None = None) -> Tensor:
     """Matrices with 0 outside of a band around the main diagonal.
 
@@ -151,11 +141,11 @@ def band_part(input: Any, num_lower: int, num_upper: int, name: str | None = Non
                [0., 1., 1.],
                [0., 0., 1.]])
     """
-    lower, upper = whole(num_lower), whole(num_upper)
+    lower, upper = d.whole(num_lower), d.whole(num_upper)
     return _band(input, -ANY if lower < 0 else -lower, ANY if upper < 0 else upper, name)
 
 
-@guarded("tril")
+@d.guarded("tril")
 def tril(x: Any, k: int = 0, name: str | None = None) -> Tensor:
     """The lower triangle of matrices, 0 above it.
 
@@ -175,10 +165,10 @@ def tril(x: Any, k: int = 0, name: str | None = None) -> Tensor:
         array([[1., 0.],
                [1., 1.]])
     """
-    return _band(x, -ANY, whole(k), name)
+    return _band(x, -ANY, d.whole(k), name)
 
 
-@guarded("triu")
+@d.guarded("triu")
 def triu(x: Any, k: int = 0, name: str | None = None) -> Tensor:
     """The upper triangle of matrices, 0 below it.
 
@@ -198,7 +188,7 @@ def triu(x: Any, k: int = 0, name: str | None = None) -> Tensor:
         array([[0., 1.],
                [0., 0.]])
     """
-    return _band(x, whole(k), ANY, name)
+    return _band(x, d.whole(k), ANY, name)
 
 
 # ------------------------------------------------------------------------------------------ diagonals
@@ -221,16 +211,16 @@ class MatrixDiagPart(Op):
     @staticmethod
     def infer(x: TensorType, *, offset: int) -> TensorType:
         check_matrices(x, "C1")
-        return tensor_type(x.dtype, (*x.shape[:-2], _length(x.shape[-2], x.shape[-1], offset)))
+        return d.tensor_type(x.dtype, (*x.shape[:-2], _length(x.shape[-2], x.shape[-1], offset)))
 
     gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
     samples = [
-        sample(floats(3, 4), offset=0),
-        sample(floats("n", 3, 3), offset=-1),
-        sample(floats("n", 3), offset=1),
-        sample(ints(2, 2), offset=5),
+        d.sample(d.floats(3, 4), offset=0),
+        d.sample(d.floats("n", 3, 3), offset=-1),
+        d.sample(d.floats("n", 3), offset=1),
+        d.sample(d.ints(2, 2), offset=5),
     ]
 
 
@@ -256,15 +246,15 @@ class MatrixDiag(Op):
         if not diagonal.ndim:
             raise ShapeError(f"(C1) a diagonal must have at least one axis, not {diagonal!r}")
         length = _length(rows, columns, offset)
-        if not same_size(diagonal.shape[-1], length):
+        if not d.same_size(diagonal.shape[-1], length):
             raise ShapeError(
                 f"(C2) diagonal {offset} of {rows} rows and {columns} columns has {length} elements, not "
                 f"{diagonal.shape[-1]}"
             )
-        return tensor_type(diagonal.dtype, (*diagonal.shape[:-1], rows, columns))
+        return d.tensor_type(diagonal.dtype, (*diagonal.shape[:-1], rows, columns))
 
-    gradient = {"diagonal": lambda g, op: apply(MatrixDiagPart, (g,), (op.offset,))}
-    batch = ALONG
+    gradient = {"diagonal": lambda g, op: d.apply(MatrixDiagPart, (g,), (op.offset,))}
+    batch = d.ALONG
 
     @staticmethod
     def lower(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:
@@ -283,25 +273,25 @@ class MatrixDiag(Op):
         return xp.where(above == offset, rowwise, xp.zeros((), diagonal.dtype))
 
     samples = [
-        sample(floats(3), offset=0, rows=3, columns=3),
-        sample(floats("n", 2), offset=-1, rows=3, columns=4),
-        sample(floats(2), offset=2, rows=3, columns=4),
-        sample(floats(2, 0), offset=0, rows=0, columns=2),
+        d.sample(d.floats(3), offset=0, rows=3, columns=3),
+        d.sample(d.floats("n", 2), offset=-1, rows=3, columns=4),
+        d.sample(d.floats(2), offset=2, rows=3, columns=4),
+        d.sample(d.floats(2, 0), offset=0, rows=0, columns=2),
     ]
 
 
 def _to_matrix(diagonal: Any, offset: int, rows: Size, columns: Size, name: str | None = None) -> Tensor:
-    return apply(MatrixDiag, (diagonal,), (offset, rows, columns), name)
+    return d.apply(MatrixDiag, (diagonal,), (offset, rows, columns), name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _diagonals(k: Any, align: Any) -> tuple[int, int]:
     """The lowest and the highest diagonal that are meant."""
     if align not in _ALIGNMENTS:
         raise ArgumentError(f"align is one of {', '.join(_ALIGNMENTS)}, not {align!r}")
-    if is_whole(k):
-        return whole(k), whole(k)
-    low, *others = map(whole, k)
+    if d.is_whole(k):
+        return d.whole(k), d.whole(k)
+    low, *others = map(d.whole, k)
     high = others[0] if others else low
     if len(others) > 1 or low > high:
         raise ArgumentError(f"k is one diagonal, or the lowest and the highest of several, not {k!r}")
@@ -319,7 +309,7 @@ def _inside(x: Any, low: int, high: int, padding_value: Any, name: str | None) -
     return where(_band(full(x.shape[-2:], True), low, high), x, padding_value, name)
 
 
-@builds(MatrixDiag)
+@d.builds(MatrixDiag)
 def diag(
     diagonal: Any,
     name: str | None = None,
@@ -358,23 +348,25 @@ def diag(
                [0., 0., 2.]])
     """
     low, high = _diagonals(k, align)
-    kind = type_of(diagonal)
-    with about(MatrixDiag, diagonal):
+    kind = d.type_of(diagonal)
+    with d.about(MatrixDiag, diagonal):
         if kind.ndim < 1 + (low < high):
             raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
         rows, columns = kind.shape[-1] - min(high, 0), kind.shape[-1] + max(low, 0)
-        given = [None if is_whole(n) and whole(n) == -1 else shape_of([n])[0] for n in (num_rows, num_cols)]
+        given = [
+            None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)
+        ]
         if given[0] is given[1] is None:
             rows = columns = larger(rows, columns)
         rows, columns = rows if given[0] is None else given[0], columns if given[1] is None else given[1]
-        if low < high and not same_size(kind.shape[-2], high - low + 1):
+        if low < high and not d.same_size(kind.shape[-2], high - low + 1):
             raise ShapeError(
                 f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
             )
         longest = smaller(rows + min(high, 0), columns - max(low, 0))
-        if not same_size(kind.shape[-1], longest):
+        if not d.same_size(kind.shape[-1], longest):
             raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
-    padded = not (is_whole(padding_value) and padding_value == 0)
+    padded = not (d.is_whole(padding_value) and padding_value == 0)
     last = None if padded else name
     if low == high:
         made = _to_matrix(diagonal, low, rows, columns, last)
@@ -391,13 +383,13 @@ def diag(
 
 def _row(x: Any, offset: int, low: int, high: int, rows: Size, columns: Size, align: str) -> Tensor:
     """One of several diagonals, without its padding."""
-    shape = type_of(x).shape
+    shape = d.type_of(x).shape
     length = _length(rows, columns, offset)
     start = 0 if _is_left(offset, align) else shape[-1] - length
     return part_of(take_index(x, (..., high - offset, slice(None))), len(shape) - 2, start, length)
 
 
-@builds(MatrixDiagPart)
+@d.builds(MatrixDiagPart)
 def diag_part(
     input: Any, name: str | None = None, k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
@@ -427,22 +419,22 @@ def diag_part(
     """
     low, high = _diagonals(k, align)
     if low == high:
-        return apply(MatrixDiagPart, (input,), (low,), name)
-    kind = type_of(input)
-    with about(MatrixDiagPart, input):
+        return d.apply(MatrixDiagPart, (input,), (low,), name)
+    kind = d.type_of(input)
+    with d.about(MatrixDiagPart, input):
         check_matrices(kind, "C1", "input")
     rows, columns = kind.shape[-2:]
-    longest = at_least(smaller(rows + min(high, 0), columns - max(low, 0)), 0)
+    longest = d.at_least(smaller(rows + min(high, 0), columns - max(low, 0)), 0)
     found = []
     for offset in range(high, low - 1, -1):
         missing = longest - _length(rows, columns, offset)
         around = (0, missing) if _is_left(offset, align) else (missing, 0)
-        part = apply(MatrixDiagPart, (input,), (offset,))
+        part = d.apply(MatrixDiagPart, (input,), (offset,))
         found.append(pad(part, [(0, 0)] * (kind.ndim - 2) + [around], constant_values=padding_value))
     return stack(found, -2, name)
 
 
-@guarded("set_diag")
+@d.guarded("set_diag")
 def set_diag(
     input: Any, diagonal: Any, name: str | None = None, k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
@@ -468,8 +460,8 @@ def set_diag(
                [1., 6.]])
     """
     low, high = _diagonals(k, align)
-    input, diagonal = together(input, diagonal, promotes=Promotion(is_any))
-    kind = type_of(input)
+    input, diagonal = d.together(input, diagonal, promotes=Promotion(d.is_any))
+    kind = d.type_of(input)
     check_matrices(kind, "C1", "input")
     rows, columns = kind.shape[-2:]
     made = diag(diagonal, k=k, num_rows=rows, num_cols=columns, align=align)
@@ -479,7 +471,7 @@ def set_diag(
 # ------------------------------------------------------------------------------------- whole matrices
 
 
-@guarded("eye")
+@d.guarded("eye")
 def eye(
     num_rows: Any,
     num_columns: Any = None,
@@ -507,18 +499,18 @@ def eye(
         array([[1., 0.],
                [0., 1.]], dtype=float32)
     """
-    (rows,) = shape_of([num_rows])
-    (columns,) = shape_of([num_rows if num_columns is None else num_columns])
-    offset = whole(k)
-    ones = full((_length(rows, columns, offset),), 1, dtype_of(dtype))
+    (rows,) = d.shape_of([num_rows])
+    (columns,) = d.shape_of([num_rows if num_columns is None else num_columns])
+    offset = d.whole(k)
+    ones = full((_length(rows, columns, offset),), 1, d.dtype_of(dtype))
     if batch_shape is None:
         return _to_matrix(ones, offset, rows, columns, name)
     return broadcast_to(
-        _to_matrix(ones, offset, rows, columns), (*shape_of(batch_shape), rows, columns), name
+        _to_matrix(ones, offset, rows, columns), (*d.shape_of(batch_shape), rows, columns), name
     )
 
 
-@guarded("trace")
+@d.guarded("trace")
 def trace(x: Any, name: str | None = None) -> Tensor:
     """The sum of the main diagonal of each matrix.
 
@@ -536,10 +528,10 @@ def trace(x: Any, name: str | None = None) -> Tensor:
         >>> sg.trace(np.array([[1.0, 2.0], [3.0, 4.0]]))
         array(5.)
     """
-    return reduce_sum(apply(MatrixDiagPart, (x,), (0,)), -1, name=name)
+    return reduce_sum(d.apply(MatrixDiagPart, (x,), (0,)), -1, name=name)
 
 
-@guarded("matrix_transpose")
+@d.guarded("matrix_transpose")
 def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -> Tensor:
     """Matrices with rows and columns exchanged.
 
@@ -558,10 +550,10 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
         >>> sg.matrix_transpose(np.ones((5, 2, 3))).shape
         (5, 3, 2)
     """
-    return _transposed(a, flag(conjugate, "conjugate"), name)
+    return _transposed(a, d.flag(conjugate, "conjugate"), name)
 
 
-@guarded("adjoint")
+@d.guarded("adjoint")
 def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     """Matrices with rows and columns exchanged and the elements conjugated.
 
@@ -584,7 +576,7 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
 
 
 def _transposed(a: Any, conjugate: bool, name: str | None) -> Tensor:
-    kind = type_of(a)
+    kind = d.type_of(a)
     check_matrices(kind, "C1", "a")
     order = (*range(kind.ndim - 2), kind.ndim - 1, kind.ndim - 2)
     if not (conjugate and kind.dtype.is_complex):

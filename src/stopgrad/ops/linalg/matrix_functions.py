@@ -7,18 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, int32, same_size, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import check_dtype, is_inexact, is_number
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Op, Promotion, ShapeError, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, wide
@@ -42,7 +32,7 @@ __all__ = [
 # --------------------------------------------------------------------------------------------- powers
 
 
-@guarded("matrix_power")
+@d.guarded("matrix_power")
 def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
     """Whole powers of square matrices, by repeated squaring.
 
@@ -62,14 +52,14 @@ def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
         array([[1., 3.],
                [0., 1.]])
     """
-    exponent = whole(n)
-    (x,) = together(x, promotes=Promotion(is_number) if exponent >= 0 else BOTH)
-    kind = type_of(x)
+    exponent = d.whole(n)
+    (x,) = d.together(x, promotes=Promotion(d.is_number) if exponent >= 0 else BOTH)
+    kind = d.type_of(x)
     check_square(kind, "C1")
     if exponent == 0:
         unit = eye(kind.shape[-1], dtype=kind.dtype)
         return broadcast_to(unit, kind.shape, name)
-    square = x if exponent > 0 else apply(MatrixInverse, (x,))
+    square = x if exponent > 0 else d.apply(MatrixInverse, (x,))
     result, left = None, abs(exponent)
     while left:
         if left % 2:
@@ -107,23 +97,23 @@ class PseudoInverse(Op):
 
     @staticmethod
     def infer(a: TensorType, rcond: TensorType) -> TensorType:
-        check_dtype(a, is_inexact, INEXACT)
+        d.check_dtype(a, d.is_inexact, INEXACT)
         check_matrices(a, "C2", "a")
         *batch, m, n = a.shape
         if rcond.dtype is not a.dtype.real or rcond.ndim > len(batch):
             raise ShapeError(f"(C3) rcond must be {a.dtype.real} of at most {len(batch)} axes, not {rcond!r}")
         sizes = zip(rcond.shape[::-1], batch[::-1], strict=False)
-        if not all((isinstance(r, int) and r == 1) or same_size(r, size) for r, size in sizes):
+        if not all((isinstance(r, int) and r == 1) or d.same_size(r, size) for r, size in sizes):
             raise ShapeError(f"(C3) rcond {rcond!r} does not broadcast with the leading axes of {a!r}")
-        return tensor_type(a.dtype, (*batch, n, m))
+        return d.tensor_type(a.dtype, (*batch, n, m))
 
     gradient = {
         "a": lambda g, op: _to_pseudoinverse(wide(g), wide(op.a), wide(op.result)),
-        "rcond": not_differentiable(
+        "rcond": d.not_differentiable(
             "a threshold decides what counts as 0; the result is constant between such"
         ),
     }
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -151,11 +141,11 @@ class PseudoInverse(Op):
         return xp.where(bad, xp.asarray(np.nan, result.dtype), result)
 
     samples = [
-        sample(floats(3, 3, diagonal=3.0), floats(low=1e-9, high=1e-8)),
-        sample(floats("n", 4, 2, diagonal=3.0), floats("n", low=1e-9, high=1e-8)),
-        sample(floats(2, 2, 3, diagonal=3.0), floats(1, low=1e-9, high=1e-8)),
-        sample(complexes(3, 2, diagonal=3.0), floats(low=1e-9, high=1e-8)),
-        sample(floats(2, 0), floats(low=1e-9, high=1e-8)),
+        d.sample(d.floats(3, 3, diagonal=3.0), d.floats(low=1e-9, high=1e-8)),
+        d.sample(d.floats("n", 4, 2, diagonal=3.0), d.floats("n", low=1e-9, high=1e-8)),
+        d.sample(d.floats(2, 2, 3, diagonal=3.0), d.floats(1, low=1e-9, high=1e-8)),
+        d.sample(d.complexes(3, 2, diagonal=3.0), d.floats(low=1e-9, high=1e-8)),
+        d.sample(d.floats(2, 0), d.floats(low=1e-9, high=1e-8)),
     ]
 
 
@@ -174,15 +164,15 @@ _limits: Any = ml_dtypes.finfo
 
 def _threshold(a: Any, factor: float) -> Tensor:
     """The rounding error of the largest size of matrices."""
-    kind = type_of(a)
+    kind = d.type_of(a)
     dtype = kind.dtype.real
     return multiply(
         size_as(larger(*kind.shape[-2:]), dtype, a),
-        as_array(factor * float(_limits(dtype.numpy).eps), dtype),
+        d.as_array(factor * float(_limits(dtype.numpy).eps), dtype),
     )
 
 
-@builds(PseudoInverse)
+@d.builds(PseudoInverse)
 def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """The Moore-Penrose pseudoinverse of matrices.
 
@@ -208,15 +198,15 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
         array([[1. , 0. , 0. ],
                [0. , 0.5, 0. ]])
     """
-    flag(validate_args)
-    (a,) = together(a, promotes=BOTH)
-    with about(PseudoInverse, a):
-        check_matrices(type_of(a), "C2", "a")
-    limit = _threshold(a, 10.0) if rcond is None else cast(rcond, type_of(a).dtype.real)
-    return apply(PseudoInverse, (a, limit), (), name)
+    d.flag(validate_args)
+    (a,) = d.together(a, promotes=BOTH)
+    with d.about(PseudoInverse, a):
+        check_matrices(d.type_of(a), "C2", "a")
+    limit = _threshold(a, 10.0) if rcond is None else cast(rcond, d.type_of(a).dtype.real)
+    return d.apply(PseudoInverse, (a, limit), (), name)
 
 
-@guarded("matrix_rank")
+@d.guarded("matrix_rank")
 def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
     """How many singular values of matrices are larger than a tolerance.
 
@@ -237,18 +227,18 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
         >>> sg.matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]]))
         array(1, dtype=int32)
     """
-    flag(validate_args)
-    (a,) = together(a, promotes=BOTH)
-    check_matrices(type_of(a), "C1", "a")
+    d.flag(validate_args)
+    (a,) = d.together(a, promotes=BOTH)
+    check_matrices(d.type_of(a), "C1", "a")
     s = svdvals(wide(a))
     if tol is None:
         limit = multiply(reduce_max(s, -1, True), _threshold(a if wide(a) is a else wide(a), 1.0))
     else:
-        limit = expand_dims(cast(tol, type_of(s).dtype), -1)
-    return reduce_sum(cast(greater(s, limit), int32), -1, name=name)
+        limit = expand_dims(cast(tol, d.type_of(s).dtype), -1)
+    return reduce_sum(cast(greater(s, limit), d.int32), -1, name=name)
 
 
-@guarded("lstsq")
+@d.guarded("lstsq")
 def lstsq(
     matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
 ) -> Tensor:
@@ -280,16 +270,16 @@ def lstsq(
         array([[1.],
                [2.]])
     """
-    matrix, rhs = together(matrix, rhs, promotes=BOTH)
-    if type_of(rhs).ndim == 1:
+    matrix, rhs = d.together(matrix, rhs, promotes=BOTH)
+    if d.type_of(rhs).ndim == 1:
         return squeeze(lstsq(matrix, expand_dims(rhs, -1), l2_regularizer, fast), -1, name)
-    kind, right = type_of(matrix), type_of(rhs)
+    kind, right = d.type_of(matrix), d.type_of(rhs)
     check_matrices(kind, "C2", "matrix")
     m, n = kind.shape[-2:]
-    if right.ndim < 2 or not same_size(right.shape[-2], m):
+    if right.ndim < 2 or not d.same_size(right.shape[-2], m):
         raise ShapeError(f"(C3) rhs must have {m} rows, as matrix, not {right!r}")
     plain = isinstance(l2_regularizer, (int, float)) and l2_regularizer == 0
-    if not flag(fast):
+    if not d.flag(fast):
         if not plain:
             raise ArgumentError("a regularizer goes with fast=True only")
         return matmul(pinv(matrix), rhs, name=name)

@@ -6,19 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.base.coercion import flag, real
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import TensorType, float32, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axes, Op
-from stopgrad.graph.operands import Tensor, as_array, shorten, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, is_inexact, normal_axes, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Axes, Op, Operation, Output, ShapeError, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import abs as modulus, divide, maximum, multiply, sign
 from stopgrad.ops.elementwise.compare import equal, is_finite, not_equal
 from stopgrad.ops.elementwise.convert import cast, where, wide
@@ -61,16 +50,16 @@ class VectorNorm(Op):
 
     @staticmethod
     def infer(x: TensorType, *, order: float, axis: Axes, keepdims: bool) -> TensorType:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         if order == 0 or not math.isfinite(order):
             raise ArgumentError(f"(C2) the order must be a finite number other than 0, not {order}")
-        normal_axes(axis, x.ndim, "C3")
+        d.normal_axes(axis, x.ndim, "C3")
         shape = tuple(1 if i in axis else s for i, s in enumerate(x.shape) if keepdims or i not in axis)
-        return tensor_type(x.dtype.real, shape)
+        return d.tensor_type(x.dtype.real, shape)
 
     promotes = BOTH
     gradient = {"x": lambda g, op: _to_vector(wide(g), wide(op.x), op)}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -85,14 +74,14 @@ class VectorNorm(Op):
         return powers ** xp.asarray(1 / order, size.dtype)
 
     samples = [
-        sample(floats(2, 3), order=2.0, axis=(1,), keepdims=False),
-        sample(floats("n", 2, 3), order=3.5, axis=(0, 2), keepdims=True),
-        sample(floats(2, 3), order=1.0, axis=(0, 1), keepdims=False),
-        sample(floats(2, 3), order=-1.5, axis=(1,), keepdims=False),
-        sample(complexes(2, 3), order=2.0, axis=(0,), keepdims=False),
-        sample(complexes(2, 3), order=1.0, axis=(1,), keepdims=False),
-        sample(complexes(2, 3), order=3.0, axis=(1,), keepdims=True),
-        sample(floats(2, 0), order=2.0, axis=(1,), keepdims=False),
+        d.sample(d.floats(2, 3), order=2.0, axis=(1,), keepdims=False),
+        d.sample(d.floats("n", 2, 3), order=3.5, axis=(0, 2), keepdims=True),
+        d.sample(d.floats(2, 3), order=1.0, axis=(0, 1), keepdims=False),
+        d.sample(d.floats(2, 3), order=-1.5, axis=(1,), keepdims=False),
+        d.sample(d.complexes(2, 3), order=2.0, axis=(0,), keepdims=False),
+        d.sample(d.complexes(2, 3), order=1.0, axis=(1,), keepdims=False),
+        d.sample(d.complexes(2, 3), order=3.0, axis=(1,), keepdims=True),
+        d.sample(d.floats(2, 0), order=2.0, axis=(1,), keepdims=False),
     ]
     extremes = (([[0.0, 0.0]],), ([[0.0, -3.0]],), ([[math.inf, 1.0]],), ([[math.nan, 1.0]],))
 
@@ -115,7 +104,7 @@ def _to_vector(g: Any, x: Any, op: Any) -> Tensor:
 # -------------------------------------------------------------------------------- vectors and matrices
 
 
-@builds(VectorNorm)
+@d.builds(VectorNorm)
 def vector_norm(
     x: Any, axis: Any = None, keepdims: bool = False, ord: Any = 2, name: str | None = None
 ) -> Tensor:
@@ -142,27 +131,27 @@ def vector_norm(
         >>> sg.vector_norm(np.array([3.0, -4.0]), ord=np.inf)
         array(4.)
     """
-    (x,) = together(x, promotes=BOTH)
-    axes = normal_axes(axis, type_of(x).ndim, "C1")
-    kept, order = flag(keepdims), _number(ord)
+    (x,) = d.together(x, promotes=BOTH)
+    axes = d.normal_axes(axis, d.type_of(x).ndim, "C1")
+    kept, order = d.flag(keepdims), _number(ord)
     if order == 0:
-        kind = type_of(x).dtype.real
-        return reduce_sum(cast(not_equal(x, cast(as_array(0), type_of(x).dtype)), kind), axes, kept, name)
+        kind = d.type_of(x).dtype.real
+        return reduce_sum(cast(not_equal(x, cast(d.as_array(0), d.type_of(x).dtype)), kind), axes, kept, name)
     if math.isinf(order):
         return (reduce_max if order > 0 else reduce_min)(modulus(x), axes, kept, name)
-    return apply(VectorNorm, (x,), (order, axes, kept), name)
+    return d.apply(VectorNorm, (x,), (order, axes, kept), name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _number(ord: Any) -> float:
     if ord in ("euclidean", "fro"):
         return 2.0
-    if isinstance(ord, str) or math.isnan(order := real(ord)):
+    if isinstance(ord, str) or math.isnan(order := d.real(ord)):
         raise ArgumentError(f"{ord!r} is no norm of vectors; take a number, np.inf, -np.inf or 'euclidean'")
     return order
 
 
-@guarded("matrix_norm")
+@d.guarded("matrix_norm")
 def matrix_norm(
     x: Any, keepdims: bool = False, ord: Any = "fro", axis: Any = (-2, -1), name: str | None = None
 ) -> Tensor:
@@ -191,14 +180,14 @@ def matrix_norm(
         >>> np.round(sg.matrix_norm(x, ord="nuc"), 6)
         np.float64(8.944272)
     """
-    (x,) = together(x, promotes=BOTH)
-    ndim = type_of(x).ndim
-    with about(VectorNorm, x):
+    (x,) = d.together(x, promotes=BOTH)
+    ndim = d.type_of(x).ndim
+    with d.about(VectorNorm, x):
         rows, columns = _two_axes(axis, ndim)
-    kept = flag(keepdims)
+    kept = d.flag(keepdims)
     if isinstance(ord, str) and ord in ("fro", "euclidean"):
-        return apply(VectorNorm, (x,), (2.0, tuple(sorted((rows, columns))), kept), name)
-    order = ord if isinstance(ord, str) else real(ord)
+        return d.apply(VectorNorm, (x,), (2.0, tuple(sorted((rows, columns))), kept), name)
+    order = ord if isinstance(ord, str) else d.real(ord)
     last = name if not kept else None
     if order in ("nuc", 2.0, -2.0):
         others = tuple(i for i in range(ndim) if i not in (rows, columns))
@@ -216,17 +205,17 @@ def matrix_norm(
     return expand_dims(found, tuple(sorted((rows, columns))), name) if kept else found
 
 
-@reads_arguments
+@d.reads_arguments
 def _two_axes(axis: Any, ndim: int) -> tuple[int, int]:
     if not isinstance(axis, Sequence) or len(axis) != 2:
         raise ShapeError(f"(C1) matrices have two axes; axis is a pair, not {axis!r}")
-    rows, columns = (normal_axis(a, ndim, "C1") for a in axis)
+    rows, columns = (d.normal_axis(a, ndim, "C1") for a in axis)
     if rows == columns:
         raise ShapeError(f"(C1) axis={axis!r} names one axis twice")
     return rows, columns
 
 
-@guarded("norm")
+@d.guarded("norm")
 def norm(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None
 ) -> Tensor:
@@ -254,7 +243,7 @@ def norm(
         >>> sg.norm(np.array([[3.0, 0.0], [4.0, 5.0]]), np.inf, axis=(0, 1))
         array(9.)
     """
-    kept = keepdims is not None and flag(keepdims)
+    kept = keepdims is not None and d.flag(keepdims)
     if isinstance(axis, Sequence) and len(axis) == 2:
         return matrix_norm(tensor, kept, ord, axis, name)
     if ord == "nuc":
@@ -267,7 +256,7 @@ def norm(
 # --------------------------------------------------------------------------------------------- scaled
 
 
-@guarded("normalize")
+@d.guarded("normalize")
 def normalize(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -286,12 +275,12 @@ def normalize(
         >>> sg.normalize(np.array([3.0, 4.0]))
         (array([0.6, 0.8]), array([5.]))
     """
-    (tensor,) = together(tensor, promotes=BOTH)
+    (tensor,) = d.together(tensor, promotes=BOTH)
     size = norm(tensor, ord, axis, True)
-    return divide(tensor, cast(size, type_of(tensor).dtype), name), size
+    return divide(tensor, cast(size, d.type_of(tensor).dtype), name), size
 
 
-@guarded("l2_normalize")
+@d.guarded("l2_normalize")
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: Any = 1e-12, name: str | None = None, dim: Any = None
 ) -> Tensor:
@@ -318,16 +307,16 @@ def l2_normalize(
         if axis is not None:
             raise ArgumentError("axis and dim are one argument; give axis only")
         axis = dim
-    (x,) = together(x, promotes=BOTH)
+    (x,) = d.together(x, promotes=BOTH)
     numbers = wide(x)
-    kind = type_of(x)
+    kind = d.type_of(x)
     squares = multiply(numbers, numbers) if not kind.dtype.is_complex else pow(modulus(numbers), 2)
-    total = reduce_sum(squares, normal_axes(axis, kind.ndim, "C1"), True)
-    scaled = multiply(numbers, cast(rsqrt(maximum(total, epsilon)), type_of(numbers).dtype))
+    total = reduce_sum(squares, d.normal_axes(axis, kind.ndim, "C1"), True)
+    scaled = multiply(numbers, cast(rsqrt(maximum(total, epsilon)), d.type_of(numbers).dtype))
     return cast(scaled, kind.dtype, name)
 
 
-@guarded("clip_by_norm")
+@d.guarded("clip_by_norm")
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
     """A tensor scaled down, so that its Euclidean norm is at most a given one.
 
@@ -348,20 +337,20 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         array([0.6, 0.8])
     """
     _check_largest(clip_norm)
-    (t,) = together(t, promotes=BOTH)
-    numbers, dtype = wide(t), type_of(t).dtype
+    (t,) = d.together(t, promotes=BOTH)
+    numbers, dtype = wide(t), d.type_of(t).dtype
     size = vector_norm(numbers, axes, True)
     scale = divide(clip_norm, maximum(size, clip_norm))
-    return cast(multiply(numbers, cast(scale, type_of(numbers).dtype)), dtype, name)
+    return cast(multiply(numbers, cast(scale, d.type_of(numbers).dtype)), dtype, name)
 
 
 def _check_largest(norm: Any) -> None:
     """Refuse a largest norm that is known to be negative."""
-    if not isinstance(norm, (Output, Operation)) and (as_array(norm) < 0).any():
-        raise ArgumentError(f"clip_norm is the largest norm, and cannot be negative as {shorten(norm)} is")
+    if not isinstance(norm, (Output, Operation)) and (d.as_array(norm) < 0).any():
+        raise ArgumentError(f"clip_norm is the largest norm, and cannot be negative as {d.shorten(norm)} is")
 
 
-@guarded("global_norm")
+@d.guarded("global_norm")
 def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """The Euclidean norm of several tensors together.
 
@@ -376,15 +365,15 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
         >>> sg.global_norm([np.array([3.0]), np.array([[4.0]])])
         array(5.)
     """
-    leaves = together(*flatten(t_list)[0], promotes=BOTH) if flatten(t_list)[0] else []
+    leaves = d.together(*d.flatten(t_list)[0], promotes=BOTH) if d.flatten(t_list)[0] else []
     if not leaves:
-        return vector_norm(as_array([0.0], float32), name=name)
-    dtype = type_of(leaves[0]).dtype.real
+        return vector_norm(d.as_array([0.0], d.float32), name=name)
+    dtype = d.type_of(leaves[0]).dtype.real
     sizes = [vector_norm(wide(t)) for t in leaves]
     return cast(vector_norm(stack(sizes)), dtype, name)
 
 
-@guarded("clip_by_global_norm")
+@d.guarded("clip_by_global_norm")
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[Any, Tensor]:
@@ -408,14 +397,14 @@ def clip_by_global_norm(
         ([array([0.6]), array([0.8])], array(5.))
     """
     _check_largest(clip_norm)
-    leaves, spec = flatten(t_list)
-    (size,) = together(global_norm(t_list) if use_norm is None else use_norm, promotes=BOTH)
+    leaves, spec = d.flatten(t_list)
+    (size,) = d.together(global_norm(t_list) if use_norm is None else use_norm, promotes=BOTH)
     scale = divide(clip_norm, maximum(size, clip_norm))
     scale = where(is_finite(size), scale, math.nan)
     scaled = []
     for i, t in enumerate(leaves):
-        (t,) = together(t, promotes=BOTH)
-        dtype = type_of(t).dtype
+        (t,) = d.together(t, promotes=BOTH)
+        dtype = d.type_of(t).dtype
         last = name if i + 1 == len(leaves) else None
-        scaled.append(cast(multiply(wide(t), cast(scale, type_of(wide(t)).dtype)), dtype, last))
-    return unflatten(spec, scaled), size
+        scaled.append(cast(multiply(wide(t), cast(scale, d.type_of(wide(t)).dtype)), dtype, last))
+    return d.unflatten(spec, scaled), size

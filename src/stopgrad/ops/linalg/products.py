@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.types import same_size
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import is_number, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Promotion, ShapeError, Tensor
 from stopgrad.ops.elementwise.arithmetic import multiply, subtract
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.indexing.gather import gather
@@ -27,10 +22,10 @@ __all__ = [
     "vecdot",
 ]
 
-_NUMBERS = Promotion(is_number)
+_NUMBERS = Promotion(d.is_number)
 
 
-@guarded("matvec")
+@d.guarded("matvec")
 def matvec(
     a: Any,
     b: Any,
@@ -62,8 +57,8 @@ def matvec(
         >>> sg.matvec(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
         array([21., 43.])
     """
-    if type_of(a).ndim < 2 or not type_of(b).ndim:
-        raise ShapeError(f"(C1) takes matrices and vectors, not {type_of(a)!r} and {type_of(b)!r}")
+    if d.type_of(a).ndim < 2 or not d.type_of(b).ndim:
+        raise ShapeError(f"(C1) takes matrices and vectors, not {d.type_of(a)!r} and {d.type_of(b)!r}")
     column = matmul(
         a,
         expand_dims(b, -1),
@@ -75,7 +70,7 @@ def matvec(
     return squeeze(column, -1, name)
 
 
-@guarded("vecdot")
+@d.guarded("vecdot")
 def vecdot(x1: Any, x2: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Inner products of vectors: Σ conj(x1) · x2 along an axis.
 
@@ -96,21 +91,21 @@ def vecdot(x1: Any, x2: Any, axis: int = -1, name: str | None = None) -> Tensor:
         >>> sg.vecdot(np.array([1j, 2.0]), np.array([1.0, 3.0]))
         array(6.-1.j)
     """
-    x1, x2 = together(x1, x2, promotes=_NUMBERS)
-    p, q = type_of(x1).ndim, type_of(x2).ndim
+    x1, x2 = d.together(x1, x2, promotes=_NUMBERS)
+    p, q = d.type_of(x1).ndim, d.type_of(x2).ndim
     ndim = max(p, q)
-    position = normal_axis(axis, ndim, "C1")
+    position = d.normal_axis(axis, ndim, "C1")
     from_end = position - ndim
     if -from_end > min(p, q):
-        raise ShapeError(f"(C1) axis {axis} does not exist in both {type_of(x1)!r} and {type_of(x2)!r}")
-    if not same_size(type_of(x1).shape[from_end], type_of(x2).shape[from_end]):
-        raise ShapeError(f"(C1) axis {axis} of {type_of(x1)!r} and {type_of(x2)!r} differ in size")
+        raise ShapeError(f"(C1) axis {axis} does not exist in both {d.type_of(x1)!r} and {d.type_of(x2)!r}")
+    if not d.same_size(d.type_of(x1).shape[from_end], d.type_of(x2).shape[from_end]):
+        raise ShapeError(f"(C1) axis {axis} of {d.type_of(x1)!r} and {d.type_of(x2)!r} differ in size")
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[:ndim]
     rest = letters[:position] + letters[position + 1 :]
-    return apply(Einsum, (conj(x1), x2), (f"{letters[ndim - p :]},{letters[ndim - q :]}->{rest}",), name)
+    return d.apply(Einsum, (conj(x1), x2), (f"{letters[ndim - p :]},{letters[ndim - q :]}->{rest}",), name)
 
 
-@guarded("outer")
+@d.guarded("outer")
 def outer(x1: Any, x2: Any, name: str | None = None) -> Tensor:
     """The product of each element of one vector with each of another.
 
@@ -127,11 +122,11 @@ def outer(x1: Any, x2: Any, name: str | None = None) -> Tensor:
         array([[ 1., 10.],
                [ 2., 20.]])
     """
-    x1, x2 = together(x1, x2, promotes=_NUMBERS)
-    return multiply(reshape(x1, (type_of(x1).size, 1)), reshape(x2, (1, type_of(x2).size)), name)
+    x1, x2 = d.together(x1, x2, promotes=_NUMBERS)
+    return multiply(reshape(x1, (d.type_of(x1).size, 1)), reshape(x2, (1, d.type_of(x2).size)), name)
 
 
-@guarded("cross")
+@d.guarded("cross")
 def cross(a: Any, b: Any, name: str | None = None, *, axis: int = -1) -> Tensor:
     """Cross products of vectors in three dimensions.
 
@@ -153,19 +148,19 @@ def cross(a: Any, b: Any, name: str | None = None, *, axis: int = -1) -> Tensor:
         >>> sg.cross(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
         array([0., 0., 1.])
     """
-    a, b = together(a, b, promotes=_NUMBERS)
+    a, b = d.together(a, b, promotes=_NUMBERS)
     turned = []
     for x in (a, b):
-        kind = type_of(x)
-        position = normal_axis(axis, kind.ndim, "C1")
-        if not same_size(kind.shape[position], 3):
+        kind = d.type_of(x)
+        position = d.normal_axis(axis, kind.ndim, "C1")
+        if not d.same_size(kind.shape[position], 3):
             raise ShapeError(f"(C1) vectors have three components, and axis {axis} of {kind!r} has not")
         turned.append([gather(x, np.asarray(order), axis=position) for order in ([1, 2, 0], [2, 0, 1])])
     (a1, a2), (b1, b2) = turned
     return subtract(multiply(a1, b2), multiply(a2, b1), name)
 
 
-@guarded("kron")
+@d.guarded("kron")
 def kron(a: Any, b: Any, name: str | None = None) -> Tensor:
     """Kronecker's product: a with each element replaced by that element times b.
 
@@ -181,8 +176,8 @@ def kron(a: Any, b: Any, name: str | None = None) -> Tensor:
         >>> sg.kron(np.array([1.0, 10.0]), np.array([1.0, 2.0]))
         array([ 1.,  2., 10., 20.])
     """
-    a, b = together(a, b, promotes=_NUMBERS)
-    p, q = type_of(a).shape, type_of(b).shape
+    a, b = d.together(a, b, promotes=_NUMBERS)
+    p, q = d.type_of(a).shape, d.type_of(b).shape
     ndim = max(len(p), len(q))
     p, q = (1,) * (ndim - len(p)) + p, (1,) * (ndim - len(q)) + q
     rows = reshape(a, tuple(size for m in p for size in (m, 1)))

@@ -7,17 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, same_size, tensor_type
-from stopgrad.graph.batch_rules import ALONG, SOLVE
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import broadcast_c2, check_dtype, check_same_dtype, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Promotion, ShapeError, Tensor, TensorType
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.matrices import adjoint, check_square, tril, triu
 from stopgrad.ops.shapes.reshape import expand_dims, squeeze
@@ -30,7 +21,7 @@ __all__ = [
 ]
 
 INEXACT = "floating-point or complex numbers"
-BOTH = Promotion(is_inexact)
+BOTH = Promotion(d.is_inexact)
 BLOCK = 32
 """As many unknowns are eliminated one by one; those before them in one product of matrices."""
 
@@ -65,16 +56,16 @@ def nan_with(xp: Any, matrix: Any, result: Any) -> Any:
 
 def solved_type(matrix: TensorType, rhs: TensorType) -> TensorType:
     """The type of the solution of a system of equations."""
-    dtype = check_same_dtype(matrix, rhs)
-    check_dtype(matrix, is_inexact, INEXACT)
+    dtype = d.check_same_dtype(matrix, rhs)
+    d.check_dtype(matrix, d.is_inexact, INEXACT)
     check_square(matrix, "C2", "matrix")
-    if rhs.ndim < 2 or not same_size(rhs.shape[-2], matrix.shape[-1]):
+    if rhs.ndim < 2 or not d.same_size(rhs.shape[-2], matrix.shape[-1]):
         raise ShapeError(f"(C3) rhs must have {matrix.shape[-1]} rows, as matrix has columns, not {rhs!r}")
     try:
-        batch = broadcast_c2(matrix.shape[:-2], rhs.shape[:-2])
+        batch = d.broadcast_c2(matrix.shape[:-2], rhs.shape[:-2])
     except ShapeError as error:
         raise ShapeError(f"(C4) {error.message.removeprefix('(C2) ')}") from None
-    return tensor_type(dtype, (*batch, *rhs.shape[-2:]))
+    return d.tensor_type(dtype, (*batch, *rhs.shape[-2:]))
 
 
 def _spread(xp: Any, matrix: Any, rhs: Any) -> tuple[Any, Any]:
@@ -123,7 +114,7 @@ class TriangularSolve(Op):
         "matrix": lambda g, op: _triangle(_to_system(_triangular_back(g, op), op), op.lower),
         "rhs": lambda g, op: _triangular_back(g, op),
     }
-    batch = SOLVE
+    batch = d.SOLVE
     rounds_once = True
 
     @staticmethod
@@ -143,11 +134,11 @@ class TriangularSolve(Op):
         )
 
     samples = [
-        sample(floats(3, 3, diagonal=5.0), floats(3, 2), lower=True, adjoint=False),
-        sample(floats(3, 3, diagonal=5.0), floats("n", 3, 1), lower=False, adjoint=True),
-        sample(floats(2, 1, 3, 3, diagonal=5.0), floats(2, 3, 2), lower=False, adjoint=False),
-        sample(complexes(3, 3, diagonal=5.0), complexes(3, 1), lower=True, adjoint=True),
-        sample(floats(0, 0), floats(0, 2), lower=True, adjoint=False),
+        d.sample(d.floats(3, 3, diagonal=5.0), d.floats(3, 2), lower=True, adjoint=False),
+        d.sample(d.floats(3, 3, diagonal=5.0), d.floats("n", 3, 1), lower=False, adjoint=True),
+        d.sample(d.floats(2, 1, 3, 3, diagonal=5.0), d.floats(2, 3, 2), lower=False, adjoint=False),
+        d.sample(d.complexes(3, 3, diagonal=5.0), d.complexes(3, 1), lower=True, adjoint=True),
+        d.sample(d.floats(0, 0), d.floats(0, 2), lower=True, adjoint=False),
     ]
 
 
@@ -168,7 +159,7 @@ def _triangle(x: Any, lower: bool) -> Tensor:
 
 
 def _triangular_back(g: Any, op: Any) -> Tensor:
-    return apply(TriangularSolve, (op.matrix, g), (op.lower, not op.adjoint))
+    return d.apply(TriangularSolve, (op.matrix, g), (op.lower, not op.adjoint))
 
 
 def _to_system(back: Any, op: Any) -> Tensor:
@@ -177,21 +168,21 @@ def _to_system(back: Any, op: Any) -> Tensor:
     return -(matmul(x, adjoint(back)) if op.adjoint else matmul(back, adjoint(x)))
 
 
-@builds(TriangularSolve)
+@d.builds(TriangularSolve)
 def triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
-    return _solved(TriangularSolve, matrix, rhs, (flag(lower), flag(adjoint)), name)
+    return _solved(TriangularSolve, matrix, rhs, (d.flag(lower), d.flag(adjoint)), name)
 
 
 def _solved(definition: type[Op], matrix: Any, rhs: Any, values: tuple[Any, ...], name: str | None) -> Tensor:
     """One right-hand side has no axis for several."""
-    if type_of(rhs).ndim != 1:
-        return apply(definition, (matrix, rhs), values, name)
-    return squeeze(apply(definition, (matrix, expand_dims(rhs, -1)), values), -1, name)
+    if d.type_of(rhs).ndim != 1:
+        return d.apply(definition, (matrix, rhs), values, name)
+    return squeeze(d.apply(definition, (matrix, expand_dims(rhs, -1)), values), -1, name)
 
 
-@guarded("cholesky_solve")
+@d.guarded("cholesky_solve")
 def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """The solution of equations whose matrix is given by its Cholesky factor.
 
@@ -213,8 +204,8 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         >>> sg.cholesky_solve(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([4.0, 3.0]))
         array([1., 3.])
     """
-    chol, rhs = together(chol, rhs, promotes=BOTH)
-    if type_of(rhs).ndim == 1:
+    chol, rhs = d.together(chol, rhs, promotes=BOTH)
+    if d.type_of(rhs).ndim == 1:
         return squeeze(cholesky_solve(chol, expand_dims(rhs, -1)), -1, name)
     return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True, name=name)
 
@@ -255,7 +246,7 @@ class MatrixSolve(Op):
         "matrix": lambda g, op: _to_system(_back(g, op), op),
         "rhs": lambda g, op: _back(g, op),
     }
-    batch = SOLVE
+    batch = d.SOLVE
     rounds_once = True
 
     @staticmethod
@@ -285,11 +276,11 @@ class MatrixSolve(Op):
         return nan_with(xp, matrix, xp.where(singular, xp.asarray(np.nan, y.dtype), y))
 
     samples = [
-        sample(floats(3, 3, diagonal=3.0), floats(3, 2), adjoint=False),
-        sample(floats(3, 3, diagonal=3.0), floats("n", 3, 1), adjoint=True),
-        sample(floats(2, 1, 3, 3, diagonal=3.0), floats(2, 3, 2), adjoint=False),
-        sample(complexes(3, 3, diagonal=3.0), complexes(3, 1), adjoint=True),
-        sample(floats(0, 0), floats(0, 2), adjoint=False),
+        d.sample(d.floats(3, 3, diagonal=3.0), d.floats(3, 2), adjoint=False),
+        d.sample(d.floats(3, 3, diagonal=3.0), d.floats("n", 3, 1), adjoint=True),
+        d.sample(d.floats(2, 1, 3, 3, diagonal=3.0), d.floats(2, 3, 2), adjoint=False),
+        d.sample(d.complexes(3, 3, diagonal=3.0), d.complexes(3, 1), adjoint=True),
+        d.sample(d.floats(0, 0), d.floats(0, 2), adjoint=False),
     ]
     extremes = (
         ([[1.0, 1.0], [1.0, 1.0]], [[1.0], [2.0]]),
@@ -299,12 +290,12 @@ class MatrixSolve(Op):
 
 
 def _back(g: Any, op: Any) -> Tensor:
-    return apply(MatrixSolve, (op.matrix, g), (not op.adjoint,))
+    return d.apply(MatrixSolve, (op.matrix, g), (not op.adjoint,))
 
 
-@builds(MatrixSolve)
+@d.builds(MatrixSolve)
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
-    return _solved(MatrixSolve, matrix, rhs, (flag(adjoint),), name)
+    return _solved(MatrixSolve, matrix, rhs, (d.flag(adjoint),), name)
 
 
 class MatrixInverse(Op):
@@ -324,13 +315,13 @@ class MatrixInverse(Op):
 
     @staticmethod
     def infer(x: TensorType) -> TensorType:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_square(x, "C2", "x")
         return x
 
     promotes = BOTH
     gradient = {"x": lambda g, op: _to_inverted(g, adjoint(op.result))}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: nan_with(xp, x, where_possible(xp.linalg.inv, x))
 
@@ -340,10 +331,10 @@ class MatrixInverse(Op):
         return MatrixSolve.xla(xp, x, unit, False)
 
     samples = [
-        sample(floats(3, 3, diagonal=3.0)),
-        sample(floats("n", 2, 2, diagonal=3.0)),
-        sample(complexes(3, 3, diagonal=3.0)),
-        sample(floats(0, 0)),
+        d.sample(d.floats(3, 3, diagonal=3.0)),
+        d.sample(d.floats("n", 2, 2, diagonal=3.0)),
+        d.sample(d.complexes(3, 3, diagonal=3.0)),
+        d.sample(d.floats(0, 0)),
     ]
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 1.0]],), ([[np.nan, 0.0], [0.0, 1.0]],))
 
@@ -352,7 +343,7 @@ def _to_inverted(g: Any, inverse: Any) -> Tensor:
     return -matmul(inverse, matmul(g, inverse))
 
 
-@builds(MatrixInverse)
+@d.builds(MatrixInverse)
 def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of square matrices.
 
@@ -374,9 +365,9 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
         array([[0.5 , 0.  ],
                [0.  , 0.25]])
     """
-    if not flag(adjoint):
-        return apply(MatrixInverse, (input,), (), name)
-    return _adjoint(apply(MatrixInverse, (input,)), name)
+    if not d.flag(adjoint):
+        return d.apply(MatrixInverse, (input,), (), name)
+    return _adjoint(d.apply(MatrixInverse, (input,)), name)
 
 
 _adjoint = adjoint

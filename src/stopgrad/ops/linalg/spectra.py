@@ -16,18 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import GradientError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType, int32, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Output, describe
-from stopgrad.graph.op import Joint, Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, is_inexact
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import GradientError, Joint, Op, Output, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import abs as modulus
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, logical_and
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
@@ -73,7 +63,7 @@ def turned(g: Any, vectors: Any, turn: Any) -> Tensor:
     """
     size = modulus(vectors)
     hit = greater_equal(size, LARGEST * reduce_max(size, -2, True))
-    first = logical_and(hit, equal(cumsum(cast(hit, int32), -2), 1))
+    first = logical_and(hit, equal(cumsum(cast(hit, d.int32), -2), 1))
     chosen = cast(first, size.dtype)
     angle = -turn / reduce_sum(chosen * real(vectors), -2, True)
     return g + complex(angle * 0, chosen * angle)
@@ -132,20 +122,20 @@ class Svd(Op):
 
     @staticmethod
     def infer(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
+        d.check_dtype(x, d.is_inexact, INEXACT)
         check_matrices(x, "C2", "tensor")
         *batch, m, n = x.shape
         k = smaller(m, n)
         rows, columns = (m, n) if full_matrices else (k, k)
         return (
-            tensor_type(x.dtype.real, (*batch, k)),
-            tensor_type(x.dtype, (*batch, m, rows)),
-            tensor_type(x.dtype, (*batch, n, columns)),
+            d.tensor_type(x.dtype.real, (*batch, k)),
+            d.tensor_type(x.dtype, (*batch, m, rows)),
+            d.tensor_type(x.dtype, (*batch, n, columns)),
         )
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = Joint(lambda gs, op, live, acting: [_to_singular(gs, op)])
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -163,12 +153,12 @@ class Svd(Op):
         return finite_only(xp, all_of_them, x)
 
     samples = [
-        sample(floats(3, 3, distinct=True), full_matrices=False),
-        sample(floats("n", 4, 2, distinct=True), full_matrices=False),
-        sample(floats(2, 2, 3, distinct=True), full_matrices=False),
-        sample(complexes(3, 2), full_matrices=False),
-        sample(complexes(3, 3), full_matrices=True),
-        sample(floats(2, 0), full_matrices=False),
+        d.sample(d.floats(3, 3, distinct=True), full_matrices=False),
+        d.sample(d.floats("n", 4, 2, distinct=True), full_matrices=False),
+        d.sample(d.floats(2, 2, 3, distinct=True), full_matrices=False),
+        d.sample(d.complexes(3, 2), full_matrices=False),
+        d.sample(d.complexes(3, 3), full_matrices=True),
+        d.sample(d.floats(2, 0), full_matrices=False),
     ]
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[float("inf"), 0.0], [0.0, 1.0]],))
 
@@ -193,8 +183,8 @@ def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
         for g, size, which in ((ggu, m, "u"), (ggv, n, "v")):
             if g is not None and size is not k and size != k:
                 raise GradientError(
-                    f"Svd: the gradient of {describe(op)} is undefined: {which} has columns that the operand "
-                    "does not determine; take full_matrices=False"
+                    f"Svd: the gradient of {d.describe(op)} is undefined: {which} has columns that the "
+                    "operand does not determine; take full_matrices=False"
                 )
         u, v = part_of(u, axis, 0, k), part_of(v, axis, 0, k)
     s, u, v = wide(s), wide(u), wide(v)
@@ -256,9 +246,9 @@ class SingularValues(Op):
     def infer(x: TensorType) -> TensorType:
         return Svd.infer(x, full_matrices=False)[0]
 
-    promotes = Promotion(is_inexact)
-    gradient = {"x": lambda g, op: _to_singular((g, None, None), apply(Svd, (op.x,), (False,))[0].op)}
-    batch = ALONG
+    promotes = Promotion(d.is_inexact)
+    gradient = {"x": lambda g, op: _to_singular((g, None, None), d.apply(Svd, (op.x,), (False,))[0].op)}
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -273,20 +263,20 @@ class SingularValues(Op):
         return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
 
     samples = [
-        sample(floats(3, 3, distinct=True)),
-        sample(floats("n", 2, 4, distinct=True)),
-        sample(complexes(3, 2)),
-        sample(floats(2, 0)),
+        d.sample(d.floats(3, 3, distinct=True)),
+        d.sample(d.floats("n", 2, 4, distinct=True)),
+        d.sample(d.complexes(3, 2)),
+        d.sample(d.floats(2, 0)),
     ]
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[0.0, 0.0], [0.0, 0.0]],))
 
 
-@builds(SingularValues)
+@d.builds(SingularValues)
 def svdvals(x: Any, name: str | None = None) -> Tensor:
-    return apply(SingularValues, (x,), (), name)
+    return d.apply(SingularValues, (x,), (), name)
 
 
-@builds(Svd)
+@d.builds(Svd)
 def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
     """The singular value decomposition: tensor = u · diag(s) · vᴴ.
 
@@ -323,7 +313,9 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
         array([[0., 2.],
                [3., 0.]])
     """
-    full, vectors = flag(full_matrices), flag(compute_uv)
+    full, vectors = d.flag(full_matrices), d.flag(compute_uv)
     return (
-        tuple(apply(Svd, (tensor,), (full,), name)) if vectors else apply(SingularValues, (tensor,), (), name)
+        tuple(d.apply(Svd, (tensor,), (full,), name))
+        if vectors
+        else d.apply(SingularValues, (tensor,), (), name)
     )

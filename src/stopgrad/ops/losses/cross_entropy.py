@@ -8,25 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, ints, sample
-from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, coerce
-from stopgrad.graph.families import INF, NAN, Arithmetic
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axis, Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import (
-    broadcast,
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_floating,
-    is_integer,
-    normal_axis,
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Arithmetic,
+    Axis,
+    Op,
+    Promotion,
+    ShapeError,
+    Tensor,
+    TensorType,
 )
 from stopgrad.ops.elementwise.arithmetic import SquaredDifference, squared_difference
 from stopgrad.ops.elementwise.composite import log_softmax, softmax
@@ -73,13 +64,13 @@ class SoftmaxCrossEntropyWithLogits(Op):
 
     @staticmethod
     def infer(labels: TensorType, logits: TensorType, *, axis: Axis) -> TensorType:
-        dtype = check_same_dtype(labels, logits)
-        check_dtype(logits, is_floating, "floating-point numbers")
-        check_shape(labels, logits.shape, "the labels", "C2", of="the logits")
-        normal_axis(axis, logits.ndim, "C3")
-        return tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
+        dtype = d.check_same_dtype(labels, logits)
+        d.check_dtype(logits, d.is_floating, "floating-point numbers")
+        d.check_shape(labels, logits.shape, "the labels", "C2", of="the logits")
+        d.normal_axis(axis, logits.ndim, "C3")
+        return d.tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {
         "labels": lambda g, op: -expand_dims(g, op.axis) * log_softmax(op.logits, op.axis),
         "logits": lambda g, op: (
@@ -87,7 +78,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
         ),
     }
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -98,15 +89,15 @@ class SoftmaxCrossEntropyWithLogits(Op):
         )
 
     samples = [
-        sample(floats(2, 3, low=0.1, high=1.0), floats(2, 3), axis=1),
-        sample(floats("n", 2, low=0.1, high=1.0), floats("n", 2), axis=0),
-        sample(floats(0, 2), floats(0, 2), axis=1),
+        d.sample(d.floats(2, 3, low=0.1, high=1.0), d.floats(2, 3), axis=1),
+        d.sample(d.floats("n", 2, low=0.1, high=1.0), d.floats("n", 2), axis=0),
+        d.sample(d.floats(0, 2), d.floats(0, 2), axis=1),
     ]
     extremes = (
         ([[0.0, 1.0]], [[1e4, -1e4]]),
-        ([[0.0, 1.0]], [[-INF, 0.0]]),
-        ([[1.0, 0.0]], [[-INF, 0.0]]),
-        ([[0.5, 0.5]], [[INF, NAN]]),
+        ([[0.0, 1.0]], [[-d.INF, 0.0]]),
+        ([[1.0, 0.0]], [[-d.INF, 0.0]]),
+        ([[0.5, 0.5]], [[d.INF, d.NAN]]),
     )
 
 
@@ -115,14 +106,14 @@ def _surplus(labels: Any, logits: Any, axis: int) -> Tensor:
     return softmax(logits, axis) * reduce_sum(labels, axis, True) - labels
 
 
-@builds(SoftmaxCrossEntropyWithLogits)
+@d.builds(SoftmaxCrossEntropyWithLogits)
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    definition, ndim = SoftmaxCrossEntropyWithLogits, type_of(logits).ndim
-    with about(definition, labels, logits):
-        position = normal_axis(axis, ndim, "C3")
-    return apply(definition, (labels, logits), (position,), name)
+    definition, ndim = SoftmaxCrossEntropyWithLogits, d.type_of(logits).ndim
+    with d.about(definition, labels, logits):
+        position = d.normal_axis(axis, ndim, "C3")
+    return d.apply(definition, (labels, logits), (position,), name)
 
 
 class SparseSoftmaxCrossEntropyWithLogits(Op):
@@ -147,32 +138,32 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
 
     @staticmethod
     def infer(labels: TensorType, logits: TensorType) -> TensorType:
-        check_dtype(labels, is_integer, "integers as labels")
-        check_dtype(logits, is_floating, "floating-point logits", "C3")
+        d.check_dtype(labels, d.is_integer, "integers as labels")
+        d.check_dtype(logits, d.is_floating, "floating-point logits", "C3")
         if not logits.ndim:
             raise ShapeError(f"(C2) the logits {logits!r} must have an axis for the classes")
-        check_shape(labels, logits.shape[:-1], "the labels", "C2", of="the logits without the last axis")
-        return tensor_type(logits.dtype, labels.shape)
+        d.check_shape(labels, logits.shape[:-1], "the labels", "C2", of="the logits without the last axis")
+        return d.tensor_type(logits.dtype, labels.shape)
 
-    promotes = Promotion(is_floating, ("logits",))
+    promotes = Promotion(d.is_floating, ("logits",))
     gradient = {
-        "labels": not_differentiable("a class number has no derivative"),
+        "labels": d.not_differentiable("a class number has no derivative"),
         "logits": lambda g, op: expand_dims(wide(g), -1) * _surplus_of_one(op.labels, wide(op.logits)),
     }
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     lower = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
     xla = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
 
     samples = [
-        sample(ints(4, low=0, high=3), floats(4, 3)),
-        sample(ints("n", 2, low=0, high=2), floats("n", 2, 2)),
-        sample(ints(low=0, high=3), floats(3)),
-        sample(ints(0), floats(0, 3)),
+        d.sample(d.ints(4, low=0, high=3), d.floats(4, 3)),
+        d.sample(d.ints("n", 2, low=0, high=2), d.floats("n", 2, 2)),
+        d.sample(d.ints(low=0, high=3), d.floats(3)),
+        d.sample(d.ints(0), d.floats(0, 3)),
     ]
-    extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
+    extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-d.INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
 
 
 def _of_labels(xp: Any, labels: Any, logits: Any, take_along_axis: Callable[..., Any]) -> Any:
@@ -188,10 +179,10 @@ def _surplus_of_one(labels: Any, logits: Any) -> Tensor:
     return softmax(logits) - one_hot(labels, logits.shape[-1], dtype=logits.dtype)
 
 
-@builds(SparseSoftmaxCrossEntropyWithLogits)
+@d.builds(SparseSoftmaxCrossEntropyWithLogits)
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
-    labels = labels if hasattr(labels, "dtype") or hasattr(labels, "as_output") else as_array(labels)
-    return apply(SparseSoftmaxCrossEntropyWithLogits, (labels, logits), (), name)
+    labels = labels if hasattr(labels, "dtype") or hasattr(labels, "as_output") else d.as_array(labels)
+    return d.apply(SparseSoftmaxCrossEntropyWithLogits, (labels, logits), (), name)
 
 
 class SigmoidCrossEntropyWithLogits(Arithmetic):
@@ -214,8 +205,8 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
         array([0.69314718, 0.        ])
     """
 
-    infer = staticmethod(lambda labels, logits: broadcast(is_floating)(labels, logits))
-    promotes = Promotion(is_floating)
+    infer = staticmethod(lambda labels, logits: d.broadcast(d.is_floating)(labels, logits))
+    promotes = Promotion(d.is_floating)
     gradient = {
         "labels": lambda g, op: -g * op.logits,
         "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),
@@ -224,22 +215,22 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
         xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
     )
     samples = [
-        sample(floats(3, low=0.0, high=1.0), floats(2, 3)),
-        sample(floats("n", low=0.0, high=1.0), floats("n")),
+        d.sample(d.floats(3, low=0.0, high=1.0), d.floats(2, 3)),
+        d.sample(d.floats("n", low=0.0, high=1.0), d.floats("n")),
     ]
-    extremes = ((1.0, 1e4), (0.0, -1e4), (0.5, INF), (0.5, NAN))
+    extremes = ((1.0, 1e4), (0.0, -1e4), (0.5, d.INF), (0.5, d.NAN))
 
 
-@builds(SigmoidCrossEntropyWithLogits)
+@d.builds(SigmoidCrossEntropyWithLogits)
 def sigmoid_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
     if labels is None or logits is None:
         raise ArgumentError("takes both labels and logits")
-    return apply(SigmoidCrossEntropyWithLogits, (labels, logits), (), name)
+    return d.apply(SigmoidCrossEntropyWithLogits, (labels, logits), (), name)
 
 
-@guarded("mean_squared_error")
+@d.guarded("mean_squared_error")
 def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of the squared differences, over axes.
 
@@ -256,9 +247,9 @@ def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str 
         >>> sg.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
         array(2.)
     """
-    x, y = coerce(SquaredDifference, (labels, predictions))
+    x, y = d.coerce(SquaredDifference, (labels, predictions))
     a, b = wide(x), wide(y)
     if a is x:
         return reduce_mean(squared_difference(a, b), axis, name=name)
     # A square overflows in float16 long before the mean does.
-    return cast(reduce_mean(squared_difference(a, b), axis), type_of(x).dtype, name)
+    return cast(reduce_mean(squared_difference(a, b), axis), d.type_of(x).dtype, name)

@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Tensor
 from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.arithmetic import (
     abs,
@@ -54,7 +51,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------ regression
 
 
-@guarded("mean_absolute_error")
+@d.guarded("mean_absolute_error")
 def mean_absolute_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of the absolute differences, over axes.
 
@@ -75,10 +72,10 @@ def mean_absolute_error(labels: Any, predictions: Any, axis: Any = -1, name: str
         array(1.)
     """
     x, y = floating(labels, predictions)
-    return cast(reduce_mean(abs(subtract(wide(y), wide(x))), axis), type_of(x).dtype, name)
+    return cast(reduce_mean(abs(subtract(wide(y), wide(x))), axis), d.type_of(x).dtype, name)
 
 
-@guarded("huber")
+@d.guarded("huber")
 def huber(labels: Any, predictions: Any, delta: Any = 1.0, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of e²/2 where |e| ≤ δ, else δ (|e| - δ/2), over axes, where e are the differences.
 
@@ -107,10 +104,10 @@ def huber(labels: Any, predictions: Any, delta: Any = 1.0, axis: Any = -1, name:
     # The parabola of what is inside δ, the line of what is beyond: no branch that overflows.
     inside = minimum(size, width)
     found = add(multiply(square(inside), 0.5), multiply(width, subtract(size, inside)))
-    return cast(reduce_mean(found, axis), type_of(x).dtype, name)
+    return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
 
 
-@guarded("log_cosh")
+@d.guarded("log_cosh")
 def log_cosh(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of log cosh e over axes, where e are the differences; without overflow.
 
@@ -133,10 +130,10 @@ def log_cosh(labels: Any, predictions: Any, axis: Any = -1, name: str | None = N
     x, y = floating(labels, predictions)
     e = subtract(wide(y), wide(x))
     found = subtract(add(e, softplus(multiply(e, -2.0))), math.log(2.0))
-    return cast(reduce_mean(found, axis), type_of(x).dtype, name)
+    return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
 
 
-@guarded("l2_loss")
+@d.guarded("l2_loss")
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """Half the sum of all squares.
 
@@ -152,13 +149,13 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
         array(12.5)
     """
     (x,) = floating(t)
-    return cast(multiply(reduce_sum(square(wide(x))), 0.5), type_of(x).dtype, name)
+    return cast(multiply(reduce_sum(square(wide(x))), 0.5), d.type_of(x).dtype, name)
 
 
 # ---------------------------------------------------------------------------------------------- counts
 
 
-@guarded("log_poisson_loss")
+@d.guarded("log_poisson_loss")
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:
@@ -182,9 +179,9 @@ def log_poisson_loss(
         array([1.])
     """
     z, c = floating(targets, log_input)
-    dtype, z, c = type_of(z).dtype, wide(z), wide(c)
+    dtype, z, c = d.type_of(z).dtype, wide(z), wide(c)
     found = subtract(exp(c), multiply(z, c))
-    if flag(compute_full_loss):
+    if d.flag(compute_full_loss):
         large = greater(z, 1)
         counts = where(large, z, 1)
         stirling = add(
@@ -194,7 +191,7 @@ def log_poisson_loss(
     return cast(found, dtype, name)
 
 
-@guarded("poisson_loss")
+@d.guarded("poisson_loss")
 def poisson_loss(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of λ - z log λ over axes: the loss of counts z by a Poisson distribution of mean λ.
 
@@ -216,7 +213,7 @@ def poisson_loss(labels: Any, predictions: Any, axis: Any = -1, name: str | None
     """
     z, mean = floating(labels, predictions)
     found = subtract(wide(mean), xlogy(wide(z), wide(mean)))
-    return cast(reduce_mean(found, axis), type_of(z).dtype, name)
+    return cast(reduce_mean(found, axis), d.type_of(z).dtype, name)
 
 
 # -------------------------------------------------------------------------------------- classification
@@ -230,10 +227,10 @@ def _signs(labels: Any) -> Tensor:
 def _hinge(labels: Any, predictions: Any, axis: Any, name: str | None, squared: bool) -> Tensor:
     z, y = floating(labels, predictions)
     found = relu(subtract(1.0, multiply(_signs(wide(z)), wide(y))))
-    return cast(reduce_mean(square(found) if squared else found, axis), type_of(z).dtype, name)
+    return cast(reduce_mean(square(found) if squared else found, axis), d.type_of(z).dtype, name)
 
 
-@guarded("hinge")
+@d.guarded("hinge")
 def hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of max(1 - z y, 0) over axes.
 
@@ -256,7 +253,7 @@ def hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None
     return _hinge(labels, predictions, axis, name, False)
 
 
-@guarded("squared_hinge")
+@d.guarded("squared_hinge")
 def squared_hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of max(1 - z y, 0)² over axes.
 
@@ -279,7 +276,7 @@ def squared_hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | Non
     return _hinge(labels, predictions, axis, name, True)
 
 
-@guarded("weighted_cross_entropy_with_logits")
+@d.guarded("weighted_cross_entropy_with_logits")
 def weighted_cross_entropy_with_logits(
     labels: Any, logits: Any, pos_weight: Any, name: str | None = None
 ) -> Tensor:
@@ -302,13 +299,13 @@ def weighted_cross_entropy_with_logits(
         array([0.69314718, 1.38629436])
     """
     z, x, weight = floating(labels, logits, pos_weight)
-    dtype, z, x = type_of(z).dtype, wide(z), wide(x)
+    dtype, z, x = d.type_of(z).dtype, wide(z), wide(x)
     factor = add(1.0, multiply(subtract(wide(weight), 1.0), z))
     found = add(multiply(subtract(1.0, z), x), multiply(factor, softplus(negative(x))))
     return cast(found, dtype, name)
 
 
-@guarded("smooth_labels")
+@d.guarded("smooth_labels")
 def smooth_labels(labels: Any, smoothing: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Probabilities, mixed with equal ones for all classes.
 
@@ -332,13 +329,13 @@ def smooth_labels(labels: Any, smoothing: Any, axis: int = -1, name: str | None 
         array([0.05, 0.95])
     """
     z, part = floating(labels, smoothing)
-    dtype, z, part = type_of(z).dtype, wide(z), wide(part)
-    kind = type_of(z)
-    count = size_as(kind.shape[normal_axis(axis, kind.ndim)], kind.dtype, z)
+    dtype, z, part = d.type_of(z).dtype, wide(z), wide(part)
+    kind = d.type_of(z)
+    count = size_as(kind.shape[d.normal_axis(axis, kind.ndim)], kind.dtype, z)
     return cast(add(multiply(z, subtract(1.0, part)), divide(part, count)), dtype, name)
 
 
-@guarded("sigmoid_focal_loss")
+@d.guarded("sigmoid_focal_loss")
 def sigmoid_focal_loss(
     labels: Any, logits: Any, gamma: Any = 2.0, alpha: Any = None, name: str | None = None
 ) -> Tensor:
@@ -365,7 +362,7 @@ def sigmoid_focal_loss(
         array([0.1732868, 0.       ])
     """
     z, x, power = floating(labels, logits, gamma)
-    dtype, z, x, power = type_of(z).dtype, wide(z), wide(x), wide(power)
+    dtype, z, x, power = d.type_of(z).dtype, wide(z), wide(x), wide(power)
     # The logarithm of z · (1 - p) + (1 - z) · p.
     miss = logaddexp(add(log(z), log_sigmoid(negative(x))), add(log1p(negative(z)), log_sigmoid(x)))
     found = multiply(exp(multiply(power, miss)), sigmoid_cross_entropy_with_logits(z, x))
@@ -379,7 +376,7 @@ def _balance(z: Any, alpha: Any) -> Tensor:
     return add(multiply(z, alpha), multiply(subtract(1.0, z), subtract(1.0, alpha)))
 
 
-@guarded("softmax_focal_loss")
+@d.guarded("softmax_focal_loss")
 def softmax_focal_loss(
     labels: Any, logits: Any, gamma: Any = 2.0, axis: int = -1, name: str | None = None
 ) -> Tensor:
@@ -406,10 +403,10 @@ def softmax_focal_loss(
         array(0.1732868)
     """
     z, x, power = floating(labels, logits, gamma)
-    dtype, z, power = type_of(z).dtype, wide(z), wide(power)
+    dtype, z, power = d.type_of(z).dtype, wide(z), wide(power)
     logs = log_softmax(wide(x), axis)
     # log(1 - p); where p is 1, 1 - p is taken for a number next to 0.
-    tiny = 4 * float(np.finfo(type_of(logs).dtype.numpy).tiny)
+    tiny = 4 * float(np.finfo(d.type_of(logs).dtype.numpy).tiny)
     miss = log(negative(expm1(minimum(logs, -tiny))))
     # A term whose label is 0 is none, even where p is 0.
     there = greater(z, 0)
@@ -421,7 +418,7 @@ def softmax_focal_loss(
 # --------------------------------------------------------------------------------------- distributions
 
 
-@guarded("kl_divergence")
+@d.guarded("kl_divergence")
 def kl_divergence(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Kullback-Leibler divergence Σ p log(p / q) of probabilities, over axes.
 
@@ -445,11 +442,11 @@ def kl_divergence(labels: Any, predictions: Any, axis: Any = -1, name: str | Non
         array(0.14384104)
     """
     p, q = floating(labels, predictions)
-    dtype, p, q = type_of(p).dtype, wide(p), wide(q)
+    dtype, p, q = d.type_of(p).dtype, wide(p), wide(q)
     return cast(reduce_sum(subtract(xlogy(p, p), xlogy(p, q)), axis), dtype, name)
 
 
-@guarded("kl_div")
+@d.guarded("kl_div")
 def kl_div(
     input: Any, target: Any, reduction: str = "mean", log_target: bool = False, name: str | None = None
 ) -> Tensor:
@@ -478,8 +475,8 @@ def kl_div(
         array(0.14384104)
     """
     q, p = floating(input, target)
-    dtype, q, p = type_of(q).dtype, wide(q), wide(p)
-    if flag(log_target):
+    dtype, q, p = d.type_of(q).dtype, wide(q), wide(p)
+    if d.flag(log_target):
         share = exp(p)
         terms = where(greater(share, 0), multiply(share, subtract(where(greater(share, 0), p, 0), q)), 0)
     else:
@@ -495,7 +492,7 @@ def kl_div(
 
 def _mean_of_batch(terms: Any) -> Tensor:
     """The sum, divided by the size of the first axis."""
-    kind = type_of(terms)
+    kind = d.type_of(terms)
     if not kind.ndim:
         raise ArgumentError("reduction='batchmean' needs a first axis, that of the batch")
     return divide(reduce_sum(terms), size_as(kind.shape[0], kind.dtype, terms))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.base.coercion import real
-from stopgrad.base.errors import ShapeError
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ShapeError, Tensor
 from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, multiply, negative, square, subtract
 from stopgrad.ops.elementwise.compare import greater, greater_equal
@@ -39,7 +36,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------ similarity
 
 
-@guarded("cosine_similarity")
+@d.guarded("cosine_similarity")
 def cosine_similarity(
     x1: Any, x2: Any, axis: int = -1, epsilon: float = 1e-8, name: str | None = None
 ) -> Tensor:
@@ -64,15 +61,15 @@ def cosine_similarity(
         array(0.96)
     """
     x, y = floating(x1, x2)
-    dtype, x, y = type_of(x).dtype, wide(x), wide(y)
+    dtype, x, y = d.type_of(x).dtype, wide(x), wide(y)
     # Each vector by itself, so that no product of squares overflows.
     x, y = (
-        multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), real(epsilon) ** 2))) for v in (x, y)
+        multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), d.real(epsilon) ** 2))) for v in (x, y)
     )
     return cast(reduce_sum(multiply(x, y), axis), dtype, name)
 
 
-@guarded("contrastive_loss")
+@d.guarded("contrastive_loss")
 def contrastive_loss(labels: Any, distances: Any, margin: Any = 1.0, name: str | None = None) -> Tensor:
     """z d² + (1 - z) max(margin - d, 0)²: alike things drawn together, others pushed a margin apart.
 
@@ -95,13 +92,13 @@ def contrastive_loss(labels: Any, distances: Any, margin: Any = 1.0, name: str |
         >>> sg.contrastive_loss(np.array([1.0, 0.0]), np.array([0.5, 0.5]))
         array([0.25, 0.25])
     """
-    z, d, m = floating(labels, distances, margin)
-    dtype, z, d = type_of(z).dtype, wide(z), wide(d)
-    apart = multiply(subtract(1.0, z), square(relu(subtract(wide(m), d))))
-    return cast(add(multiply(z, square(d)), apart), dtype, name)
+    labels, distances, margin = floating(labels, distances, margin)
+    dtype, z, near = d.type_of(labels).dtype, wide(labels), wide(distances)
+    apart = multiply(subtract(1.0, z), square(relu(subtract(wide(margin), near))))
+    return cast(add(multiply(z, square(near)), apart), dtype, name)
 
 
-@guarded("triplet_margin_loss")
+@d.guarded("triplet_margin_loss")
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -137,12 +134,12 @@ def triplet_margin_loss(
         array(1.5)
     """
     a, p, n, m = floating(anchor, positive, negative, margin)
-    dtype, a = type_of(a).dtype, wide(a)
-    near, far = (sqrt(reduce_sum(square(add(subtract(a, wide(v)), real(epsilon))), axis)) for v in (p, n))
+    dtype, a = d.type_of(a).dtype, wide(a)
+    near, far = (sqrt(reduce_sum(square(add(subtract(a, wide(v)), d.real(epsilon))), axis)) for v in (p, n))
     return cast(relu(add(subtract(near, far), wide(m))), dtype, name)
 
 
-@guarded("info_nce")
+@d.guarded("info_nce")
 def info_nce(
     queries: Any, keys: Any, negatives: Any = None, temperature: Any = 0.1, name: str | None = None
 ) -> Tensor:
@@ -171,9 +168,9 @@ def info_nce(
     """
     given = [queries, keys, temperature] + ([] if negatives is None else [negatives])
     q, k, heat, *others = floating(*given)
-    shape = type_of(q).shape
-    if len(shape) != 2 or type_of(k).ndim != 2:
-        raise ShapeError(f"takes [n, features] and [n, features], not {type_of(q)!r} and {type_of(k)!r}")
+    shape = d.type_of(q).shape
+    if len(shape) != 2 or d.type_of(k).ndim != 2:
+        raise ShapeError(f"takes [n, features] and [n, features], not {d.type_of(q)!r} and {d.type_of(k)!r}")
     if others:
         own = reduce_sum(multiply(q, k), 1, True)
         logits = concat([own, matmul(q, others[0], transpose_b=True)], 1)
@@ -186,7 +183,7 @@ def info_nce(
 # --------------------------------------------------------------------------------------------- ranking
 
 
-@guarded("margin_ranking_loss")
+@d.guarded("margin_ranking_loss")
 def margin_ranking_loss(
     input1: Any, input2: Any, target: Any, margin: Any = 0.0, name: str | None = None
 ) -> Tensor:
@@ -211,25 +208,25 @@ def margin_ranking_loss(
     """
     x, y, z, m = floating(input1, input2, target, margin)
     gain = multiply(wide(z), subtract(wide(x), wide(y)))
-    return cast(relu(subtract(wide(m), gain)), type_of(x).dtype, name)
+    return cast(relu(subtract(wide(m), gain)), d.type_of(x).dtype, name)
 
 
 def _last(x: Any, axis: Any) -> Tensor:
     """A tensor with this axis last."""
-    ndim = type_of(x).ndim
-    place = normal_axis(axis, ndim)
+    ndim = d.type_of(x).ndim
+    place = d.normal_axis(axis, ndim)
     return x if place == ndim - 1 else transpose(x, (*(i for i in range(ndim) if i != place), place))
 
 
 def _lists(labels: Any, scores: Any, axis: Any) -> tuple[Any, Tensor, Tensor]:
     """The dtype, and labels and scores with the axis of the lists last."""
     z, s = floating(labels, scores)
-    if type_of(z).ndim != type_of(s).ndim:
-        raise ShapeError(f"labels {type_of(z)!r} and scores {type_of(s)!r} must have as many axes")
-    return type_of(z).dtype, _last(wide(z), axis), _last(wide(s), axis)
+    if d.type_of(z).ndim != d.type_of(s).ndim:
+        raise ShapeError(f"labels {d.type_of(z)!r} and scores {d.type_of(s)!r} must have as many axes")
+    return d.type_of(z).dtype, _last(wide(z), axis), _last(wide(s), axis)
 
 
-@guarded("pairwise_logistic_loss")
+@d.guarded("pairwise_logistic_loss")
 def pairwise_logistic_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Mean of log(1 + exp(-(sᵢ - sⱼ))) over the pairs of a list in which i is to stand before j.
 
@@ -255,12 +252,12 @@ def pairwise_logistic_loss(labels: Any, scores: Any, axis: int = -1, name: str |
     dtype, z, s = _lists(labels, scores, axis)
     counts = greater(expand_dims(z, -1), expand_dims(z, -2))
     losses = where(counts, softplus(subtract(expand_dims(s, -2), expand_dims(s, -1))), 0)
-    pairs = cast(counts, type_of(s).dtype)
+    pairs = cast(counts, d.type_of(s).dtype)
     pairs = maximum(reduce_sum(pairs, (-2, -1)), 1.0)
     return cast(divide(reduce_sum(losses, (-2, -1)), pairs), dtype, name)
 
 
-@guarded("listnet_loss")
+@d.guarded("listnet_loss")
 def listnet_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """-Σ softmax(labels) · log softmax(scores): how likely items are to stand first.
 
@@ -287,7 +284,7 @@ def listnet_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = No
     return cast(negative(reduce_sum(multiply(softmax(z), log_softmax(s)), -1)), dtype, name)
 
 
-@guarded("listmle_loss")
+@d.guarded("listmle_loss")
 def listmle_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """-log of the probability that drawing items by their scores, one after the other, gives their order.
 
@@ -311,7 +308,7 @@ def listmle_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = No
         array(1.79175947)
     """
     dtype, z, s = _lists(labels, scores, axis)
-    shape = type_of(s).shape
+    shape = d.type_of(s).shape
     order = argsort(negative(z), axis=-1)
     ordered = take_along_axis(s, order, -1)
     places = positions(shape[-1], s)

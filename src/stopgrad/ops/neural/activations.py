@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.base.coercion import flag, real
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import Values, floats, sample, singles
-from stopgrad.base.types import TensorType, float64
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds, guarded, publish, reads_arguments
-from stopgrad.graph.type_rules import is_floating, is_real, same
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    GradientOfActivation,
+    Op,
+    Promotion,
+    RealElementwise,
+    Tensor,
+    TensorType,
+    Values,
+)
 from stopgrad.ops.elementwise.arithmetic import multiply, square
 from stopgrad.ops.elementwise.compare import greater, less
 from stopgrad.ops.elementwise.convert import where
@@ -36,21 +36,21 @@ __all__ = [
     "swish",
 ]
 
-_STEP = not_differentiable("which side of the kink it is has no derivative")
-_SMALL = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (1e4,), (-1e4,))
-_KINKS = [sample(Values(shape, float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
+_STEP = d.not_differentiable("which side of the kink it is has no derivative")
+_SMALL = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (1e4,), (-1e4,))
+_KINKS = [d.sample(Values(shape, d.float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
 
 
 def of_features(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an activation whose operand TensorFlow calls ``features``."""
-    build = unary(definition, function_name)
+    build = d.unary(definition, function_name)
 
-    @reads_arguments
+    @d.reads_arguments
     def function(features: Any, name: str | None = None) -> Tensor:
         return build(features, name)
 
     function.__name__ = function.__qualname__ = function_name
-    return publish(definition, function)
+    return d.publish(definition, function)
 
 
 # ------------------------------------------------------------------------------------ rectified units
@@ -73,7 +73,7 @@ class Relu(RealElementwise):
         array([0., 2.])
     """
 
-    infer = same(is_real)
+    infer = d.same(d.is_real)
     gradient = {"x": lambda g, op: relu_grad(op.result, g)}
     lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
     samples = _KINKS
@@ -106,7 +106,7 @@ class ReluGrad(GradientOfActivation):
     lower = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
 
 
-relu_grad = binary(ReluGrad, "relu_grad")
+relu_grad = d.binary(ReluGrad, "relu_grad")
 
 
 class Relu6(RealElementwise):
@@ -126,7 +126,7 @@ class Relu6(RealElementwise):
         array([0., 2., 6.])
     """
 
-    infer = same(is_real)
+    infer = d.same(d.is_real)
     gradient = {"x": lambda g, op: relu6_grad(op.result, g)}
     lower = lambda xp, x: xp.minimum(xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype))
     samples = _KINKS
@@ -159,7 +159,7 @@ class Relu6Grad(GradientOfActivation):
     lower = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
 
 
-relu6_grad = binary(Relu6Grad, "relu6_grad")
+relu6_grad = d.binary(Relu6Grad, "relu6_grad")
 
 
 class LeakyRelu(RealElementwise):
@@ -182,18 +182,21 @@ class LeakyRelu(RealElementwise):
 
     @staticmethod
     def infer(x: TensorType, *, alpha: float) -> TensorType:
-        return same(is_floating)(x)
+        return d.same(d.is_floating)(x)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: where(greater(op.x, 0), g, g * op.alpha)}
     lower = lambda xp, x, alpha: xp.where(x > 0, x, x * xp.asarray(alpha, x.dtype))
-    samples = [sample(floats(4, distinct=True), alpha=0.2), sample(floats("n", 2, distinct=True), alpha=-0.5)]
+    samples = [
+        d.sample(d.floats(4, distinct=True), alpha=0.2),
+        d.sample(d.floats("n", 2, distinct=True), alpha=-0.5),
+    ]
     extremes = _SMALL
 
 
-@builds(LeakyRelu)
+@d.builds(LeakyRelu)
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    return apply(LeakyRelu, (features,), (real(alpha),), name)
+    return d.apply(LeakyRelu, (features,), (d.real(alpha),), name)
 
 
 class Elu(RealElementwise):
@@ -218,7 +221,7 @@ class Elu(RealElementwise):
 
     gradient = {"x": lambda g, op: elu_grad(op.result, g)}
     lower = lambda xp, x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, xp.zeros((), x.dtype))))
-    samples = singles()
+    samples = d.singles()
     extremes = _SMALL
 
 
@@ -248,7 +251,7 @@ class EluGrad(GradientOfActivation):
     lower = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
 
 
-elu_grad = binary(EluGrad, "elu_grad")
+elu_grad = d.binary(EluGrad, "elu_grad")
 
 
 # ---------------------------------------------------------------------------------------- soft steps
@@ -279,11 +282,11 @@ class Sigmoid(RealElementwise):
     gradient = {"x": lambda g, op: sigmoid_grad(op.result, g)}
     lower = _logistic
     xla = lambda xp, x: xp.lax.logistic(x)
-    samples = singles()
+    samples = d.singles()
     extremes = _SMALL
 
 
-sigmoid = unary(Sigmoid, "sigmoid")
+sigmoid = d.unary(Sigmoid, "sigmoid")
 
 
 class SigmoidGrad(GradientOfActivation):
@@ -309,7 +312,7 @@ class SigmoidGrad(GradientOfActivation):
     lower = lambda xp, y, g: g * (y * (1 - y))
 
 
-sigmoid_grad = binary(SigmoidGrad, "sigmoid_grad")
+sigmoid_grad = d.binary(SigmoidGrad, "sigmoid_grad")
 
 
 class LogSigmoid(RealElementwise):
@@ -331,11 +334,11 @@ class LogSigmoid(RealElementwise):
 
     gradient = {"x": lambda g, op: g * sigmoid(-op.x)}
     lower = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
-    samples = singles()
+    samples = d.singles()
     extremes = _SMALL
 
 
-log_sigmoid = unary(LogSigmoid, "log_sigmoid")
+log_sigmoid = d.unary(LogSigmoid, "log_sigmoid")
 
 
 class Softplus(RealElementwise):
@@ -357,7 +360,7 @@ class Softplus(RealElementwise):
 
     gradient = {"x": lambda g, op: g * sigmoid(op.x)}
     lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
-    samples = singles()
+    samples = d.singles()
     extremes = _SMALL
 
 
@@ -387,11 +390,11 @@ class Silu(RealElementwise):
     gradient = {"x": lambda g, op: _silu_gradient(g, op)}
     lower = lambda xp, x: x * _logistic(xp, x)
     xla = lambda xp, x: x * xp.lax.logistic(x)
-    samples = singles()
+    samples = d.singles()
     extremes = _SMALL
 
 
-@builds(Silu)
+@d.builds(Silu)
 def silu(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
     """Elementwise x · sigmoid(β x), also called swish.
 
@@ -416,11 +419,11 @@ def silu(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
         array([0. , 0.5])
     """
     if isinstance(beta, (int, float)) and beta == 1:
-        return apply(Silu, (features,), (), name)
+        return d.apply(Silu, (features,), (), name)
     return multiply(features, sigmoid(multiply(beta, features)), name)
 
 
-@guarded("swish")
+@d.guarded("swish")
 def swish(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
     """:func:`silu`, by its other name.
 
@@ -471,9 +474,9 @@ class Gelu(RealElementwise):
 
     @staticmethod
     def infer(x: TensorType, *, approximate: bool) -> TensorType:
-        return same(is_floating)(x)
+        return d.same(d.is_floating)(x)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))}
 
     @staticmethod
@@ -482,8 +485,8 @@ class Gelu(RealElementwise):
             return x * (0.5 * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x)))))
         return x * (0.5 * xp.special.erfc(x * -math.sqrt(0.5)))
 
-    samples = [sample(floats(3), approximate=False), sample(floats("n", 2), approximate=True)]
-    extremes = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (100.0,), (-100.0,))
+    samples = [d.sample(d.floats(3), approximate=False), d.sample(d.floats("n", 2), approximate=True)]
+    extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (100.0,), (-100.0,))
 
 
 def _exact_slope(x: Any) -> Tensor:
@@ -498,6 +501,6 @@ def _approximate_slope(x: Any) -> Tensor:
     )
 
 
-@builds(Gelu)
+@d.builds(Gelu)
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
-    return apply(Gelu, (features,), (flag(approximate),), name)
+    return d.apply(Gelu, (features,), (d.flag(approximate),), name)

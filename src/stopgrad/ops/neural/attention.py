@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import same_size
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
 from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater_equal, logical_and, logical_not, logical_or
@@ -23,7 +20,7 @@ from stopgrad.ops.shapes.reshape import expand_dims, reshape
 __all__ = ["scaled_dot_product_attention"]
 
 
-@guarded("scaled_dot_product_attention")
+@d.guarded("scaled_dot_product_attention")
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
@@ -71,12 +68,12 @@ def scaled_dot_product_attention(
                [0.33023845, 0.66976155]])
     """
     q, k, v = floating(query, key, value)
-    shapes = [type_of(x).shape for x in (q, k, v)]
+    shapes = [d.type_of(x).shape for x in (q, k, v)]
     if min(map(len, shapes)) < 2 or len({len(s) for s in shapes}) > 1:
         raise ShapeError(
             "query, key and value have as many axes, at least two: [..., heads, length, features]"
         )
-    groups = _groups(shapes[0], shapes[1], flag(enable_gqa))
+    groups = _groups(shapes[0], shapes[1], d.flag(enable_gqa))
     queries = shapes[0][-2]
     if groups > 1:  # The queries of the heads of a group stand one behind the other.
         q = reshape(q, (*shapes[0][:-3], shapes[1][-3], groups * queries, shapes[0][-1]))
@@ -84,13 +81,13 @@ def scaled_dot_product_attention(
     scores = multiply(matmul(q, k, transpose_b=True), factor)
     if groups > 1:
         scores = reshape(scores, (*shapes[0][:-1], shapes[1][-2]))
-    weights = _weights(scores, attn_mask, flag(is_causal))
+    weights = _weights(scores, attn_mask, d.flag(is_causal))
     if not (isinstance(dropout_p, (int, float)) and dropout_p == 0):
         if dropout_key is None:
             raise ArgumentError("dropout needs a random key; give dropout_key=sg.random_key(...)")
         weights = dropout(weights, rate=dropout_p, key=dropout_key)
     if groups > 1:
-        weights = reshape(weights, (*type_of(q).shape[:-1], shapes[1][-2]))
+        weights = reshape(weights, (*d.type_of(q).shape[:-1], shapes[1][-2]))
         return reshape(matmul(weights, v), (*shapes[0][:-1], shapes[2][-1]), name)
     return matmul(weights, v, name=name)
 
@@ -103,7 +100,7 @@ def _features(shape: Any) -> int:
 
 def _groups(query: Any, key: Any, grouped: bool) -> int:
     """How many heads of the query share one of the key."""
-    if len(query) < 3 or same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
+    if len(query) < 3 or d.same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
         return 1
     if not isinstance(query[-3], int) or not isinstance(key[-3], int) or query[-3] % key[-3]:
         raise ShapeError(f"{query[-3]} heads of the query are no multiple of {key[-3]} of the key")
@@ -118,11 +115,11 @@ def _weights(scores: Any, mask: Any, causal: bool) -> Tensor:
     """The softmax of scores where they may be looked at, and 0 elsewhere."""
     allowed = _lower(scores) if causal else None
     if mask is not None:
-        kind = type_of(mask)
+        kind = d.type_of(mask)
         if kind.dtype.is_bool:
             allowed = mask if allowed is None else logical_and(allowed, mask)
         else:
-            scores = add(scores, cast(mask, type_of(scores).dtype) if kind.dtype.is_floating else mask)
+            scores = add(scores, cast(mask, d.type_of(scores).dtype) if kind.dtype.is_floating else mask)
     if allowed is None:
         return softmax(scores)
     some = reduce_any(allowed, -1, True)
@@ -133,6 +130,6 @@ def _weights(scores: Any, mask: Any, causal: bool) -> Tensor:
 
 def _lower(scores: Any) -> Tensor:
     """Which keys come no later than the query."""
-    shape = type_of(scores).shape
+    shape = d.type_of(scores).shape
     rows, columns = positions(shape[-2], scores), positions(shape[-1], scores)
     return greater_equal(expand_dims(rows, 1), columns)

@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
-from stopgrad.graph.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, Sizes
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape, is_floating
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Promotion, Shape, ShapeLike, Sizes, Tensor, TensorType
 from stopgrad.ops.neural.windows import (
     Padding,
     at,
@@ -44,24 +36,24 @@ __all__ = [
 
 
 def _check_floating(*types: TensorType) -> None:
-    check_same_dtype(*types)
-    check_dtype(types[0], is_floating, "floating-point numbers")
+    d.check_same_dtype(*types)
+    d.check_dtype(types[0], d.is_floating, "floating-point numbers")
 
 
 def _check_cotangent(g: TensorType, expected: Shape) -> None:
-    check_shape(g, expected, "the cotangent", "C6", of="the result")
+    d.check_shape(g, expected, "the cotangent", "C6", of="the result")
 
 
 def _attributes(op: Any) -> tuple[Any, ...]:
     return op.strides, op.padding, op.dilations, op.groups
 
 
-@reads_arguments
+@d.reads_arguments
 def read_geometry(
     definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
 ) -> tuple[Any, ...]:
     """The geometry that a function's arguments mean."""
-    with about(definition, *operands):
+    with d.about(definition, *operands):
         return (
             per_axis(strides, rank, "strides"),
             normal_padding(padding, rank),
@@ -105,15 +97,15 @@ class Conv(Op):
         x: TensorType, filters: TensorType, *, strides: Sizes, padding: Sizes, dilations: Sizes, groups: int
     ) -> TensorType:
         _check_floating(x, filters)
-        return tensor_type(x.dtype, convolved(x.shape, filters.shape, strides, padding, dilations, groups))
+        return d.tensor_type(x.dtype, convolved(x.shape, filters.shape, strides, padding, dilations, groups))
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {
-        "x": lambda g, op: apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
-        "filters": lambda g, op: apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),
+        "x": lambda g, op: d.apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
+        "filters": lambda g, op: d.apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),
     }
 
-    batch = CONV
+    batch = d.CONV
     rounds_once = True
 
     @staticmethod
@@ -152,29 +144,35 @@ class Conv(Op):
         )
 
     samples = [
-        sample(floats(2, 5, 3), floats(2, 3, 4), strides=(1,), padding="VALID", dilations=(1,), groups=1),
-        sample(
-            floats("n", 6, 5, 2),
-            floats(3, 2, 2, 3),
+        d.sample(
+            d.floats(2, 5, 3), d.floats(2, 3, 4), strides=(1,), padding="VALID", dilations=(1,), groups=1
+        ),
+        d.sample(
+            d.floats("n", 6, 5, 2),
+            d.floats(3, 2, 2, 3),
             strides=(2, 1),
             padding="SAME",
             dilations=(1, 2),
             groups=1,
         ),
-        sample(
-            floats(1, 7, 6, 4),
-            floats(2, 3, 2, 6),
+        d.sample(
+            d.floats(1, 7, 6, 4),
+            d.floats(2, 3, 2, 6),
             strides=(3, 2),
             padding=((0, 2), (1, 1)),
             dilations=(2, 1),
             groups=2,
         ),
-        sample(floats(1, "n", 2), floats(2, 1, 4), strides=(2,), padding="SAME", dilations=(1,), groups=2),
-        sample(floats(0, 4, 2), floats(2, 2, 1), strides=(1,), padding="VALID", dilations=(1,), groups=1),
+        d.sample(
+            d.floats(1, "n", 2), d.floats(2, 1, 4), strides=(2,), padding="SAME", dilations=(1,), groups=2
+        ),
+        d.sample(
+            d.floats(0, 4, 2), d.floats(2, 2, 1), strides=(1,), padding="VALID", dilations=(1,), groups=1
+        ),
     ]
 
 
-@builds(Conv)
+@d.builds(Conv)
 def conv(
     x: Any,
     filters: Any,
@@ -184,12 +182,12 @@ def conv(
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    kind = type_of(x)
+    kind = d.type_of(x)
     read = read_geometry(Conv, (x, filters), max(kind.ndim - 2, 0), strides, padding, dilations)
-    return apply(
+    return d.apply(
         Conv,
         (x, filters),
-        (*read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
+        (*read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, d.type_of(filters).shape)),
         name,
     )
 
@@ -236,14 +234,14 @@ class ConvBackpropInput(Op):
     ) -> TensorType:
         _check_floating(filters, g)
         _check_cotangent(g, convolved(shape, filters.shape, strides, padding, dilations, groups))
-        return tensor_type(g.dtype, shape)
+        return d.tensor_type(g.dtype, shape)
 
     gradient = {
-        "filters": lambda g, op: apply(ConvBackpropFilter, (g, op.g), (op.filters.shape, *_attributes(op))),
-        "g": lambda g, op: apply(Conv, (g, op.filters), _attributes(op)),
+        "filters": lambda g, op: d.apply(ConvBackpropFilter, (g, op.g), (op.filters.shape, *_attributes(op))),
+        "g": lambda g, op: d.apply(Conv, (g, op.filters), _attributes(op)),
     }
 
-    batch = CONV_BACK_INPUT
+    batch = d.CONV_BACK_INPUT
     rounds_once = True
 
     @staticmethod
@@ -295,27 +293,27 @@ class ConvBackpropInput(Op):
         )
 
     samples = [
-        sample(
-            floats(2, 3, 4),
-            floats(2, 4, 4),
+        d.sample(
+            d.floats(2, 3, 4),
+            d.floats(2, 4, 4),
             shape=(2, 5, 3),
             strides=(1,),
             padding="VALID",
             dilations=(1,),
             groups=1,
         ),
-        sample(
-            floats(3, 2, 2, 3),
-            floats(2, 3, 5, 3),
+        d.sample(
+            d.floats(3, 2, 2, 3),
+            d.floats(2, 3, 5, 3),
             shape=(2, 6, 5, 2),
             strides=(2, 1),
             padding="SAME",
             dilations=(1, 2),
             groups=1,
         ),
-        sample(
-            floats(2, 3, 2, 6),
-            floats(1, 3, 3, 6),
+        d.sample(
+            d.floats(2, 3, 2, 6),
+            d.floats(1, 3, 3, 6),
             shape=(1, 7, 6, 4),
             strides=(3, 2),
             padding=((0, 2), (1, 1)),
@@ -325,7 +323,7 @@ class ConvBackpropInput(Op):
     ]
 
 
-@builds(ConvBackpropInput)
+@d.builds(ConvBackpropInput)
 def conv2d_backprop_input(
     shape: ShapeLike,
     filters: Any,
@@ -336,14 +334,14 @@ def conv2d_backprop_input(
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    wanted = shape_of(shape)
+    wanted = d.shape_of(shape)
     read = read_geometry(
         ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations
     )
-    return apply(
+    return d.apply(
         ConvBackpropInput,
         (filters, g),
-        (wanted, *read, number_of_groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
+        (wanted, *read, number_of_groups(groups, wanted[-1] if wanted else 1, d.type_of(filters).shape)),
         name,
     )
 
@@ -391,14 +389,14 @@ class ConvBackpropFilter(Op):
     ) -> TensorType:
         _check_floating(x, g)
         _check_cotangent(g, convolved(x.shape, shape, strides, padding, dilations, groups))
-        return tensor_type(g.dtype, shape)
+        return d.tensor_type(g.dtype, shape)
 
     gradient = {
-        "x": lambda g, op: apply(ConvBackpropInput, (g, op.g), (op.x.shape, *_attributes(op))),
-        "g": lambda g, op: apply(Conv, (op.x, g), _attributes(op)),
+        "x": lambda g, op: d.apply(ConvBackpropInput, (g, op.g), (op.x.shape, *_attributes(op))),
+        "g": lambda g, op: d.apply(Conv, (op.x, g), _attributes(op)),
     }
 
-    batch = CONV_BACK_FILTER
+    batch = d.CONV_BACK_FILTER
     rounds_once = True
 
     @staticmethod
@@ -448,27 +446,27 @@ class ConvBackpropFilter(Op):
         )
 
     samples = [
-        sample(
-            floats(2, 5, 3),
-            floats(2, 4, 4),
+        d.sample(
+            d.floats(2, 5, 3),
+            d.floats(2, 4, 4),
             shape=(2, 3, 4),
             strides=(1,),
             padding="VALID",
             dilations=(1,),
             groups=1,
         ),
-        sample(
-            floats("n", 6, 5, 2),
-            floats("n", 3, 5, 3),
+        d.sample(
+            d.floats("n", 6, 5, 2),
+            d.floats("n", 3, 5, 3),
             shape=(3, 2, 2, 3),
             strides=(2, 1),
             padding="SAME",
             dilations=(1, 2),
             groups=1,
         ),
-        sample(
-            floats(1, 7, 6, 4),
-            floats(1, 3, 3, 6),
+        d.sample(
+            d.floats(1, 7, 6, 4),
+            d.floats(1, 3, 3, 6),
             shape=(2, 3, 2, 6),
             strides=(3, 2),
             padding=((0, 2), (1, 1)),
@@ -478,7 +476,7 @@ class ConvBackpropFilter(Op):
     ]
 
 
-@builds(ConvBackpropFilter)
+@d.builds(ConvBackpropFilter)
 def conv2d_backprop_filter(
     x: Any,
     shape: ShapeLike,
@@ -489,9 +487,9 @@ def conv2d_backprop_filter(
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    wanted, kind = shape_of(shape), type_of(x)
+    wanted, kind = d.shape_of(shape), d.type_of(x)
     read = read_geometry(ConvBackpropFilter, (x, g), max(len(wanted) - 2, 0), strides, padding, dilations)
-    return apply(
+    return d.apply(
         ConvBackpropFilter,
         (x, g),
         (wanted, *read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)),

@@ -6,12 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import real, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import int32
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import check_dtype, is_integer
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import maximum, multiply, square
 from stopgrad.ops.elementwise.compare import greater, greater_equal, is_finite, less, logical_and
@@ -24,7 +20,7 @@ from stopgrad.ops.structural.sources import size_as
 __all__ = ["embedding_lookup", "in_top_k"]
 
 
-@guarded("embedding_lookup")
+@d.guarded("embedding_lookup")
 def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
     """Rows of a table: ``params[ids]``, each shortened to a greatest length if one is given.
 
@@ -51,22 +47,22 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
     """
     if isinstance(params, (list, tuple)) and any(hasattr(p, "shape") for p in params):
         raise ArgumentError("params is one tensor; join the parts of a table with sg.concat")
-    if not type_of(params).ndim:
-        raise ShapeError(f"takes a table [rows, ...], not {type_of(params)!r}")
+    if not d.type_of(params).ndim:
+        raise ShapeError(f"takes a table [rows, ...], not {d.type_of(params)!r}")
     if max_norm is None:
         return gather(params, ids, name=name)
     (table,) = floating(params)
     rows = gather(table, ids)
-    kind = type_of(rows)
-    values, axes = wide(rows), tuple(range(type_of(ids).ndim, kind.ndim))
+    kind = d.type_of(rows)
+    values, axes = wide(rows), tuple(range(d.type_of(ids).ndim, kind.ndim))
     squares = reduce_sum(square(values), axes, True)
-    most = min(real(max_norm) ** 2, float(np.finfo(type_of(values).dtype.numpy).max))
+    most = min(d.real(max_norm) ** 2, float(np.finfo(d.type_of(values).dtype.numpy).max))
     # The length of a row of zeros has no derivative; such a row is not long.
     factor = where(greater(squares, most), multiply(rsqrt(maximum(squares, most)), max_norm), 1.0)
     return cast(multiply(values, factor), kind.dtype, name)
 
 
-@guarded("in_top_k")
+@d.guarded("in_top_k")
 def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) -> Tensor:
     """Whether the prediction for each target is among the k greatest.
 
@@ -88,14 +84,14 @@ def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) ->
         >>> sg.in_top_k(np.array([0, 1]), np.array([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]]), 2)
         array([False,  True])
     """
-    kind, numbers = type_of(predictions), type_of(targets)
-    check_dtype(numbers, is_integer, "integers as targets")
+    kind, numbers = d.type_of(predictions), d.type_of(targets)
+    d.check_dtype(numbers, d.is_integer, "integers as targets")
     if kind.ndim != 2 or numbers.ndim != 1:
         raise ShapeError(f"takes targets [batch] and predictions [batch, classes], not {numbers!r}, {kind!r}")
     (values,) = floating(predictions)
     classes = size_as(kind.shape[1], numbers.dtype, predictions)
     inside = logical_and(greater_equal(targets, 0), less(targets, classes))
     own = take_along_axis(values, expand_dims(where(inside, targets, 0), 1), 1)
-    above = reduce_sum(cast(greater(values, own), int32), 1)
+    above = reduce_sum(cast(greater(values, own), d.int32), 1)
     there = logical_and(inside, is_finite(squeeze(own, 1)))
-    return logical_and(there, less(above, whole(k)), name)
+    return logical_and(there, less(above, d.whole(k)), name)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.types import ShapeLike, product, shape_of
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ShapeError, ShapeLike, Tensor
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropInput, read_geometry
 from stopgrad.ops.neural.windows import channels_last, has_channels_first, number_of_groups, reach
 from stopgrad.ops.shapes.reshape import reshape, transpose
@@ -48,7 +43,7 @@ def _or_one(dilations: Any) -> Any:
     return 1 if dilations is None else dilations
 
 
-@reads_arguments
+@d.reads_arguments
 def _convolved(
     what: str,
     rank: int | None,
@@ -62,27 +57,27 @@ def _convolved(
     name: str | None,
 ) -> Tensor:
     """A convolution over *rank* spatial axes, or as many as the filters have; further axes in front batch."""
-    x_type, kind = type_of(x), type_of(filters)
+    x_type, kind = d.type_of(x), d.type_of(filters)
     n = max(kind.ndim - 2, 1) if rank is None else rank
-    with about(Conv, x, filters):
+    with d.about(Conv, x, filters):
         first = has_channels_first(data_format, n)
         extra = x_type.ndim - (n + 2)
         if extra < 0 or (first and extra):
             raise ShapeError(f"(C2) {what} takes an input of {n + 2} axes, not {x_type!r}")
     if extra:
-        x = reshape(x, (product(x_type.shape[: extra + 1]), *x_type.shape[extra + 1 :]))
+        x = reshape(x, (d.product(x_type.shape[: extra + 1]), *x_type.shape[extra + 1 :]))
     laid = to_channels_last(x, n, first)
-    shape = type_of(laid).shape
+    shape = d.type_of(laid).shape
     given = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
     values = (*read_geometry(Conv, (x, filters), n, *given), number_of_groups(groups, shape[-1], kind.shape))
     direct = name if not first and not extra else None
-    y = apply(Conv, (laid, filters), values, direct)
+    y = d.apply(Conv, (laid, filters), values, direct)
     if extra:
-        return reshape(y, (*x_type.shape[: extra + 1], *type_of(y).shape[1:]), name)
+        return reshape(y, (*x_type.shape[: extra + 1], *d.type_of(y).shape[1:]), name)
     return from_channels_last(y, n, first, name) if first else y
 
 
-@guarded("convolution")
+@d.guarded("convolution")
 def convolution(
     input: Any,
     filters: Any,
@@ -126,7 +121,7 @@ def convolution(
     )
 
 
-@guarded("conv1d")
+@d.guarded("conv1d")
 def conv1d(
     input: Any,
     filters: Any,
@@ -163,7 +158,7 @@ def conv1d(
     return _convolved("conv1d", 1, input, filters, stride, padding, data_format, dilations, groups, name)
 
 
-@guarded("conv2d")
+@d.guarded("conv2d")
 def conv2d(
     input: Any,
     filters: Any,
@@ -200,7 +195,7 @@ def conv2d(
     return _convolved("conv2d", 2, input, filters, strides, padding, data_format, dilations, groups, name)
 
 
-@guarded("conv3d")
+@d.guarded("conv3d")
 def conv3d(
     input: Any,
     filters: Any,
@@ -237,7 +232,7 @@ def conv3d(
     return _convolved("conv3d", 3, input, filters, strides, padding, data_format, dilations, groups, name)
 
 
-@guarded("atrous_conv2d")
+@d.guarded("atrous_conv2d")
 def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str | None = None) -> Tensor:
     """Convolution over two spatial axes whose windows have gaps: :func:`conv2d` with dilations.
 
@@ -275,7 +270,7 @@ def _shape_before(shape: Any, ksize: Any, strides: Any, padding: Any, dilations:
     )
 
 
-@reads_arguments
+@d.reads_arguments
 def _transposed(
     what: str,
     rank: int | None,
@@ -290,9 +285,9 @@ def _transposed(
     groups: int | None,
 ) -> Tensor:
     """The transpose of a convolution over *rank* spatial axes, or as many as the filters have."""
-    x_type, kind = type_of(x), type_of(filters)
+    x_type, kind = d.type_of(x), d.type_of(filters)
     n = max(kind.ndim - 2, 1) if rank is None else rank
-    with about(ConvBackpropInput, filters, x):
+    with d.about(ConvBackpropInput, filters, x):
         first = has_channels_first(data_format, n)
         for type, which in ((x_type, "an input"), (kind, "filters")):
             if type.ndim != n + 2:
@@ -300,27 +295,27 @@ def _transposed(
     given = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
     geometry = read_geometry(ConvBackpropInput, (filters, x), n, *given)
     laid = to_channels_last(x, n, first)
-    shape = type_of(laid).shape
-    count = 1 if groups is None else whole(groups)
+    shape = d.type_of(laid).shape
+    count = 1 if groups is None else d.whole(groups)
     batch, channels = shape[0], kind.shape[-2] * count
     if output_shape is None:
         spatial = _shape_before(shape[1:-1], kind.shape[:-2], *geometry)
     else:
-        wanted = channels_last(shape_of(output_shape), n, first)
+        wanted = channels_last(d.shape_of(output_shape), n, first)
         if len(wanted) == n + 2:
             batch, spatial, channels = wanted[0], tuple(wanted[1:-1]), wanted[-1]
         elif len(wanted) == n:
             spatial = tuple(wanted)
         else:
-            with about(ConvBackpropInput, filters, x):
+            with d.about(ConvBackpropInput, filters, x):
                 raise ShapeError(f"(C2) output_shape has {len(wanted)} sizes; there are {n + 2} axes")
     groups = number_of_groups(groups, channels, kind.shape)
     direct = None if first else name
-    y = apply(ConvBackpropInput, (filters, laid), ((batch, *spatial, channels), *geometry, groups), direct)
+    y = d.apply(ConvBackpropInput, (filters, laid), ((batch, *spatial, channels), *geometry, groups), direct)
     return from_channels_last(y, n, first, name) if first else y
 
 
-@guarded("conv_transpose")
+@d.guarded("conv_transpose")
 def conv_transpose(
     input: Any,
     filters: Any,
@@ -423,7 +418,7 @@ def _transpose_of_rank(rank: int, data_format: str) -> Any:
         >>> sg.{what}(np.ones((1, {ones}, 1)), np.ones(({ones}, 1, 1)), (1, {size}, 1), 2).shape
         (1, {size}, 1)
     """
-    return guarded(what)(transposed)
+    return d.guarded(what)(transposed)
 
 
 conv1d_transpose = _transpose_of_rank(1, "NWC")
@@ -431,7 +426,7 @@ conv2d_transpose = _transpose_of_rank(2, "NHWC")
 conv3d_transpose = _transpose_of_rank(3, "NDHWC")
 
 
-@guarded("atrous_conv2d_transpose")
+@d.guarded("atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
     value: Any, filters: Any, output_shape: ShapeLike, rate: Any, padding: Any, name: str | None = None
 ) -> Tensor:
@@ -462,7 +457,7 @@ def atrous_conv2d_transpose(
 # -------------------------------------------------------------------------------------------- by channel
 
 
-@guarded("depthwise_conv2d")
+@d.guarded("depthwise_conv2d")
 def depthwise_conv2d(
     input: Any,
     filter: Any,
@@ -507,14 +502,14 @@ def depthwise_conv2d(
 
 def _channels(filter: Any) -> int:
     """The number of channels of a depthwise filter, which is that of groups."""
-    return type_of(filter).shape[2]  # type: ignore[return-value]
+    return d.type_of(filter).shape[2]  # type: ignore[return-value]
 
 
-@reads_arguments
+@d.reads_arguments
 def _by_channel(filter: Any, what: str) -> Tensor:
     """A depthwise filter as that of a convolution with a group for each channel."""
-    kind = type_of(filter)
-    with about(Conv, filter):
+    kind = d.type_of(filter)
+    with d.about(Conv, filter):
         if kind.ndim != 4:
             raise ShapeError(
                 f"(C2) {what} takes a filter [height, width, channels, multiplier], not {kind!r}"
@@ -525,7 +520,7 @@ def _by_channel(filter: Any, what: str) -> Tensor:
     return reshape(filter, (height, width, 1, channels * multiplier))
 
 
-@guarded("separable_conv2d")
+@d.guarded("separable_conv2d")
 def separable_conv2d(
     input: Any,
     depthwise_filter: Any,

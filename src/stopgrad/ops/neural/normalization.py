@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import flag, real, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import product, same_size
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
 from stopgrad.graph.names import check_name
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import broadcast_shapes, normal_axes, normal_axis
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, square, squared_difference, subtract
 from stopgrad.ops.elementwise.composite import layer_norm
@@ -48,7 +44,7 @@ def _part(name: str | None, part: str) -> str | None:
 # --------------------------------------------------------------------------------------------- moments
 
 
-@guarded("moments")
+@d.guarded("moments")
 def moments(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -72,12 +68,12 @@ def moments(
         (array(2.), array(1.))
     """
     (x,) = floating(x)
-    keep = flag(keepdims)
+    keep = d.flag(keepdims)
     mean = reduce_mean(x, axes, keep, _part(name, "mean"))
     return mean, reduce_variance(x, axes, keep, _part(name, "variance"))
 
 
-@guarded("weighted_moments")
+@d.guarded("weighted_moments")
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -101,19 +97,19 @@ def weighted_moments(
         (array(1.5), array(0.75))
     """
     x, weights = floating(x, frequency_weights)
-    shape = broadcast_shapes(type_of(x).shape, type_of(weights).shape)
+    shape = d.broadcast_shapes(d.type_of(x).shape, d.type_of(weights).shape)
     values, counts = (broadcast_to(wide(t), shape) for t in (x, weights))
-    dtype, keep = type_of(x).dtype, flag(keepdims)
+    dtype, keep = d.type_of(x).dtype, d.flag(keepdims)
     total = reduce_sum(counts, axes, True)
     mean = divide(reduce_sum(multiply(counts, values), axes, True), total)
     variance = divide(reduce_sum(multiply(counts, squared_difference(values, mean)), axes, True), total)
     if not keep:
-        gone = normal_axes(axes, len(shape))
+        gone = d.normal_axes(axes, len(shape))
         mean, variance = squeeze(mean, gone), squeeze(variance, gone)
     return cast(mean, dtype, _part(name, "mean")), cast(variance, dtype, _part(name, "variance"))
 
 
-@guarded("sufficient_statistics")
+@d.guarded("sufficient_statistics")
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -138,8 +134,8 @@ def sufficient_statistics(
         (array(2.), array(4.), array(10.), None)
     """
     x, *shifts = floating(x) if shift is None else floating(x, shift)
-    kind, keep = type_of(x), flag(keepdims)
-    count = size_as(product(kind.shape[a] for a in normal_axes(axes, kind.ndim)), kind.dtype, x)
+    kind, keep = d.type_of(x), d.flag(keepdims)
+    count = size_as(d.product(kind.shape[a] for a in d.normal_axes(axes, kind.ndim)), kind.dtype, x)
     left = subtract(x, shifts[0]) if shifts else x
     return (
         cast(count, kind.dtype, _part(name, "count")),
@@ -149,7 +145,7 @@ def sufficient_statistics(
     )
 
 
-@guarded("normalize_moments")
+@d.guarded("normalize_moments")
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -177,13 +173,13 @@ def normalize_moments(
     left = divide(sums, counts)
     variance = subtract(divide(squares, counts), square(left), _part(name, "variance"))
     mean = add(left, shifts[0], _part(name, "mean")) if shifts else left
-    return cast(mean, type_of(mean).dtype, None if shifts else _part(name, "mean")), variance
+    return cast(mean, d.type_of(mean).dtype, None if shifts else _part(name, "mean")), variance
 
 
 # --------------------------------------------------------------------------------------- normalisation
 
 
-@guarded("batch_normalization")
+@d.guarded("batch_normalization")
 def batch_normalization(
     x: Any,
     mean: Any,
@@ -230,20 +226,20 @@ def batch_normalization(
     y = multiply(subtract(wide(x), wide(mean)), factor)
     if "offset" in given:
         y = add(y, wide(given["offset"]))
-    return cast(y, type_of(x).dtype, name)
+    return cast(y, d.type_of(x).dtype, name)
 
 
 def _scaled(y: Any, scale: Any, offset: Any, axis: int, name: str | None) -> Tensor:
     """A tensor times the scales of the channels along an axis, plus their offsets."""
-    behind = type_of(y).ndim - axis - 1
+    behind = d.type_of(y).ndim - axis - 1
     for setting, function in ((scale, multiply), (offset, add)):
         if setting is not None:
-            shape = type_of(setting).shape
+            shape = d.type_of(setting).shape
             y = function(y, reshape(setting, (*shape, *(1,) * behind)) if len(shape) == 1 else setting)
-    return cast(y, type_of(y).dtype, name)
+    return cast(y, d.type_of(y).dtype, name)
 
 
-@guarded("group_norm")
+@d.guarded("group_norm")
 def group_norm(
     x: Any,
     groups: int,
@@ -277,8 +273,8 @@ def group_norm(
         >>> sg.group_norm(np.array([[1.0, 3.0, 10.0, 30.0]]), 2, epsilon=0.0)
         array([[-1.,  1., -1.,  1.]])
     """
-    shape = type_of(x).shape
-    place, count = normal_axis(axis, len(shape)), whole(groups)
+    shape = d.type_of(x).shape
+    place, count = d.normal_axis(axis, len(shape)), d.whole(groups)
     channels = shape[place]
     if place == 0:
         raise ShapeError("the first axis is that of the examples; the channels have another")
@@ -286,11 +282,11 @@ def group_norm(
         raise ShapeError(f"{groups} groups do not divide {channels} channels")
     split = reshape(x, (*shape[:place], count, channels // count, *shape[place + 1 :]))
     axes = [i for i in range(1, len(shape) + 1) if i != place]
-    y = reshape(layer_norm(split, axis=axes, epsilon=real(epsilon)), shape)
+    y = reshape(layer_norm(split, axis=axes, epsilon=d.real(epsilon)), shape)
     return _scaled(y, scale, offset, place, name)
 
 
-@guarded("instance_norm")
+@d.guarded("instance_norm")
 def instance_norm(
     x: Any,
     scale: Any = None,
@@ -323,17 +319,17 @@ def instance_norm(
         array([[[-1., -1.],
                 [ 1.,  1.]]])
     """
-    kind = type_of(x)
-    place = normal_axis(axis, kind.ndim)
+    kind = d.type_of(x)
+    place = d.normal_axis(axis, kind.ndim)
     axes = [i for i in range(1, kind.ndim) if i != place]
     if place == 0 or not axes:
         raise ShapeError(
             f"takes [batch, spatial..., channels], not {kind!r} with channels along axis {place}"
         )
-    return _scaled(layer_norm(x, axis=axes, epsilon=real(epsilon)), scale, offset, place, name)
+    return _scaled(layer_norm(x, axis=axes, epsilon=d.real(epsilon)), scale, offset, place, name)
 
 
-@guarded("rms_norm")
+@d.guarded("rms_norm")
 def rms_norm(
     x: Any, scale: Any = None, axis: Any = -1, epsilon: float = 1e-6, name: str | None = None
 ) -> Tensor:
@@ -361,13 +357,13 @@ def rms_norm(
     """
     x, *scales = floating(x) if scale is None else floating(x, scale)
     values = wide(x)
-    y = multiply(values, rsqrt(add(reduce_mean(square(values), axis, True), real(epsilon))))
+    y = multiply(values, rsqrt(add(reduce_mean(square(values), axis, True), d.real(epsilon))))
     for factor in scales:
         y = multiply(y, wide(factor))
-    return cast(y, type_of(x).dtype, name)
+    return cast(y, d.type_of(x).dtype, name)
 
 
-@guarded("local_response_normalization")
+@d.guarded("local_response_normalization")
 def local_response_normalization(
     input: Any,
     depth_radius: int = 5,
@@ -400,7 +396,7 @@ def local_response_normalization(
         array([0.6, 0.8, 0. ])
     """
     (x,) = floating(input)
-    kind, radius = type_of(x), whole(depth_radius)
+    kind, radius = d.type_of(x), d.whole(depth_radius)
     if radius < 0:
         raise ArgumentError(f"depth_radius is 0 or more, not {radius}")
     if not kind.ndim:
@@ -414,7 +410,7 @@ def local_response_normalization(
     return cast(y, kind.dtype, name)
 
 
-@guarded("lrn")
+@d.guarded("lrn")
 def lrn(
     input: Any,
     depth_radius: int = 5,
@@ -446,7 +442,7 @@ def lrn(
     return local_response_normalization(input, depth_radius, bias, alpha, beta, name)
 
 
-@guarded("bias_add")
+@d.guarded("bias_add")
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
     """A number for each channel, added.
 
@@ -467,11 +463,11 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         >>> sg.bias_add(np.zeros((1, 2)), np.array([1.0, 2.0]))
         array([[1., 2.]])
     """
-    kind, one = type_of(value), type_of(bias)
+    kind, one = d.type_of(value), d.type_of(bias)
     word = "C" if data_format is None else data_format
     if not isinstance(word, str) or not (word.startswith("NC") or word.endswith("C")):
         raise ArgumentError(f"data_format={data_format!r} is unknown; take 'NHWC' or 'NCHW'")
     place = 1 if word.startswith("NC") else kind.ndim - 1
-    if one.ndim != 1 or kind.ndim < 2 or not same_size(one.shape[0], kind.shape[place]):
+    if one.ndim != 1 or kind.ndim < 2 or not d.same_size(one.shape[0], kind.shape[place]):
         raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {one!r}")
     return add(value, reshape(bias, (one.shape[0], *(1,) * (kind.ndim - place - 1))), name)

@@ -7,17 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import Shape, TensorType, tensor_type
-from stopgrad.graph.batch_rules import FOLD
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, Sizes, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape, is_floating
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Promotion, Shape, ShapeError, Sizes, Tensor, TensorType
 from stopgrad.ops.neural.windows import (
     Padding,
     at,
@@ -38,21 +29,21 @@ from stopgrad.ops.neural.windows import (
 
 __all__: list[str] = []  # Its public functions stand in pools.py.
 
-_CHOICE = not_differentiable("which element of a window is the largest has no derivative")
+_CHOICE = d.not_differentiable("which element of a window is the largest has no derivative")
 
 
 def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: Any) -> TensorType:
-    check_dtype(x, is_floating, "floating-point numbers")
+    d.check_dtype(x, d.is_floating, "floating-point numbers")
     if x.ndim != len(ksize) + 2 or x.ndim < 3:
         raise ShapeError(f"(C2) takes [batch, {len(ksize)} spatial axes, channels], not {x!r}")
-    return tensor_type(
+    return d.tensor_type(
         x.dtype, (x.shape[0], *output_shape(x.shape[1:-1], ksize, (strides, padding, dilations)), x.shape[-1])
     )
 
 
 def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
-    check_same_dtype(found, expected)
-    check_shape(found, expected.shape, f"the {what}", "C5")
+    d.check_same_dtype(found, expected)
+    d.check_shape(found, expected.shape, f"the {what}", "C5")
 
 
 class Pool(Op, abstract=True):
@@ -62,41 +53,43 @@ class Pool(Op, abstract=True):
     def infer(x: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes) -> TensorType:
         return _pooled(x, ksize, strides, padding, dilations)
 
-    batch = FOLD
+    batch = d.FOLD
     rounds_once = True
     samples = [
-        sample(floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-        sample(
-            floats("n", 5, 4, 2, distinct=True),
+        d.sample(d.floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
+        d.sample(
+            d.floats("n", 5, 4, 2, distinct=True),
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
             dilations=(1, 2),
         ),
-        sample(
-            floats(1, 4, 5, 1, distinct=True),
+        d.sample(
+            d.floats(1, 4, 5, 1, distinct=True),
             ksize=(2, 3),
             strides=(1, 3),
             padding=((1, 0), (1, 1)),
             dilations=(1, 1),
         ),
-        sample(floats(1, "n", 2, distinct=True), ksize=(2,), strides=(2,), padding="SAME", dilations=(1,)),
-        sample(floats(0, 4, 2), ksize=(2,), strides=(1,), padding="VALID", dilations=(1,)),
+        d.sample(
+            d.floats(1, "n", 2, distinct=True), ksize=(2,), strides=(2,), padding="SAME", dilations=(1,)
+        ),
+        d.sample(d.floats(0, 4, 2), ksize=(2,), strides=(1,), padding="VALID", dilations=(1,)),
     ]
 
 
 _WITH_COTANGENT = [
-    sample(
-        floats(2, 5, 3, distinct=True),
-        floats(2, 2, 3),
+    d.sample(
+        d.floats(2, 5, 3, distinct=True),
+        d.floats(2, 2, 3),
         ksize=(2,),
         strides=(2,),
         padding="VALID",
         dilations=(1,),
     ),
-    sample(
-        floats("n", 5, 4, 2, distinct=True),
-        floats("n", 3, 4, 2),
+    d.sample(
+        d.floats("n", 5, 4, 2, distinct=True),
+        d.floats("n", 3, 4, 2),
         ksize=(3, 2),
         strides=(2, 1),
         padding="SAME",
@@ -109,7 +102,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
     return op.ksize, op.strides, op.padding, op.dilations
 
 
-@reads_arguments
+@d.reads_arguments
 def read_geometry(
     definition: type[Op],
     operands: tuple[Any, ...],
@@ -121,7 +114,7 @@ def read_geometry(
 ) -> tuple[Any, ...]:
     """The geometry that a function's arguments mean."""
     rank = max(ndim - 2, 0)
-    with about(definition, *operands):
+    with d.about(definition, *operands):
         window = per_axis(ksize, rank, "ksize")
         steps = window if strides is None else per_axis(strides, rank, "strides")
         return window, steps, normal_padding(padding, rank), per_axis(dilations, rank, "dilations")
@@ -153,8 +146,8 @@ class MaxPool(Pool):
         array([3., 2.])
     """
 
-    promotes = Promotion(is_floating)
-    gradient = {"x": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
+    promotes = Promotion(d.is_floating)
+    gradient = {"x": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
     def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -227,9 +220,9 @@ class MaxPoolGrad(Op):
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
 
-    gradient = {"x": _CHOICE, "g": lambda g, op: apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
+    gradient = {"x": _CHOICE, "g": lambda g, op: d.apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
 
-    batch = FOLD
+    batch = d.FOLD
     rounds_once = True
 
     @staticmethod
@@ -264,7 +257,7 @@ class MaxPoolGrad(Op):
     samples = _WITH_COTANGENT
 
 
-@builds(MaxPoolGrad)
+@d.builds(MaxPoolGrad)
 def max_pool_grad(
     x: Any,
     g: Any,
@@ -274,10 +267,10 @@ def max_pool_grad(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    return apply(
+    return d.apply(
         MaxPoolGrad,
         (x, g),
-        read_geometry(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
+        read_geometry(MaxPoolGrad, (x, g), d.type_of(x).ndim, ksize, strides, padding, dilations),
         name,
     )
 
@@ -317,9 +310,9 @@ class MaxPoolGradGrad(Op):
         _check_shape(h, x, "tensor to choose from")
         return _pooled(x, ksize, strides, padding, dilations)
 
-    gradient = {"x": _CHOICE, "h": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
+    gradient = {"x": _CHOICE, "h": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
-    batch = FOLD
+    batch = d.FOLD
 
     @staticmethod
     def lower(xp: Any, x: Any, h: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -333,17 +326,17 @@ class MaxPoolGradGrad(Op):
         )
 
     samples = [
-        sample(
-            floats(2, 5, 3, distinct=True),
-            floats(2, 5, 3),
+        d.sample(
+            d.floats(2, 5, 3, distinct=True),
+            d.floats(2, 5, 3),
             ksize=(2,),
             strides=(2,),
             padding="VALID",
             dilations=(1,),
         ),
-        sample(
-            floats("n", 5, 4, 2, distinct=True),
-            floats("n", 5, 4, 2),
+        d.sample(
+            d.floats("n", 5, 4, 2, distinct=True),
+            d.floats("n", 5, 4, 2),
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
@@ -352,7 +345,7 @@ class MaxPoolGradGrad(Op):
     ]
 
 
-@builds(MaxPoolGradGrad)
+@d.builds(MaxPoolGradGrad)
 def max_pool_grad_grad(
     x: Any,
     h: Any,
@@ -362,10 +355,10 @@ def max_pool_grad_grad(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    return apply(
+    return d.apply(
         MaxPoolGradGrad,
         (x, h),
-        read_geometry(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
+        read_geometry(MaxPoolGradGrad, (x, h), d.type_of(x).ndim, ksize, strides, padding, dilations),
         name,
     )
 
@@ -407,8 +400,8 @@ class AvgPool(Pool):
         array([2., 1.])
     """
 
-    promotes = Promotion(is_floating)
-    gradient = {"x": lambda g, op: apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
+    promotes = Promotion(d.is_floating)
+    gradient = {"x": lambda g, op: d.apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
 
     @staticmethod
     def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -456,13 +449,13 @@ class AvgPoolGrad(Op):
     def infer(
         g: TensorType, *, shape: Shape, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes
     ) -> TensorType:
-        x = tensor_type(g.dtype, shape)
+        x = d.tensor_type(g.dtype, shape)
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
 
-    gradient = {"g": lambda g, op: apply(AvgPool, (g,), _attributes(op))}
+    gradient = {"g": lambda g, op: d.apply(AvgPool, (g,), _attributes(op))}
 
-    batch = FOLD
+    batch = d.FOLD
     rounds_once = True
 
     @staticmethod
@@ -487,17 +480,19 @@ class AvgPoolGrad(Op):
         return reduced(xp, share, 0, xp.lax.add, ksize, (1,) * len(ksize), around, dilations, strides)
 
     samples = [
-        sample(floats(2, 2, 3), shape=(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-        sample(
-            floats(2, 3, 4, 2),
+        d.sample(
+            d.floats(2, 2, 3), shape=(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)
+        ),
+        d.sample(
+            d.floats(2, 3, 4, 2),
             shape=(2, 5, 4, 2),
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
             dilations=(1, 2),
         ),
-        sample(
-            floats(1, 4, 2, 1),
+        d.sample(
+            d.floats(1, 4, 2, 1),
             shape=(1, 4, 5, 1),
             ksize=(2, 3),
             strides=(1, 3),
@@ -507,7 +502,7 @@ class AvgPoolGrad(Op):
     ]
 
 
-@builds(AvgPoolGrad)
+@d.builds(AvgPoolGrad)
 def avg_pool_grad(
     g: Any,
     shape: Any,
@@ -517,12 +512,12 @@ def avg_pool_grad(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    return apply(
+    return d.apply(
         AvgPoolGrad,
         (g,),
         (
             tuple(shape),
-            *read_geometry(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations),
+            *read_geometry(AvgPoolGrad, (g,), d.type_of(g).ndim, ksize, strides, padding, dilations),
         ),
         name,
     )

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Op, ShapeError, Tensor
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.neural.filters import from_channels_last, to_channels_last
 from stopgrad.ops.neural.pooling import AvgPool, MaxPool, read_geometry
@@ -37,7 +32,7 @@ __all__ = [
 ]
 
 
-@reads_arguments
+@d.reads_arguments
 def _pooled(
     definition: type[Op],
     rank: int | None,
@@ -51,9 +46,9 @@ def _pooled(
     what: str,
 ) -> Tensor:
     """Pooling over *rank* spatial axes, or all that there are."""
-    kind = type_of(x)
+    kind = d.type_of(x)
     n = max(kind.ndim - 2, 1) if rank is None else rank
-    with about(definition, x):
+    with d.about(definition, x):
         first = has_channels_first(data_format, n)
         if rank is not None and kind.ndim != rank + 2:
             raise ShapeError(f"(C2) {what} takes {rank + 2} axes, not {kind!r}")
@@ -61,11 +56,11 @@ def _pooled(
         channels_last(v, n, first) for v in (ksize, strides, padding, 1 if dilations is None else dilations)
     ]
     values = read_geometry(definition, (x,), kind.ndim, *given)
-    y = apply(definition, (to_channels_last(x, n, first),), values, None if first else name)
+    y = d.apply(definition, (to_channels_last(x, n, first),), values, None if first else name)
     return from_channels_last(y, n, first, name) if first else y
 
 
-@builds(MaxPool)
+@d.builds(MaxPool)
 def max_pool(
     input: Any,
     ksize: Any,
@@ -102,7 +97,7 @@ def max_pool(
     return _pooled(MaxPool, None, input, ksize, strides, padding, data_format, dilations, name, "max_pool")
 
 
-@builds(AvgPool)
+@d.builds(AvgPool)
 def avg_pool(
     input: Any,
     ksize: Any,
@@ -185,7 +180,7 @@ def _of_rank(definition: type[Op], general: str, rank: int, data_format: str) ->
     Raises:
         ShapeError, ArgumentError: as :func:`{general}`.
     """
-    return guarded(function_name)(pool)
+    return d.guarded(function_name)(pool)
 
 
 max_pool1d = _of_rank(MaxPool, "max_pool", 1, "NWC")
@@ -196,7 +191,7 @@ avg_pool2d = _of_rank(AvgPool, "avg_pool", 2, "NHWC")
 avg_pool3d = _of_rank(AvgPool, "avg_pool", 3, "NDHWC")
 
 
-@guarded("pool")
+@d.guarded("pool")
 def pool(
     input: Any,
     window_shape: Any,
@@ -239,17 +234,17 @@ def pool(
 # ------------------------------------------------------------------------------------- to a given size
 
 
-@reads_arguments
+@d.reads_arguments
 def _spatial(what: str, x: Any, data_format: Any) -> tuple[int, ...]:
     """The positions of the spatial axes."""
-    kind = type_of(x)
+    kind = d.type_of(x)
     if kind.ndim < 3:
         raise ShapeError(f"{what} takes [batch, spatial..., channels], not {kind!r}")
     first = has_channels_first(data_format, kind.ndim - 2)
     return tuple(range(2, kind.ndim)) if first else tuple(range(1, kind.ndim - 1))
 
 
-@guarded("global_avg_pool")
+@d.guarded("global_avg_pool")
 def global_avg_pool(
     x: Any, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:
@@ -271,10 +266,10 @@ def global_avg_pool(
         >>> sg.global_avg_pool(np.array([1.0, 3.0, 2.0]).reshape(1, 3, 1))
         array([[2.]])
     """
-    return reduce_mean(x, _spatial("global_avg_pool", x, data_format), flag(keepdims), name)
+    return reduce_mean(x, _spatial("global_avg_pool", x, data_format), d.flag(keepdims), name)
 
 
-@guarded("global_max_pool")
+@d.guarded("global_max_pool")
 def global_max_pool(
     x: Any, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:
@@ -296,10 +291,10 @@ def global_max_pool(
         >>> sg.global_max_pool(np.array([1.0, 3.0, 2.0]).reshape(1, 3, 1))
         array([[3.]])
     """
-    return reduce_max(x, _spatial("global_max_pool", x, data_format), flag(keepdims), name)
+    return reduce_max(x, _spatial("global_max_pool", x, data_format), d.flag(keepdims), name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _adapted(
     what: str, reduce: Callable[..., Tensor], x: Any, output_size: Any, data_format: Any, name: str | None
 ) -> Tensor:
@@ -308,27 +303,27 @@ def _adapted(
     Means of means are the mean, because along one axis every span has one length.
     """
     axes = _spatial(what, x, data_format)
-    wanted = [output_size] * len(axes) if is_whole(output_size) else list(output_size)
+    wanted = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
     if len(wanted) != len(axes):
         raise ShapeError(
             f"{what}: output_size={output_size!r} must be a number, or one for each of {len(axes)} axes"
         )
     for axis, count in zip(axes, wanted, strict=True):
-        size = type_of(x).shape[axis]
+        size = d.type_of(x).shape[axis]
         if count is None:
             continue
         if not isinstance(size, int):
             raise ShapeError(f"{what}: the size of axis {axis}, {size}, must be known; give it a number")
-        if whole(count) < 1 or size < 1:
+        if d.whole(count) < 1 or size < 1:
             raise ShapeError(f"{what}: {size} elements of axis {axis} cannot be pooled to {count}")
-        x = _spans(reduce, x, axis, size, whole(count))
+        x = _spans(reduce, x, axis, size, d.whole(count))
     return from_channels_last(x, 0, False, name)
 
 
 def _spans(reduce: Callable[..., Tensor], x: Any, axis: int, size: int, count: int) -> Tensor:
     """From ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉, for each i."""
     if size % count == 0:
-        shape = type_of(x).shape
+        shape = d.type_of(x).shape
         return reduce(reshape(x, (*shape[:axis], count, size // count, *shape[axis + 1 :])), axis + 1)
     starts = [i * size // count for i in range(count)]
     ends = [-(-(i + 1) * size // count) for i in range(count)]
@@ -336,7 +331,7 @@ def _spans(reduce: Callable[..., Tensor], x: Any, axis: int, size: int, count: i
     return concat([reduce(part, axis, True) for part in parts], axis)
 
 
-@guarded("adaptive_avg_pool")
+@d.guarded("adaptive_avg_pool")
 def adaptive_avg_pool(
     x: Any, output_size: Any, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:
@@ -363,7 +358,7 @@ def adaptive_avg_pool(
     return _adapted("adaptive_avg_pool", reduce_mean, x, output_size, data_format, name)
 
 
-@guarded("adaptive_max_pool")
+@d.guarded("adaptive_max_pool")
 def adaptive_max_pool(
     x: Any, output_size: Any, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
 from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.convert import cast, wide
 from stopgrad.ops.indexing.gather import gather
@@ -65,9 +63,9 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
     return found / found.sum(1, keepdims=True)
 
 
-@reads_arguments
+@d.reads_arguments
 def _new_size(size: Any, height: int, width: int, keep: bool) -> tuple[int, int]:
-    wanted = [whole(n) for n in size]
+    wanted = [d.whole(n) for n in size]
     if len(wanted) != 2 or min(wanted) < 1:
         raise ArgumentError(f"size={size!r} must be two numbers above 0, the new height and width")
     if keep:
@@ -76,7 +74,7 @@ def _new_size(size: Any, height: int, width: int, keep: bool) -> tuple[int, int]
     return wanted[0], wanted[1]
 
 
-@guarded("resize")
+@d.guarded("resize")
 def resize(
     images: Any,
     size: Any,
@@ -115,14 +113,14 @@ def resize(
         >>> sg.resize(np.array([0.0, 1.0]).reshape(1, 2, 1), (1, 4))[0, :, 0]
         array([0.  , 0.25, 0.75, 1.  ])
     """
-    kind = type_of(images)
+    kind = d.type_of(images)
     chosen(method, {word: word for word in _KERNELS}, "method")
     if kind.ndim not in (3, 4):
         raise ShapeError(f"takes [batch, height, width, channels] or [height, width, channels], not {kind!r}")
     height, width = kind.shape[-3:-1]
     if not isinstance(height, int) or not isinstance(width, int) or not height or not width:
         raise ShapeError(f"height and width of {kind!r} must be numbers above 0")
-    after = _new_size(size, height, width, flag(preserve_aspect_ratio))
+    after = _new_size(size, height, width, d.flag(preserve_aspect_ratio))
     axis = kind.ndim - 3
     if method == "nearest":
         rows, columns = (
@@ -131,9 +129,9 @@ def resize(
         )
         return gather(gather(images, rows, axis=axis), columns, axis=axis + 1, name=name)
     (x,) = floating(images)
-    dtype, values = type_of(x).dtype, wide(x)
+    dtype, values = d.type_of(x).dtype, wide(x)
     down, across = (
-        _weights(method, n, m, flag(antialias)).astype(type_of(values).dtype.numpy)
+        _weights(method, n, m, d.flag(antialias)).astype(d.type_of(values).dtype.numpy)
         for n, m in zip((height, width), after, strict=True)
     )
     values = values if kind.ndim == 4 else expand_dims(values, 0)
@@ -144,10 +142,10 @@ def resize(
 # ---------------------------------------------------------------------------------------------- blocks
 
 
-@reads_arguments
+@d.reads_arguments
 def _image(what: str, input: Any, block_size: Any, data_format: Any) -> tuple[bool, int]:
     """Whether channels come first, and the size of blocks."""
-    kind, block = type_of(input), whole(block_size)
+    kind, block = d.type_of(input), d.whole(block_size)
     if kind.ndim != 4:
         raise ShapeError(f"{what} takes images of four axes, not {kind!r}")
     if block < 1:
@@ -160,7 +158,7 @@ def _divides(what: str, number: int, size: Any, name: str) -> None:
         raise ShapeError(f"{what}: {number} does not divide {size}, the {name}")
 
 
-@guarded("space_to_depth")
+@d.guarded("space_to_depth")
 def space_to_depth(
     input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -184,14 +182,14 @@ def space_to_depth(
     """
     first, b = _image("space_to_depth", input, block_size, data_format)
     x = to_channels_last(input, 2, first)
-    n, h, w, c = type_of(x).shape
+    n, h, w, c = d.type_of(x).shape
     _divides("space_to_depth", b, h, "height")
     _divides("space_to_depth", b, w, "width")
     y = transpose(reshape(x, (n, h // b, b, w // b, b, c)), (0, 1, 3, 2, 4, 5))
     return from_channels_last(reshape(y, (n, h // b, w // b, b * b * c)), 2, first, name)
 
 
-@guarded("depth_to_space")
+@d.guarded("depth_to_space")
 def depth_to_space(
     input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -219,7 +217,7 @@ def depth_to_space(
     """
     first, b = _image("depth_to_space", input, block_size, data_format)
     x = to_channels_last(input, 2, first)
-    n, h, w, c = type_of(x).shape
+    n, h, w, c = d.type_of(x).shape
     _divides("depth_to_space", b * b, c, "number of channels")
     y = transpose(reshape(x, (n, h, w, b, b, c // (b * b))), (0, 1, 3, 2, 4, 5))
     return from_channels_last(reshape(y, (n, h * b, w * b, c // (b * b))), 2, first, name)

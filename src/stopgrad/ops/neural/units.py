@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import real
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.graph.families import RealElementwise
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, RealElementwise, ShapeError, Tensor
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, negative, square
 from stopgrad.ops.elementwise.compare import greater_equal
@@ -53,13 +48,17 @@ class Softsign(RealElementwise):
 
     gradient = {"x": lambda g, op: wide(g) / square(1.0 + abs(wide(op.x)))}
     lower = lambda xp, x: x / (1 + xp.abs(x))
-    samples = [sample(floats(3, distinct=True)), sample(floats("n", 2, distinct=True)), sample(floats(0, 2))]
+    samples = [
+        d.sample(d.floats(3, distinct=True)),
+        d.sample(d.floats("n", 2, distinct=True)),
+        d.sample(d.floats(0, 2)),
+    ]
 
 
 softsign = of_features(Softsign, "softsign")
 
 
-@guarded("selu")
+@d.guarded("selu")
 def selu(features: Any, name: str | None = None) -> Tensor:
     """Elementwise scaled exponential linear unit: 1.0507 · (x where x > 0, else 1.6733 · (eˣ - 1)).
 
@@ -89,10 +88,10 @@ def _elu(x: Any, below: float, above: float, width: float, name: str | None) -> 
     (x,) = floating(x)
     values = wide(x)
     curve = multiply(elu(divide(values, width) if width != 1 else values), below)
-    return cast(where(greater_equal(values, 0), multiply(values, above), curve), type_of(x).dtype, name)
+    return cast(where(greater_equal(values, 0), multiply(values, above), curve), d.type_of(x).dtype, name)
 
 
-@guarded("celu")
+@d.guarded("celu")
 def celu(features: Any, alpha: float = 1.0, name: str | None = None) -> Tensor:
     """Elementwise x where x > 0, else α (exp(x / α) - 1), whose slope at 0 is 1 for every α.
 
@@ -114,13 +113,13 @@ def celu(features: Any, alpha: float = 1.0, name: str | None = None) -> Tensor:
         >>> sg.celu(np.array([-1.0, 2.0]), 0.5)
         array([-0.43233236,  2.        ])
     """
-    width = real(alpha)
+    width = d.real(alpha)
     if width == 0:
         raise ArgumentError("alpha is a number other than 0")
     return _elu(features, width, 1.0, width, name)
 
 
-@guarded("mish")
+@d.guarded("mish")
 def mish(features: Any, name: str | None = None) -> Tensor:
     """Elementwise x · tanh(log(1 + eˣ)).
 
@@ -140,10 +139,10 @@ def mish(features: Any, name: str | None = None) -> Tensor:
     """
     (x,) = floating(features)
     values = wide(x)
-    return cast(multiply(values, tanh(softplus(values))), type_of(x).dtype, name)
+    return cast(multiply(values, tanh(softplus(values))), d.type_of(x).dtype, name)
 
 
-@guarded("glu")
+@d.guarded("glu")
 def glu(x: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Gated linear unit: the first half along an axis, times the sigmoid of the second.
 
@@ -166,8 +165,8 @@ def glu(x: Any, axis: int = -1, name: str | None = None) -> Tensor:
         array([0.5, 1. ])
     """
     (x,) = floating(x)
-    kind = type_of(x)
-    place = normal_axis(axis, kind.ndim)
+    kind = d.type_of(x)
+    place = d.normal_axis(axis, kind.ndim)
     size = kind.shape[place]
     if not isinstance(size, int) or size % 2:
         raise ShapeError(f"axis {axis} of {kind!r} must have an even size, known when the graph is built")
@@ -175,7 +174,7 @@ def glu(x: Any, axis: int = -1, name: str | None = None) -> Tensor:
     return cast(multiply(values, sigmoid(gates)), kind.dtype, name)
 
 
-@guarded("crelu")
+@d.guarded("crelu")
 def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """relu of x and of -x, one behind the other.
 
@@ -200,7 +199,7 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     return concat([relu(features), relu(negative(features))], axis, name)
 
 
-@guarded("hard_sigmoid")
+@d.guarded("hard_sigmoid")
 def hard_sigmoid(features: Any, name: str | None = None) -> Tensor:
     """Elementwise relu6(x + 3) / 6, three straight lines in the place of :func:`sigmoid`.
 
@@ -216,10 +215,10 @@ def hard_sigmoid(features: Any, name: str | None = None) -> Tensor:
         array([0.  , 0.5 , 0.75])
     """
     (x,) = floating(features)
-    return cast(divide(relu6(add(wide(x), 3.0)), 6.0), type_of(x).dtype, name)
+    return cast(divide(relu6(add(wide(x), 3.0)), 6.0), d.type_of(x).dtype, name)
 
 
-@guarded("hard_swish")
+@d.guarded("hard_swish")
 def hard_swish(features: Any, name: str | None = None) -> Tensor:
     """Elementwise x · relu6(x + 3) / 6, in the place of :func:`silu`.
 
@@ -239,10 +238,10 @@ def hard_swish(features: Any, name: str | None = None) -> Tensor:
     """
     (x,) = floating(features)
     values = wide(x)
-    return cast(multiply(values, divide(relu6(add(values, 3.0)), 6.0)), type_of(x).dtype, name)
+    return cast(multiply(values, divide(relu6(add(values, 3.0)), 6.0)), d.type_of(x).dtype, name)
 
 
-@guarded("hard_tanh")
+@d.guarded("hard_tanh")
 def hard_tanh(features: Any, name: str | None = None) -> Tensor:
     """Elementwise x, clipped to [-1, 1].
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import Dim, Shape, same_size, shape_of
-from stopgrad.graph.operands import show_shape
-from stopgrad.graph.public import reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Dim, Shape, ShapeError
 
 Padding = Any
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
@@ -21,7 +18,7 @@ Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
 """Strides, padding, dilations."""
 
 
-@reads_arguments
+@d.reads_arguments
 def has_channels_first(data_format: Any, rank: int) -> bool:
     """What a word such as "NHWC" says: whether the channels stand before the spatial axes, not behind."""
     spatial = "DHW"[-rank:] if 1 <= rank <= 3 else ""
@@ -42,19 +39,19 @@ def channels_last(given: Any, rank: int, first: bool) -> Any:
     return given
 
 
-@reads_arguments
+@d.reads_arguments
 def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if isinstance(given, Sequence):
-        numbers = [whole(n) for n in given]
+        numbers = [d.whole(n) for n in given]
         if len(numbers) == rank + 2 and numbers[0] == numbers[-1] == 1:
             numbers = numbers[1:-1]
         elif len(numbers) == 1:
             numbers *= rank
     else:
-        numbers = [whole(given)] * rank
+        numbers = [d.whole(given)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
         raise ShapeError(
             f"(C3) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
@@ -62,7 +59,7 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-@reads_arguments
+@d.reads_arguments
 def normal_padding(given: Any, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
     if isinstance(given, str):
@@ -71,7 +68,7 @@ def normal_padding(given: Any, rank: int) -> Padding:
         return given.upper()
     if any(isinstance(n, int) and n < 0 for pair in given if isinstance(pair, Sequence) for n in pair):
         raise ShapeError(f"(C3) padding={given!r} has a negative size; to cut elements off, slice")
-    pairs = [shape_of(pair) for pair in given]
+    pairs = [d.shape_of(pair) for pair in given]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
     if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
@@ -132,8 +129,8 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
         return list(padding)
     counts = output_shape(tuple(spatial), tuple(ksize), geometry)
     totals = [
-        max((o - 1) * s + reach(k, d) - n, 0)
-        for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True)
+        max((o - 1) * s + reach(k, gap) - n, 0)
+        for n, k, s, gap, o in zip(spatial, ksize, strides, dilations, counts, strict=True)
     ]
     return [(total // 2, total - total // 2) for total in totals]
 
@@ -147,11 +144,11 @@ def back_pads(
     """
     strides, _, dilations = geometry
     found = []
-    for n, k, s, d, o, (low, _) in zip(
+    for n, k, s, gap, o, (low, _) in zip(
         spatial, ksize, strides, dilations, counts, pads(spatial, ksize, geometry), strict=True
     ):
-        before = reach(k, d) - 1 - low
-        found.append((before, n + reach(k, d) - 1 - reach(o, s) - before))
+        before = reach(k, gap) - 1 - low
+        found.append((before, n + reach(k, gap) - 1 - reach(o, s) - before))
     return found
 
 
@@ -165,15 +162,17 @@ def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry:
     """All windows of a padded array, [batch, counts..., ksize..., channels], without a copy. NumPy."""
     strides, _, dilations = geometry
     # Whatever the rules let through, no window may look at memory beyond the array.
-    for size, o, k, s, d in zip(x.shape[1:-1], counts, ksize, strides, dilations, strict=True):
-        if min(s, d) < 1 or (o > 0 and k > 0 and (o - 1) * s + reach(k, d) > size):
-            raise ShapeError(f"{o} windows of {k} elements, {s} and {d} apart, exceed an axis of size {size}")
+    for size, o, k, s, gap in zip(x.shape[1:-1], counts, ksize, strides, dilations, strict=True):
+        if min(s, gap) < 1 or (o > 0 and k > 0 and (o - 1) * s + reach(k, gap) > size):
+            raise ShapeError(
+                f"{o} windows of {k} elements, {s} and {gap} apart, exceed an axis of size {size}"
+            )
     steps = x.strides[1:-1]
     shape = (x.shape[0], *counts, *ksize, x.shape[-1])
     jumps = (
         x.strides[0],
         *(t * s for t, s in zip(steps, strides, strict=True)),
-        *(t * d for t, d in zip(steps, dilations, strict=True)),
+        *(t * gap for t, gap in zip(steps, dilations, strict=True)),
         x.strides[-1],
     )
     return xp.lib.stride_tricks.as_strided(x, shape, jumps, writeable=False)
@@ -182,7 +181,7 @@ def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry:
 def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tuple[slice, ...]:
     """Where one position of all windows stands in the padded array."""
     strides, _, dilations = geometry
-    starts = [p * d for p, d in zip(position, dilations, strict=True)]
+    starts = [p * gap for p, gap in zip(position, dilations, strict=True)]
     spans = (
         slice(b, b + reach(o, s), s) if o else slice(0, 0)
         for b, o, s in zip(starts, counts, strides, strict=True)
@@ -220,14 +219,14 @@ def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: A
     """The shape of a convolution."""
     if len(x) != len(filters) or len(x) < 3:
         raise ShapeError(
-            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
-            "at least three"
+            f"(C2) the input {d.show_shape(x)} and the filters {d.show_shape(filters)} must have as many "
+            "axes, at least three"
         )
     if groups < 1:
         raise ShapeError(f"(C5) {groups} groups; there is at least one")
-    if not same_size(x[-1], filters[-2] * groups):
+    if not d.same_size(x[-1], filters[-2] * groups):
         raise ShapeError(
-            f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
+            f"(C5) the input has {x[-1]} channels; filters {d.show_shape(filters)} in {groups} groups take "
             f"{filters[-2] * groups}"
         )
     if isinstance(filters[-1], int) and filters[-1] % groups:
@@ -235,11 +234,11 @@ def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: A
     return (x[0], *output_shape(x[1:-1], filters[:-2], (strides, padding, dilations)), filters[-1])
 
 
-@reads_arguments
+@d.reads_arguments
 def number_of_groups(groups: int | None, channels: Any, filters: Shape) -> int:
     """How many groups there are, as the numbers of channels say unless the user does."""
     if groups is not None:
-        return whole(groups)
+        return d.whole(groups)
     each = filters[-2] if len(filters) >= 2 else 1
     return (
         channels // each
@@ -319,12 +318,12 @@ def put_back(xp: Any, g: Any, chosen: Any, ksize: Any, shape: Any, geometry: Geo
     """
     strides, _, dilations = geometry
     cells = [-(-n // s) for n, s in zip(shape[1:-1], strides, strict=True)]
-    most = [(reach(k, d) - 1) // s for k, d, s in zip(ksize, dilations, strides, strict=True)]
+    most = [(reach(k, gap) - 1) // s for k, gap, s in zip(ksize, dilations, strides, strict=True)]
     around = [(0, 0), *((m, n - o) for m, n, o in zip(most, cells, g.shape[1:-1], strict=True)), (0, 0)]
     wide, which = xp.lax.optimization_barrier((xp.pad(g, around), xp.pad(chosen, around, constant_values=-1)))
     classes: dict[tuple[int, ...], Any] = {}
     for number, position in enumerate(np.ndindex(*ksize)):
-        offsets = [p * d for p, d in zip(position, dilations, strict=True)]
+        offsets = [p * gap for p, gap in zip(position, dilations, strict=True)]
         phase = tuple(o % s for o, s in zip(offsets, strides, strict=True))
         starts = [m - o // s for m, o, s in zip(most, offsets, strides, strict=True)]
         place = (slice(None), *(slice(b, b + n) for b, n in zip(starts, cells, strict=True)))
@@ -353,9 +352,9 @@ def spread(xp: Any, g: Any, ksize: Any, shape: Any, geometry: Geometry) -> Any:
     One axis after the other: 2 ms instead of 14 for windows of 3 × 3, strides of 2, 16 × 56 × 56 × 64.
     """
     strides, _, dilations = geometry
-    for axis, (k, s, d) in enumerate(zip(ksize, strides, dilations, strict=True), 1):
+    for axis, (k, s, gap) in enumerate(zip(ksize, strides, dilations, strict=True), 1):
         taken, total = reach(g.shape[axis], s), 0
-        for start in range(0, k * d, d):
+        for start in range(0, k * gap, gap):
             gaps = [(0, 0, 0)] * g.ndim
             gaps[axis] = (start, shape[axis] - start - taken, s - 1)
             total = total + xp.lax.pad(g, xp.zeros((), g.dtype), gaps)

@@ -6,34 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
     DType,
     DTypeLike,
+    Op,
+    Promotion,
+    ShapeError,
     Size,
+    Tensor,
     TensorType,
-    dtype_of,
-    int32,
-    int64,
-    product,
-    shape_of,
-    tensor_type,
-)
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import (
-    check_dtype,
-    check_same_dtype,
-    is_floating,
-    is_integer,
-    is_real,
-    same_shape,
 )
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum, minimum, multiply, subtract
@@ -77,17 +60,17 @@ class SearchSorted(Op):
 
     @staticmethod
     def infer(sequence: TensorType, x: TensorType, *, right: bool, dtype: DType) -> TensorType:
-        check_same_dtype(sequence, x)
-        check_dtype(sequence, is_real, "real numbers")
-        if not sequence.ndim or not x.ndim or not same_shape(sequence.shape[:-1], x.shape[:-1]):
+        d.check_same_dtype(sequence, x)
+        d.check_dtype(sequence, d.is_real, "real numbers")
+        if not sequence.ndim or not x.ndim or not d.same_shape(sequence.shape[:-1], x.shape[:-1]):
             raise ShapeError(f"(C2) {sequence!r} and {x!r} must agree in the sizes of all axes but the last")
-        if dtype not in (int32, int64):
+        if dtype not in (d.int32, d.int64):
             raise ShapeError(f"(C3) positions are int32 or int64, not {dtype}")
-        return tensor_type(dtype, x.shape)
+        return d.tensor_type(dtype, x.shape)
 
-    promotes = Promotion(is_real)
-    gradient = not_differentiable("a position has no derivative")
-    batch = ALONG
+    promotes = Promotion(d.is_real)
+    gradient = d.not_differentiable("a position has no derivative")
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -109,14 +92,14 @@ class SearchSorted(Op):
         return search(sequence, x)
 
     samples = [
-        sample(np.array([-1.0, 0.0, 0.0, 2.0]), np.array([0.0, 3.0, -2.0]), right=False, dtype=int32),
-        sample(np.array([[-1, 0, 2], [0, 0, 1]]), np.array([[0, 3], [0, -1]]), right=True, dtype=int64),
-        sample(np.zeros(0), floats("n"), right=False, dtype=int32),
-        sample(np.arange(4, dtype=np.int32), ints(0), right=False, dtype=int32),
+        d.sample(np.array([-1.0, 0.0, 0.0, 2.0]), np.array([0.0, 3.0, -2.0]), right=False, dtype=d.int32),
+        d.sample(np.array([[-1, 0, 2], [0, 0, 1]]), np.array([[0, 3], [0, -1]]), right=True, dtype=d.int64),
+        d.sample(np.zeros(0), d.floats("n"), right=False, dtype=d.int32),
+        d.sample(np.arange(4, dtype=np.int32), d.ints(0), right=False, dtype=d.int32),
     ]
 
 
-@builds(SearchSorted)
+@d.builds(SearchSorted)
 def searchsorted(
     sorted_sequence: Any,
     values: Any,
@@ -147,16 +130,16 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"SearchSorted: side={side!r}; take 'left' or 'right'")
-    sorted_sequence, values = together(sorted_sequence, values, promotes=Promotion(is_real))
-    settings = side == "right", dtype_of(out_type)
-    shape = type_of(values).shape
-    if type_of(sorted_sequence).ndim != 1 or len(shape) == 1:
-        return apply(SearchSorted, (sorted_sequence, values), settings, name)
-    found = apply(SearchSorted, (sorted_sequence, reshape(values, (product(shape),))), settings)
+    sorted_sequence, values = d.together(sorted_sequence, values, promotes=Promotion(d.is_real))
+    settings = side == "right", d.dtype_of(out_type)
+    shape = d.type_of(values).shape
+    if d.type_of(sorted_sequence).ndim != 1 or len(shape) == 1:
+        return d.apply(SearchSorted, (sorted_sequence, values), settings, name)
+    found = d.apply(SearchSorted, (sorted_sequence, reshape(values, (d.product(shape),))), settings)
     return reshape(found, shape, name)
 
 
-@guarded("digitize")
+@d.guarded("digitize")
 def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) -> Tensor:
     """The bins that numbers fall into.
 
@@ -176,17 +159,17 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
         >>> sg.digitize(np.array([0.2, 6.4, 3.0]), np.array([0.0, 1.0, 2.5, 4.0]))
         array([1, 4, 3], dtype=int32)
     """
-    kind = type_of(bins)
+    kind = d.type_of(bins)
     if kind.ndim != 1:
         raise ShapeError(f"(C1) the bins must be a vector, not {kind!r}")
-    side = "left" if flag(right, "right") else "right"
+    side = "left" if d.flag(right, "right") else "right"
     up: Any = lambda: searchsorted(bins, x, side)
     size = kind.shape[0]
     if isinstance(size, int) and size < 2:
         return named(up(), name)
-    down: Any = lambda: subtract(size_as(size, int32, bins), searchsorted(reverse(bins, [0]), x, side))
+    down: Any = lambda: subtract(size_as(size, d.int32, bins), searchsorted(reverse(bins, [0]), x, side))
     if not is_traced(bins):
-        edges = as_array(bins)
+        edges = d.as_array(bins)
         return named(up() if edges[0] <= edges[-1] else down(), name)
     first, last = part_of(bins, 0, 0, 1), part_of(bins, 0, kind.shape[0] - 1, 1)
     rises = reshape(less_equal(first, last), ())
@@ -199,17 +182,17 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
 def _count(arr: Any, given: Any, least: Any, most: Any) -> Size:
     """How many bins there are."""
     if given is not None:
-        return shape_of(given)[0]
+        return d.shape_of(given)[0]
     if is_traced(arr):
-        if least is not None and most is not None and whole(least) == whole(most):
-            return whole(least)
+        if least is not None and most is not None and d.whole(least) == d.whole(most):
+            return d.whole(least)
         raise needs_size("(C2) the number of bins", "size=, the greatest number plus 1")
     found = int(arr.max()) + 1 if arr.size else 0
-    found = max(found, 0 if least is None else whole(least))
-    return found if most is None else min(found, whole(most))
+    found = max(found, 0 if least is None else d.whole(least))
+    return found if most is None else min(found, d.whole(most))
 
 
-@guarded("bincount")
+@d.guarded("bincount")
 def bincount(
     arr: Any,
     weights: Any = None,
@@ -248,31 +231,31 @@ def bincount(
         array([0, 2, 0, 1], dtype=int32)
     """
     arr = as_indices(arr)
-    kind = type_of(arr)
-    check_dtype(kind, is_integer, "integers")
+    kind = d.type_of(arr)
+    d.check_dtype(kind, d.is_integer, "integers")
     count = _count(arr, size, minlength, maxlength)
-    binary = flag(binary_output, "binary_output")
-    axis = axis if axis is None else whole(axis)
+    binary = d.flag(binary_output, "binary_output")
+    axis = axis if axis is None else d.whole(axis)
     if axis not in (None, 0, -1) or (binary and weights is not None):
         raise ArgumentError(
             f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for "
             "counts only"
         )
-    each = fill(kind.shape, np.ones((), dtype_of(dtype).numpy)) if weights is None else tensor(weights)
-    if not same_shape(type_of(each).shape, kind.shape):
-        raise ShapeError(f"(C3) the weights {type_of(each)!r} must have the shape of {kind!r}")
+    each = fill(kind.shape, np.ones((), d.dtype_of(dtype).numpy)) if weights is None else tensor(weights)
+    if not d.same_shape(d.type_of(each).shape, kind.shape):
+        raise ShapeError(f"(C3) the weights {d.type_of(each)!r} must have the shape of {kind!r}")
     rows = axis == -1 and kind.ndim > 1
     leading = kind.shape[:-1] if rows else ()
-    flat = (product(leading), kind.shape[-1]) if rows else (product(kind.shape),)
-    empty = zeros((*flat[:-1], count), type_of(each).dtype)
+    flat = (d.product(leading), kind.shape[-1]) if rows else (d.product(kind.shape),)
+    empty = zeros((*flat[:-1], count), d.type_of(each).dtype)
     batch = len(flat) - 1
-    found = apply(TensorScatterAdd, (empty, reshape(arr, flat), reshape(each, flat)), (batch, batch))
+    found = d.apply(TensorScatterAdd, (empty, reshape(arr, flat), reshape(each, flat)), (batch, batch))
     if binary:
-        found = cast(greater(found, 0), dtype_of(dtype))
+        found = cast(greater(found, 0), d.dtype_of(dtype))
     return reshape(found, (*leading, count), name)
 
 
-@guarded("confusion_matrix")
+@d.guarded("confusion_matrix")
 def confusion_matrix(
     labels: Any,
     predictions: Any,
@@ -307,36 +290,36 @@ def confusion_matrix(
                [1, 0, 1]], dtype=int32)
     """
     labels, predictions = as_indices(labels), as_indices(predictions)
-    kinds = [type_of(labels), type_of(predictions)]
+    kinds = [d.type_of(labels), d.type_of(predictions)]
     for kind in kinds:
-        check_dtype(kind, is_integer, "integers as classes")
+        d.check_dtype(kind, d.is_integer, "integers as classes")
     each = (
-        fill(kinds[0].shape, np.ones((), dtype_of(dtype).numpy))
+        fill(kinds[0].shape, np.ones((), d.dtype_of(dtype).numpy))
         if weights is None
         else cast(tensor(weights), dtype)
     )
-    kinds.append(type_of(each))
-    if any(kind.ndim != 1 or not same_shape(kind.shape, kinds[0].shape) for kind in kinds):
+    kinds.append(d.type_of(each))
+    if any(kind.ndim != 1 or not d.same_shape(kind.shape, kinds[0].shape) for kind in kinds):
         raise ShapeError(f"(C3) labels, predictions and weights must be vectors of one length, not {kinds}")
     if num_classes is not None:
-        count = shape_of(num_classes)[0]
+        count = d.shape_of(num_classes)[0]
     elif is_traced(labels) or is_traced(predictions):
         raise needs_size("(C2) the number of classes", "num_classes=")
     else:
         count = max([int(one.max()) + 1 for one in (labels, predictions) if one.size], default=0)
     at = raveled([_not_from_end(labels), _not_from_end(predictions)], (count, count))
-    empty = zeros((count * count,), type_of(each).dtype)
-    return reshape(apply(TensorScatterAdd, (empty, at, each), (0, 0)), (count, count), name)
+    empty = zeros((count * count,), d.type_of(each).dtype)
+    return reshape(d.apply(TensorScatterAdd, (empty, at, each), (0, 0)), (count, count), name)
 
 
 def _not_from_end(at: Any) -> Any:
     """Indices of which negative ones lie outside of the axis, instead of counting from its end."""
-    if type_of(at).dtype.name.startswith("u"):
+    if d.type_of(at).dtype.name.startswith("u"):
         return at
-    return where(less(at, 0), np.int32(2**31 - 1), cast(at, int32))
+    return where(less(at, 0), np.int32(2**31 - 1), cast(at, d.int32))
 
 
-@guarded("histogram_fixed_width_bins")
+@d.guarded("histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: int = 100, dtype: DTypeLike = "int32", name: str | None = None
 ) -> Tensor:
@@ -360,11 +343,11 @@ def histogram_fixed_width_bins(
         >>> sg.histogram_fixed_width_bins(np.array([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0]), [0.0, 5.0], nbins=5)
         array([0, 0, 1, 2, 4, 4], dtype=int32)
     """
-    values, limits = together(values, value_range, promotes=Promotion(is_floating))
-    check_dtype(type_of(values), is_floating, "real numbers")
-    count = whole(nbins)
-    if not same_shape(type_of(limits).shape, (2,)):
-        raise ShapeError(f"(C1) value_range holds the lower and the upper limit, not {type_of(limits)!r}")
+    values, limits = d.together(values, value_range, promotes=Promotion(d.is_floating))
+    d.check_dtype(d.type_of(values), d.is_floating, "real numbers")
+    count = d.whole(nbins)
+    if not d.same_shape(d.type_of(limits).shape, (2,)):
+        raise ShapeError(f"(C1) value_range holds the lower and the upper limit, not {d.type_of(limits)!r}")
     if count < 1:
         raise ArgumentError(f"(C2) nbins must be positive, not {count}")
     low, high = (reshape(part_of(limits, 0, i, 1), ()) for i in (0, 1))
@@ -372,7 +355,7 @@ def histogram_fixed_width_bins(
     return cast(maximum(minimum(place, count - 1), 0), dtype, name)
 
 
-@guarded("histogram_fixed_width")
+@d.guarded("histogram_fixed_width")
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: int = 100, dtype: DTypeLike = "int32", name: str | None = None
 ) -> Tensor:
@@ -397,4 +380,4 @@ def histogram_fixed_width(
         array([2, 1, 1, 0, 2], dtype=int32)
     """
     at = histogram_fixed_width_bins(values, value_range, nbins)
-    return bincount(at, dtype=dtype, size=whole(nbins), name=name)
+    return bincount(at, dtype=dtype, size=d.whole(nbins), name=name)

@@ -11,13 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.types import DTypeLike, int32, int64, product, shape_of
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import check_dtype, is_any
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import DTypeLike, Promotion, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import minimum, subtract
@@ -101,25 +96,25 @@ class _Groups(NamedTuple):
 
 
 def _grouped(flat: Any) -> _Groups:
-    n = type_of(flat).shape[0]
+    n = d.type_of(flat).shape[0]
     if isinstance(n, int) and n == 0:
         none = fill((0,), np.int32(0))
         return _Groups(flat, none, none, none)
     order = _order(flat)
     ordered = gather(flat, order)
     new = begins(ordered, 0, False)
-    group = subtract(cumsum(cast(new, int32)), 1)
+    group = subtract(cumsum(cast(new, d.int32)), 1)
     starts = places_of(new, n)
     zeros = fill((n,), np.int32(0))
-    values = apply(GatherV2, (ordered, starts), (0, 0))
-    first = apply(GatherV2, (order, starts), (0, 0))
-    counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
+    values = d.apply(GatherV2, (ordered, starts), (0, 0))
+    first = d.apply(GatherV2, (order, starts), (0, 0))
+    counts = d.apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
     return _Groups(values, first, put(zeros, order, group), counts)
 
 
 def _order(flat: Any) -> Tensor:
     """The order that sorts a vector; complex numbers by their real parts, then by their imaginary ones."""
-    if not type_of(flat).dtype.is_complex:
+    if not d.type_of(flat).dtype.is_complex:
         return argsort(_sortable(flat))
     by_imaginary = argsort(convert.imag(flat))
     return gather(by_imaginary, argsort(gather(convert.real(flat), by_imaginary), stable=True))
@@ -127,13 +122,13 @@ def _order(flat: Any) -> Tensor:
 
 def _sortable(x: Any) -> Any:
     """Numbers in the place of booleans."""
-    return cast(x, "uint8") if type_of(x).dtype.is_bool else x
+    return cast(x, "uint8") if d.type_of(x).dtype.is_bool else x
 
 
 def _by_appearance(groups: _Groups) -> _Groups:
     """The values in the order in which they occur first."""
-    n = type_of(groups.values).shape[0]
-    order = argsort(convert.where(equal(groups.counts, 0), size_as(n, int32, groups.first), groups.first))
+    n = d.type_of(groups.values).shape[0]
+    order = argsort(convert.where(equal(groups.counts, 0), size_as(n, d.int32, groups.first), groups.first))
     place = put(fill((n,), np.int32(0)), order, numbers(n))
     values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
@@ -142,18 +137,18 @@ def _by_appearance(groups: _Groups) -> _Groups:
 def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     """The groups of a tensor's elements, as many as *size* says, or as there are."""
     x = tensor(x)
-    kind = type_of(x)
+    kind = d.type_of(x)
     exact = size is None
     if exact:
         if is_traced(x):
             raise needs_size("(C2) the number of values", "size=, as many as there may be")
         size = np.unique(x, equal_nan=False).size
-    count = shape_of(size)[0]
-    groups = _grouped(reshape(x, (product(kind.shape),)))
+    count = d.shape_of(size)[0]
+    groups = _grouped(reshape(x, (d.product(kind.shape),)))
     groups = _by_appearance(groups) if by_appearance else groups
     place = numbers(count)
     values, first, counts = (
-        apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
+        d.apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
     )
     if exact and fill_value is None:
         return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
@@ -166,7 +161,7 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
 
 
-@guarded("unique")
+@d.guarded("unique")
 def unique(
     x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
 ) -> Unique:
@@ -197,7 +192,7 @@ def unique(
     return Unique(named(found.values, name), cast(found.inverse, out_idx))
 
 
-@guarded("unique_with_counts")
+@d.guarded("unique_with_counts")
 def unique_with_counts(
     x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
 ) -> UniqueWithCounts:
@@ -230,7 +225,7 @@ def unique_with_counts(
     )
 
 
-@guarded("unique_all")
+@d.guarded("unique_all")
 def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> UniqueAll:
     """The values that occur in a tensor, sorted, and all that is known of them.
 
@@ -254,11 +249,11 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
         array([1, 0])
     """
     found = _unique(x, size, fill_value, False)
-    rest = (cast(one, int64) for one in (found.first, found.inverse, found.counts))
+    rest = (cast(one, d.int64) for one in (found.first, found.inverse, found.counts))
     return UniqueAll(named(found.values, name), *rest)
 
 
-@guarded("unique_counts")
+@d.guarded("unique_counts")
 def unique_counts(
     x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
 ) -> UniqueCounts:
@@ -277,10 +272,10 @@ def unique_counts(
         UniqueCounts(values=array([1., 3.]), counts=array([1, 2]))
     """
     found = _unique(x, size, fill_value, False)
-    return UniqueCounts(named(found.values, name), cast(found.counts, int64))
+    return UniqueCounts(named(found.values, name), cast(found.counts, d.int64))
 
 
-@guarded("unique_inverse")
+@d.guarded("unique_inverse")
 def unique_inverse(
     x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
 ) -> UniqueInverse:
@@ -299,10 +294,10 @@ def unique_inverse(
         UniqueInverse(values=array([1., 3.]), inverse_indices=array([1, 0, 1]))
     """
     found = _unique(x, size, fill_value, False)
-    return UniqueInverse(named(found.values, name), cast(found.inverse, int64))
+    return UniqueInverse(named(found.values, name), cast(found.inverse, d.int64))
 
 
-@guarded("unique_values")
+@d.guarded("unique_values")
 def unique_values(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
     """The values that occur in a tensor, sorted.
 
@@ -324,7 +319,7 @@ def unique_values(x: Any, name: str | None = None, *, size: Any = None, fill_val
 # ----------------------------------------------------------------------------------- which occur elsewhere
 
 
-@guarded("isin")
+@d.guarded("isin")
 def isin(
     x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False, name: str | None = None
 ) -> Tensor:
@@ -346,47 +341,47 @@ def isin(
         >>> sg.isin(np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0]))
         array([ True, False,  True])
     """
-    flag(assume_unique, "assume_unique")
-    x, among = together(x1, x2, promotes=Promotion(is_any))
+    d.flag(assume_unique, "assume_unique")
+    x, among = d.together(x1, x2, promotes=Promotion(d.is_any))
     for one in (x, among):
-        check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     hit = _among(_sortable(x), _sortable(among))
-    return logical_not(hit, name) if flag(invert, "invert") else named(hit, name)
+    return logical_not(hit, name) if d.flag(invert, "invert") else named(hit, name)
 
 
 def _among(x: Any, among: Any) -> Tensor:
     """Which elements of *x* occur in *among*."""
-    count = product(type_of(among).shape)
+    count = d.product(d.type_of(among).shape)
     if isinstance(count, int) and count == 0:
-        return fill(type_of(x).shape, np.zeros((), np.bool_))
+        return fill(d.type_of(x).shape, np.zeros((), np.bool_))
     ordered = sort(reshape(among, (count,)))
-    at = minimum(searchsorted(ordered, x), size_as(count - 1, int32, ordered))
-    return equal(apply(GatherV2, (ordered, at), (0, 0)), x)
+    at = minimum(searchsorted(ordered, x), size_as(count - 1, d.int32, ordered))
+    return equal(d.apply(GatherV2, (ordered, at), (0, 0)), x)
 
 
 def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str | None) -> Tensor:
     """The values of *x*, sorted, that occur in *y*, or do not."""
-    x, y = together(x, y, promotes=Promotion(is_any))
+    x, y = d.together(x, y, promotes=Promotion(d.is_any))
     for one in (x, y):
-        check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     exact = size is None
     if exact:
         if is_traced(x) or is_traced(y):
             raise needs_size("(C2) the number of values", "size=, as many as there may be")
         values = np.unique(x, equal_nan=False)
         size = np.count_nonzero(np.isin(values, y, invert=not inside))
-    groups = _grouped(reshape(x, (product(type_of(x).shape),)))
+    groups = _grouped(reshape(x, (d.product(d.type_of(x).shape),)))
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
     place = places_of(keep, size)
-    found = apply(GatherV2, (groups.values, place), (0, 0))
+    found = d.apply(GatherV2, (groups.values, place), (0, 0))
     if exact:
         return named(found, name)
     filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
     return convert.where(equal(place, -1), filler, found, name)
 
 
-@guarded("setdiff1d")
+@d.guarded("setdiff1d")
 def setdiff1d(
     x: Any,
     y: Any,
@@ -417,11 +412,11 @@ def setdiff1d(
         >>> sg.setdiff1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([1.0]))
         array([2., 3.])
     """
-    flag(assume_unique, "assume_unique")
+    d.flag(assume_unique, "assume_unique")
     return _chosen(x, y, size, fill_value, False, name)
 
 
-@guarded("intersect1d")
+@d.guarded("intersect1d")
 def intersect1d(
     x: Any,
     y: Any,
@@ -452,11 +447,11 @@ def intersect1d(
         >>> sg.intersect1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([3.0, 2.0, 5.0]))
         array([2., 3.])
     """
-    flag(assume_unique, "assume_unique")
+    d.flag(assume_unique, "assume_unique")
     return _chosen(x, y, size, fill_value, True, name)
 
 
-@guarded("union1d")
+@d.guarded("union1d")
 def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
     """The values that occur in one of two tensors or in both, sorted.
 
@@ -478,8 +473,8 @@ def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_v
         >>> sg.union1d(np.array([3.0, 1.0]), np.array([3.0, 2.0]))
         array([1., 2., 3.])
     """
-    both = together(x, y, promotes=Promotion(is_any))
+    both = d.together(x, y, promotes=Promotion(d.is_any))
     if size is None and not any(map(is_traced, both)):
         size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
-    flat = concat([reshape(one, (product(type_of(one).shape),)) for one in both], 0)
+    flat = concat([reshape(one, (d.product(d.type_of(one).shape),)) for one in both], 0)
     return named(_unique(flat, size, fill_value, False).values, name)

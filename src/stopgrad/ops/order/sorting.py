@@ -7,27 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.samples import floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Axis,
     DType,
     DTypeLike,
+    Op,
+    ShapeError,
     Size,
+    Tensor,
     TensorType,
-    dtype_of,
-    int32,
-    int64,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axis, Op, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, is_integer, is_real, normal_axis
 from stopgrad.ops.indexing.gather import scatter_add_along_axis, take_along_axis
 from stopgrad.ops.structural.sources import zeros_like
 
@@ -46,17 +37,17 @@ def _order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
 
 
 def _along(x: TensorType, axis: int) -> None:
-    check_dtype(x, is_real, "real numbers")
-    normal_axis(axis, x.ndim)
+    d.check_dtype(x, d.is_real, "real numbers")
+    d.normal_axis(axis, x.ndim)
 
 
-@reads_arguments
+@d.reads_arguments
 def _read(definition: type[Op], x: Any, axis: Any, direction: str) -> tuple[int, bool]:
     """The attributes that a function's arguments mean."""
     if not isinstance(direction, str) or direction.upper() not in ("ASCENDING", "DESCENDING"):
         raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
-    with about(definition, x):
-        return normal_axis(axis, type_of(x).ndim), direction.upper() == "DESCENDING"
+    with d.about(definition, x):
+        return d.normal_axis(axis, d.type_of(x).ndim), direction.upper() == "DESCENDING"
 
 
 class Argsort(Op):
@@ -78,21 +69,21 @@ class Argsort(Op):
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
         _along(x, axis)
-        return tensor_type(int32, x.shape)
+        return d.tensor_type(d.int32, x.shape)
 
-    gradient = not_differentiable("a position has no derivative")
-    batch = ALONG
+    gradient = d.not_differentiable("a position has no derivative")
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples = [
-        sample(floats(2, 4), axis=1, descending=False),
-        sample(ints("n", 3, low=0, high=3), axis=0, descending=True),
-        sample(floats(0), axis=0, descending=True),
+        d.sample(d.floats(2, 4), axis=1, descending=False),
+        d.sample(d.ints("n", 3, low=0, high=3), axis=0, descending=True),
+        d.sample(d.floats(0), axis=0, descending=True),
     ]
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
-@builds(Argsort, by_type=True)
+@d.builds(Argsort, by_type=True)
 def argsort(
     values: Any,
     axis: int = -1,
@@ -119,8 +110,8 @@ def argsort(
         >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
         array([0, 2, 3, 1], dtype=int32)
     """
-    flag(stable, "stable")
-    return apply(Argsort, (values,), _read(Argsort, values, axis, direction), name)
+    d.flag(stable, "stable")
+    return d.apply(Argsort, (values,), _read(Argsort, values, axis, direction), name)
 
 
 class Sort(Op):
@@ -152,7 +143,7 @@ class Sort(Op):
         )
     }
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -161,14 +152,14 @@ class Sort(Op):
         return xp.flip(ordered, axis) if descending else ordered
 
     samples = [
-        sample(floats(2, 4, distinct=True), axis=1, descending=False),
-        sample(floats("n", 3, distinct=True), axis=0, descending=True),
-        sample(floats(0), axis=0, descending=False),
+        d.sample(d.floats(2, 4, distinct=True), axis=1, descending=False),
+        d.sample(d.floats("n", 3, distinct=True), axis=0, descending=True),
+        d.sample(d.floats(0), axis=0, descending=False),
     ]
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
-@builds(Sort, by_type=True)
+@d.builds(Sort, by_type=True)
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in sorted order, along an axis.
 
@@ -189,11 +180,11 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
         >>> sg.sort(np.array([3.0, 1.0, 2.0]))
         array([1., 2., 3.])
     """
-    return apply(Sort, (values,), _read(Sort, values, axis, direction), name)
+    return d.apply(Sort, (values,), _read(Sort, values, axis, direction), name)
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
-    return apply(Argsort, (x,), (axis, descending))
+    return d.apply(Argsort, (x,), (axis, descending))
 
 
 class TopKV2(Op):
@@ -219,13 +210,13 @@ class TopKV2(Op):
         _along(x, -1)
         if isinstance(k, int) and isinstance(x.shape[-1], int) and k > x.shape[-1]:
             raise ShapeError(f"(C3) the last axis of {x!r} has fewer than {k} elements")
-        check_dtype(tensor_type(dtype, ()), is_integer, "a dtype of integers", "C4")
+        d.check_dtype(d.tensor_type(dtype, ()), d.is_integer, "a dtype of integers", "C4")
         shape = (*x.shape[:-1], k)
-        return tensor_type(x.dtype, shape), tensor_type(dtype, shape)
+        return d.tensor_type(x.dtype, shape), d.tensor_type(dtype, shape)
 
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -234,9 +225,9 @@ class TopKV2(Op):
         return xp.take_along_axis(x, order, -1), order.astype(dtype.numpy)
 
     samples = [
-        sample(floats(2, 4, distinct=True), k=2, dtype=int32),
-        sample(floats("n", 3, distinct=True), k=3, dtype=int64),
-        sample(floats(3), k=0, dtype=int32),
+        d.sample(d.floats(2, 4, distinct=True), k=2, dtype=d.int32),
+        d.sample(d.floats("n", 3, distinct=True), k=3, dtype=d.int64),
+        d.sample(d.floats(3), k=0, dtype=d.int32),
     ]
     extremes = (([1.0, math.nan, -math.inf, math.inf],),)
 
@@ -248,7 +239,7 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-@builds(TopKV2)
+@d.builds(TopKV2)
 def top_k(
     input: Any,
     k: Any = 1,
@@ -279,5 +270,5 @@ def top_k(
         >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
         TopK(values=array([4., 3.]), indices=array([2, 0], dtype=int32))
     """
-    flag(sorted, "sorted")
-    return TopK(*apply(TopKV2, (input,), (shape_of(k)[0], dtype_of(index_type)), name))
+    d.flag(sorted, "sorted")
+    return TopK(*d.apply(TopKV2, (input,), (d.shape_of(k)[0], d.dtype_of(index_type)), name))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import DType, DTypeLike, ShapeLike, bfloat16, float16, float32, float64
-from stopgrad.graph.operands import Tensor, as_array, is_python
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import DType, DTypeLike, ShapeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import (
     abs,
     divide,
@@ -43,17 +43,17 @@ __all__ = [
 
 def _limits(dtype: DType) -> Any:
     """What NumPy says of a dtype; bfloat16 has the range of float32, and 7 digits."""
-    return np.finfo((float32 if dtype is bfloat16 else dtype).numpy)
+    return np.finfo((d.float32 if dtype is d.bfloat16 else dtype).numpy)
 
 
 def _step(dtype: DType) -> float:
     """The distance between the uniform numbers of a dtype."""
-    return 2.0**-7 if dtype is bfloat16 else float(_limits(dtype).eps)
+    return 2.0**-7 if dtype is d.bfloat16 else float(_limits(dtype).eps)
 
 
 def _uniform_above(least: float, shape: Any, key: Any, dtype: DType) -> Tensor:
     """Uniform numbers in (0, 1), 0 replaced by what is given."""
-    return maximum(random_uniform(shape, key, dtype=dtype), as_array(least, dtype))
+    return maximum(random_uniform(shape, key, dtype=dtype), d.as_array(least, dtype))
 
 
 def gumbel_noise(shape: Any, key: Any, dtype: DType, name: str | None = None) -> Tensor:
@@ -116,7 +116,7 @@ def random_exponential(
     """
     wanted, (slope,) = parameters(dtype, rate=rate)
     sizes = drawn_shape(shape, key, rate=slope)
-    plain = is_python(rate) and rate == 1
+    plain = d.is_python(rate) and rate == 1
     noise = negative(log1p(negative(random_uniform(sizes, key, dtype=wanted))), name if plain else None)
     return noise if plain else divide(noise, slope, name)
 
@@ -219,11 +219,11 @@ def random_cauchy(
     wanted, (a, b) = parameters(dtype, loc=loc, scale=scale)
     sizes = drawn_shape(shape, key, loc=a, scale=b)
     # In 16 bits π / 2 is so coarse that the tangent would have the wrong sign.
-    wide = float32 if wanted in (float16, bfloat16) else wanted
+    wide = d.float32 if wanted in (d.float16, d.bfloat16) else wanted
 
     def draw(name: str | None) -> Tensor:
         u = random_uniform(sizes, key, _step(wide), 1.0, dtype=wide)
-        angle = multiply(subtract(u, as_array(0.5, wide)), as_array(math.pi, wide))
+        angle = multiply(subtract(u, d.as_array(0.5, wide)), d.as_array(math.pi, wide))
         return cast(tan(angle, name if wide is wanted else None), wanted, None if wide is wanted else name)
 
     return located(draw, loc, a, scale, b, name)
@@ -264,15 +264,15 @@ def random_truncated_normal(
     """
     wanted, (a, b, low, high) = parameters(dtype, mean=mean, stddev=stddev, lower=lower, upper=upper)
     sizes = drawn_shape(shape, key, mean=a, stddev=b, lower=low, upper=high)
-    wide = float64 if wanted is float64 else float32
-    root = as_array(math.sqrt(2), wide)
+    wide = d.float64 if wanted is d.float64 else d.float32
+    root = d.as_array(math.sqrt(2), wide)
     low, high = cast(low, wide), cast(high, wide)
     ends = [erf(divide(x, root)) for x in (low, high)]
     most = 1 - _step(wide) / 2  # The largest number below 1, of which the inverse is finite.
 
     def draw(name: str | None) -> Tensor:
         u = random_uniform(sizes, key, ends[0], ends[1], dtype=wide)
-        z = multiply(root, erfinv(minimum(maximum(u, as_array(-most, wide)), as_array(most, wide))))
+        z = multiply(root, erfinv(minimum(maximum(u, d.as_array(-most, wide)), d.as_array(most, wide))))
         inside = minimum(maximum(z, stop_gradient(low)), stop_gradient(high))
         return cast(inside, wanted, name)
 

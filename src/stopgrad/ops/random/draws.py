@@ -19,33 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.samples import sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
     DType,
+    DTypeError,
     DTypeLike,
+    Op,
     Shape,
+    ShapeError,
     ShapeLike,
+    Tensor,
     TensorType,
-    dtype_of,
-    float16,
-    float32,
-    float64,
-    int32,
-    int64,
-    product,
-    tensor_type,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
 )
-from stopgrad.graph.batch_rules import KEYS
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, reads_arguments
-from stopgrad.graph.type_rules import check_dtype, is_floating
 from stopgrad.ops.elementwise.arithmetic import add, floormod, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, where
@@ -74,12 +60,12 @@ __all__ = [
 def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Uniform numbers in [0, 1) with as many bits as the dtype's mantissa has."""
     high, low = words(xp, key, shape)
-    if dtype is float64:
+    if dtype is d.float64:
         return fraction(high, low)
     mixed = high ^ low
-    if dtype is float32:
+    if dtype is d.float32:
         return (mixed >> np.uint32(9)).astype(np.float32) * np.float32(2.0**-23)
-    mask, shift, digits = (0xFFFF, 6, 10) if dtype is float16 else (0xFF, 1, 7)
+    mask, shift, digits = (0xFFFF, 6, 10) if dtype is d.float16 else (0xFF, 1, 7)
     return ((mixed & np.uint32(mask)) >> np.uint32(shift)).astype(dtype.numpy) * np.asarray(
         2.0**-digits, dtype.numpy
     )
@@ -90,10 +76,10 @@ def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 def _draw(key: TensorType, shape: Shape, dtype: DType) -> TensorType:
     check_key(key, many=True)
-    size = product(shape)
+    size = d.product(shape)
     if isinstance(size, int) and size > 2**32:
         raise ShapeError(f"(C2) draws at most 2³² numbers from one key, not {size}; split the key")
-    return tensor_type(dtype, (*key.shape[:-1], *shape))
+    return d.tensor_type(dtype, (*key.shape[:-1], *shape))
 
 
 class RandomBits(Op):
@@ -115,31 +101,31 @@ class RandomBits(Op):
 
     @staticmethod
     def infer(key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
-        if dtype not in (uint8, uint16, uint32, uint64):
+        if dtype not in (d.uint8, d.uint16, d.uint32, d.uint64):
             raise DTypeError(f"(C3) takes uint8, uint16, uint32 or uint64, not {dtype}")
         return _draw(key, shape, dtype)
 
     gradient = NO_GRADIENT
 
-    batch = KEYS
+    batch = d.KEYS
 
     @staticmethod
     def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
         high, low = words(xp, key, shape)
-        if dtype is uint64:
+        if dtype is d.uint64:
             return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
         return (high ^ low).astype(dtype.numpy)
 
     samples = [
-        sample(KEY, shape=(2, 3), dtype=uint32),
-        sample(KEY, shape=(), dtype=uint64),
-        sample(KEY, shape=(0, 2), dtype=uint8),
+        d.sample(KEY, shape=(2, 3), dtype=d.uint32),
+        d.sample(KEY, shape=(), dtype=d.uint64),
+        d.sample(KEY, shape=(0, 2), dtype=d.uint8),
     ]
 
 
-@builds(RandomBits)
+@d.builds(RandomBits)
 @keyed("RandomBits")
-def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = uint32, name: str | None = None) -> Tensor:
+def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = d.uint32, name: str | None = None) -> Tensor:
     """Random bits.
 
     Args:
@@ -159,7 +145,7 @@ def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = uint32, name: str
         >>> sg.random_bits([2], sg.random_key(0))
         array([4070199207, 4202968722], dtype=uint32)
     """
-    return drawn(RandomBits, drawn_shape(shape, key), key, dtype_of(dtype), name)
+    return drawn(RandomBits, drawn_shape(shape, key), key, d.dtype_of(dtype), name)
 
 
 class Drawn(Op, abstract=True):
@@ -167,18 +153,18 @@ class Drawn(Op, abstract=True):
 
     @staticmethod
     def infer(key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
-        check_dtype(tensor_type(dtype, ()), is_floating, "a floating-point dtype", "C3")
+        d.check_dtype(d.tensor_type(dtype, ()), d.is_floating, "a floating-point dtype", "C3")
         return _draw(key, shape, dtype)
 
     gradient = NO_GRADIENT
-    batch = KEYS
+    batch = d.KEYS
     samples = [
         *(
-            sample(KEY, shape=(2, 3), dtype=dtype_of(d))
-            for d in ("float64", "float32", "float16", "bfloat16")
+            d.sample(KEY, shape=(2, 3), dtype=d.dtype_of(word))
+            for word in ("float64", "float32", "float16", "bfloat16")
         ),
-        sample(KEY, shape=(), dtype=float64),
-        sample(KEY, shape=(0, 2), dtype=float32),
+        d.sample(KEY, shape=(), dtype=d.float64),
+        d.sample(KEY, shape=(0, 2), dtype=d.float32),
     ]
 
 
@@ -202,7 +188,7 @@ class RandomUniform(Drawn):
     lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
 
 
-@builds(RandomUniform)
+@d.builds(RandomUniform)
 @keyed("RandomUniform")
 def random_uniform(
     shape: ShapeLike,
@@ -239,7 +225,7 @@ def random_uniform(
         >>> sg.random_uniform([2], sg.random_key(0), 0.1, 2.0, dtype=sg.float64).dtype
         dtype('float64')
     """
-    wanted = None if dtype is None else dtype_of(dtype)
+    wanted = None if dtype is None else d.dtype_of(dtype)
     if wanted is not None and wanted.is_integer:
         return integers(shape, key, minval, maxval, wanted, name)
     maxval = 1 if maxval is None else maxval
@@ -274,12 +260,12 @@ class RandomNormal(Drawn):
 
     @staticmethod
     def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-        wide = float64 if dtype is float64 else float32
+        wide = d.float64 if dtype is d.float64 else d.float32
         lowest = np.nextafter(np.asarray(-1, wide.numpy), np.asarray(0, wide.numpy))
         return quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
 
 
-@builds(RandomNormal)
+@d.builds(RandomNormal)
 @keyed("RandomNormal")
 def random_normal(
     shape: ShapeLike,
@@ -353,7 +339,7 @@ def quantile(xp: Any, v: Any) -> Any:
     return xp.where(xp.abs(q) <= 0.425, q * _ratio(_CENTRE, 0.180625 - q * q), xp.where(q < 0, -outer, outer))
 
 
-@reads_arguments
+@d.reads_arguments
 def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name: str | None) -> Tensor:
     """Integers from minval to maxval - 1; of the whole dtype, if both are None."""
     limits = np.iinfo(dtype.numpy)
@@ -363,23 +349,23 @@ def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name:
         raise ArgumentError("integers need both a minval and a maxval, or None for both")
     given = {"minval": minval, "maxval": maxval}
     for what, x in given.items():
-        if not is_whole(x) and not type_of(x).dtype.is_integer:
-            raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {type_of(x)!r}")
-    if is_whole(minval) and is_whole(maxval):
-        least, beyond = whole(minval), whole(maxval)
+        if not d.is_whole(x) and not d.type_of(x).dtype.is_integer:
+            raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {d.type_of(x)!r}")
+    if d.is_whole(minval) and d.is_whole(maxval):
+        least, beyond = d.whole(minval), d.whole(maxval)
         if not limits.min <= least < beyond <= limits.max + 1:
             raise ArgumentError(
                 f"minval={least} must be less than maxval={beyond}, both within those of {dtype}: "
                 f"{limits.min} and {int(limits.max) + 1}"
             )
-        bits = random_bits(drawn_shape(shape, key), key, uint64)
+        bits = random_bits(drawn_shape(shape, key), key, d.uint64)
         if beyond - least < 2**64:
-            bits = floormod(bits, as_array(beyond - least, uint64))
-        return add(cast(bits, dtype), as_array(least, dtype), name)
-    low, high = (as_array(whole(x), int64) if is_whole(x) else x for x in given.values())
-    bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, uint64)
-    wide = [cast(x, uint64) for x in (low, high)]
-    size = where(greater(high, low), subtract(wide[1], wide[0]), as_array(1, uint64))
+            bits = floormod(bits, d.as_array(beyond - least, d.uint64))
+        return add(cast(bits, dtype), d.as_array(least, dtype), name)
+    low, high = (d.as_array(d.whole(x), d.int64) if d.is_whole(x) else x for x in given.values())
+    bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, d.uint64)
+    wide = [cast(x, d.uint64) for x in (low, high)]
+    size = where(greater(high, low), subtract(wide[1], wide[0]), d.as_array(1, d.uint64))
     return add(cast(floormod(bits, size), dtype), cast(low, dtype), name)
 
 
@@ -389,7 +375,7 @@ def random_integers(
     key: Any,
     minval: Any,
     maxval: Any,
-    dtype: DTypeLike = int32,
+    dtype: DTypeLike = d.int32,
     name: str | None = None,
 ) -> Tensor:
     """Integers from minval to maxval - 1.
@@ -409,7 +395,7 @@ def random_integers(
         >>> sg.random_integers([3], sg.random_key(0), 0, 10)
         array([0, 7, 9], dtype=int32)
     """
-    wanted = dtype_of(dtype)
+    wanted = d.dtype_of(dtype)
     if not wanted.is_integer:
         raise DTypeError(f"the dtype of integers is one of integers, not {wanted}; see sg.random_uniform")
     return integers(shape, key, minval, maxval, wanted, name)

@@ -11,32 +11,23 @@ from typing import Any, TypeVar, cast as typed
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
     Dim,
     DType,
+    DTypeError,
     DTypeLike,
+    Op,
+    Operation,
+    Output,
+    Promotion,
     Shape,
+    ShapeError,
     Size,
+    Tensor,
     TensorType,
-    dtype_of,
-    float32,
-    same_size,
-    shape_of,
-    tensor_type,
-    uint32,
 )
-from stopgrad.graph.batch_rules import KEYS
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import less, right_shift
 from stopgrad.ops.elementwise.convert import cast, where
@@ -50,7 +41,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-NO_GRADIENT = not_differentiable("random bits carry no gradient")
+NO_GRADIENT = d.not_differentiable("random bits carry no gradient")
 KEY = np.array([0x13198A2E, 0x03707344], np.uint32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -105,12 +96,12 @@ def fraction(high: Any, low: Any) -> Any:
 
 def check_key(key: TensorType, *, many: bool = False) -> None:
     """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
-    if key.dtype is not uint32:
+    if key.dtype is not d.uint32:
         raise DTypeError(
             f"(C1) a key is two uint32 numbers, made by sg.random_key(seed), not {key!r}; it comes where "
             "TensorFlow's stateless functions have their seed"
         )
-    if not (key.ndim == 1 or (many and key.ndim)) or not same_size(key.shape[-1], 2):
+    if not (key.ndim == 1 or (many and key.ndim)) or not d.same_size(key.shape[-1], 2):
         raise ShapeError(
             f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
         )
@@ -120,9 +111,9 @@ def keyed(what: str) -> Callable[[F], F]:
     """Decorator of public functions that take a key: as :func:`guarded`; a ``seed=`` is told what to do."""
 
     def decorate(function: F) -> F:
-        public = guarded(what)(function)
+        public = d.guarded(what)(function)
 
-        @reads_arguments
+        @d.reads_arguments
         @functools.wraps(function)
         def function_of_a_key(*args: Any, **kwargs: Any) -> Any:
             if "seed" in kwargs:
@@ -138,8 +129,8 @@ def _is_key(x: Any) -> bool:
     """Whether this looks like a key, not like a shape or a tensor of numbers."""
     if not isinstance(x, (Output, Operation, np.ndarray)):
         return False
-    kind = type_of(x)
-    return kind.dtype is uint32 and kind.ndim == 1 and kind.shape[0] == 2
+    kind = d.type_of(x)
+    return kind.dtype is d.uint32 and kind.ndim == 1 and kind.shape[0] == 2
 
 
 def check_order(first: Any, key: Any, what: str) -> None:
@@ -153,10 +144,10 @@ def check_order(first: Any, key: Any, what: str) -> None:
             f"after the {what} comes a key, made by sg.random_key(seed), not {key!r:.60}; parameters "
             "come behind the key"
         )
-    check_key(type_of(key))
+    check_key(d.type_of(key))
 
 
-@guarded("random_key")
+@d.guarded("random_key")
 def random_key(seed: Any, name: str | None = None) -> Tensor:
     """A key from a seed.
 
@@ -170,28 +161,28 @@ def random_key(seed: Any, name: str | None = None) -> Tensor:
         >>> sg.random_key(7)
         array([0, 7], dtype=uint32)
     """
-    if is_whole(seed):
-        number = whole(seed) % 2**64
+    if d.is_whole(seed):
+        number = d.whole(seed) % 2**64
         return constant(np.array([number >> 32, number % 2**32], np.uint32), name=name)
-    kind = type_of(seed)
+    kind = d.type_of(seed)
     if not kind.dtype.is_integer or kind.ndim:
         raise DTypeError(f"a seed is an integer or a scalar tensor of integers, not {kind!r}")
     if kind.dtype.itemsize > 4:
-        above = cast(right_shift(seed, as_array(32, kind.dtype)), uint32)
+        above = cast(right_shift(seed, d.as_array(32, kind.dtype)), d.uint32)
     elif kind.dtype.kind == "i":  # The words of the same number in 64 bits.
-        above = where(less(seed, 0), as_array(2**32 - 1, uint32), as_array(0, uint32))
+        above = where(less(seed, 0), d.as_array(2**32 - 1, d.uint32), d.as_array(0, d.uint32))
     else:
-        above = as_array(0, uint32)
-    return stack([above, cast(seed, uint32)], name=name)
+        above = d.as_array(0, d.uint32)
+    return stack([above, cast(seed, d.uint32)], name=name)
 
 
 def from_key(
     definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
 ) -> Tensor:
     """An operation on one key: only vmap builds it for several."""
-    with about(definition, *operands):
-        check_key(type_of(operands[0]))
-    return apply(definition, operands, values, name)
+    with d.about(definition, *operands):
+        check_key(d.type_of(operands[0]))
+    return d.apply(definition, operands, values, name)
 
 
 class RandomSplit(Op):
@@ -211,15 +202,15 @@ class RandomSplit(Op):
     @staticmethod
     def infer(key: TensorType, *, n: Size) -> TensorType:
         check_key(key, many=True)
-        return tensor_type(uint32, (*key.shape[:-1], n, 2))
+        return d.tensor_type(d.uint32, (*key.shape[:-1], n, 2))
 
     gradient = NO_GRADIENT
-    batch = KEYS
+    batch = d.KEYS
     lower = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
-    samples = [sample(KEY, n=2), sample(KEY, n=0)]
+    samples = [d.sample(KEY, n=2), d.sample(KEY, n=0)]
 
 
-@builds(RandomSplit)
+@d.builds(RandomSplit)
 def random_split(key: Any, num: Any = 2, name: str | None = None) -> Tensor:
     """Several new keys from one.
 
@@ -237,7 +228,7 @@ def random_split(key: Any, num: Any = 2, name: str | None = None) -> Tensor:
         >>> sg.random_split(sg.random_key(0)).shape
         (2, 2)
     """
-    sizes = shape_of(num)
+    sizes = d.shape_of(num)
     if num is None or len(sizes) != 1:
         raise ShapeError(f"takes how many keys to make, one number, not {num!r:.60}")
     return from_key(RandomSplit, (key,), sizes, name)
@@ -265,26 +256,26 @@ class RandomFoldIn(Op):
     @staticmethod
     def infer(key: TensorType, data: TensorType) -> TensorType:
         check_key(key, many=True)
-        check_dtype(data, is_integer, "an integer to fold in", "C2")
-        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape)):
+        d.check_dtype(data, d.is_integer, "an integer to fold in", "C2")
+        if data.ndim != key.ndim - 1 or not all(map(d.same_size, data.shape, key.shape)):
             raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
         return key
 
     gradient = NO_GRADIENT
 
-    batch = KEYS
+    batch = d.KEYS
 
     @staticmethod
     def lower(xp: Any, key: Any, data: Any) -> Any:
         low = xp.asarray(data).astype(np.uint32)[..., None]
         return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
 
-    samples = [sample(KEY, np.array(3, np.int32)), sample(KEY, np.array(-1, np.int64))]
+    samples = [d.sample(KEY, np.array(3, np.int32)), d.sample(KEY, np.array(-1, np.int64))]
 
 
-@builds(RandomFoldIn)
+@d.builds(RandomFoldIn)
 def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
-    number = np.asarray(whole(data) % 2**32, np.uint32) if is_whole(data) else data
+    number = np.asarray(d.whole(data) % 2**32, np.uint32) if d.is_whole(data) else data
     return from_key(RandomFoldIn, (key, number), (), name)
 
 
@@ -305,51 +296,51 @@ _BROADCAST = "C4"
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
     """Whether a shape broadcasts to another one, which stays as it is."""
     try:
-        return same_shape(broadcast_shapes(target, shape), target)
+        return d.same_shape(d.broadcast_shapes(target, shape), target)
     except ShapeError:
         return False
 
 
-@reads_arguments
+@d.reads_arguments
 def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
     """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
     check_order(shape, key, "shape")
     if isinstance(shape, (Output, Operation)):
         raise ArgumentError(
-            f"a shape is known while building, and {type_of(shape)!r} is not: take x.shape, whose sizes "
+            f"a shape is known while building, and {d.type_of(shape)!r} is not: take x.shape, whose sizes "
             "may be symbolic"
         )
-    found = broadcast_shapes(*[x if isinstance(x, tuple) else type_of(x).shape for x in given.values()])
+    found = d.broadcast_shapes(*[x if isinstance(x, tuple) else d.type_of(x).shape for x in given.values()])
     if shape is None:
         return found
-    sizes = shape_of(shape)
+    sizes = d.shape_of(shape)
     if not broadcasts_to(found, sizes):
         raise ShapeError(
-            f"({_BROADCAST}) {' and '.join(given)} of shape {show_shape(found)} must broadcast to the shape "
-            f"{show_shape(sizes)} that is drawn; draw that of the result"
+            f"({_BROADCAST}) {' and '.join(given)} of shape {d.show_shape(found)} must broadcast to the "
+            f"shape {d.show_shape(sizes)} that is drawn; draw that of the result"
         )
     return sizes
 
 
-_FLOATS = Promotion(is_floating)
+_FLOATS = Promotion(d.is_floating)
 
 
-@reads_arguments
+@d.reads_arguments
 def parameters(dtype: DTypeLike | None, **given: Any) -> tuple[DType, list[Any]]:
     """The dtype of a draw, and its parameters as tensors of that dtype.
 
     Where none is asked for, it is that of the parameters; Python's numbers do not count.
     """
     for name, x in given.items():
-        kind = type_of(x).dtype
+        kind = d.type_of(x).dtype
         if kind.is_complex:
             raise DTypeError(f"{name} is a real number, not {kind}; take sg.real")
     if dtype is None:
-        tensors = together(*given.values(), promotes=_FLOATS)
-        return type_of(tensors[0]).dtype if tensors else float32, list(tensors)
-    wanted = dtype_of(dtype)
-    check_dtype(tensor_type(wanted, ()), is_floating, "a floating-point dtype", "C3")
-    return wanted, [as_array(x, wanted) if is_python(x) else cast(x, wanted) for x in given.values()]
+        tensors = d.together(*given.values(), promotes=_FLOATS)
+        return d.type_of(tensors[0]).dtype if tensors else d.float32, list(tensors)
+    wanted = d.dtype_of(dtype)
+    d.check_dtype(d.tensor_type(wanted, ()), d.is_floating, "a floating-point dtype", "C3")
+    return wanted, [d.as_array(x, wanted) if d.is_python(x) else cast(x, wanted) for x in given.values()]
 
 
 def located(

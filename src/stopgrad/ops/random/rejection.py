@@ -14,23 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import DTypeError, ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import (
-    DTypeLike,
-    ShapeLike,
-    TensorType,
-    dtype_of,
-    float64,
-    int32,
-    same_size,
-)
-from stopgrad.graph.batch_rules import KEYS
-from stopgrad.graph.build import apply
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, check_same_dtype, check_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import DTypeError, DTypeLike, Op, ShapeError, ShapeLike, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import divide, subtract
 from stopgrad.ops.elementwise.compare import is_nan
 from stopgrad.ops.elementwise.composite import softmax
@@ -118,13 +103,13 @@ class FromKeys(Op, abstract=True):
     @staticmethod
     def infer(key: TensorType, parameter: TensorType) -> TensorType:
         check_key(key, many=True)
-        check_dtype(parameter, lambda d: d is float64, "float64", "C2")
+        d.check_dtype(parameter, lambda dtype: dtype is d.float64, "float64", "C2")
         front = parameter.shape[: key.ndim - 1]
-        if len(front) < key.ndim - 1 or not all(map(same_size, front, key.shape)):
+        if len(front) < key.ndim - 1 or not all(map(d.same_size, front, key.shape)):
             raise ShapeError(f"(C3) takes a key for all parameters, not {key!r} for {parameter!r}")
         return parameter
 
-    batch = KEYS
+    batch = d.KEYS
 
 
 # ------------------------------------------------------------------------------------------------ gamma
@@ -173,13 +158,13 @@ class RandomLogGamma(FromKeys):
         a number of shape α + 1 times u to the power 1 / α.
     """
 
-    gradient = not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit")
+    gradient = d.not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit")
     lower = lambda xp, key, parameter: _log_gamma(xp, _accepted, key, parameter)
     xla = lambda xp, key, parameter: _log_gamma(xp, _accepted_xla, key, parameter)
     samples = [
-        sample(KEY, floats(2, 3, low=0.1, high=4.0)),
-        sample(KEY, floats("n", low=2.0, high=900.0)),
-        sample(KEY, floats(0, 2)),
+        d.sample(KEY, d.floats(2, 3, low=0.1, high=4.0)),
+        d.sample(KEY, d.floats("n", low=2.0, high=900.0)),
+        d.sample(KEY, d.floats(0, 2)),
     ]
     extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),)
 
@@ -204,30 +189,30 @@ class ImplicitLogGamma(Gate):
 
     @staticmethod
     def infer(draw: TensorType, alpha: TensorType) -> TensorType:
-        check_same_dtype(draw, alpha)
-        check_shape(draw, alpha.shape, "the draw", "C2", of="its parameter")
+        d.check_same_dtype(draw, alpha)
+        d.check_shape(draw, alpha.shape, "the draw", "C2", of="its parameter")
         return draw
 
     gradient = {
-        "draw": not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit"),
+        "draw": d.not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit"),
         "alpha": lambda g, op: g * log_gamma_slope(op.alpha, op.result),
     }
-    samples = [sample(floats(3), floats(3, low=0.5, high=4.0))]
+    samples = [d.sample(d.floats(3), d.floats(3, low=0.5, high=4.0))]
 
 
-@builds(RandomLogGamma)
+@d.builds(RandomLogGamma)
 def random_log_gamma(key: Any, parameter: Any, name: str | None = None) -> Tensor:
-    return apply(RandomLogGamma, (key, parameter), (), name)
+    return d.apply(RandomLogGamma, (key, parameter), (), name)
 
 
-@builds(ImplicitLogGamma)
+@d.builds(ImplicitLogGamma)
 def implicit_log_gamma(draw: Any, alpha: Any, name: str | None = None) -> Tensor:
-    return apply(ImplicitLogGamma, (draw, alpha), (), name)
+    return d.apply(ImplicitLogGamma, (draw, alpha), (), name)
 
 
 def _log_draw(shape: Any, key: Any, alpha: Any) -> Tensor:
     """The logarithms of gamma numbers of a shape, as float64, with their implicit gradient."""
-    each = broadcast_to(cast(alpha, float64), shape)
+    each = broadcast_to(cast(alpha, d.float64), shape)
     return implicit_log_gamma(random_log_gamma(key, each), each)
 
 
@@ -265,7 +250,7 @@ def random_gamma(
     wanted, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
     drawn = exp(_log_draw(sizes, key, a))
-    return cast(drawn if beta is None else divide(drawn, cast(b, float64)), wanted, name)
+    return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), wanted, name)
 
 
 @keyed("random_beta")
@@ -331,9 +316,9 @@ def random_dirichlet(
         array([1., 1.], dtype=float32)
     """
     wanted, (a,) = parameters(dtype, alpha=alpha)
-    if not type_of(a).ndim:
+    if not d.type_of(a).ndim:
         raise ShapeError("alpha holds the parameters of a distribution along its last axis; it has no axis")
-    *front, last = type_of(a).shape
+    *front, last = d.type_of(a).shape
     sizes = drawn_shape(shape, key, alpha=tuple(front))
     return cast(softmax(_log_draw((*sizes, last), key, a)), wanted, name)
 
@@ -412,25 +397,25 @@ class RandomPoisson(FromKeys):
         random variables", algorithm PTRS; below, the quantiles of uniform numbers.
     """
 
-    gradient = not_differentiable("a count is a whole number, which does not move as its rate does")
+    gradient = d.not_differentiable("a count is a whole number, which does not move as its rate does")
     lower = lambda xp, key, parameter: _poisson(xp, _accepted, key, parameter)
     xla = lambda xp, key, parameter: _poisson(xp, _accepted_xla, key, parameter)
     samples = [
-        sample(KEY, floats(2, 3, low=0.1, high=30.0)),
-        sample(KEY, floats("n", low=9.0, high=900.0)),
-        sample(KEY, floats(0, 2)),
+        d.sample(KEY, d.floats(2, 3, low=0.1, high=30.0)),
+        d.sample(KEY, d.floats("n", low=9.0, high=900.0)),
+        d.sample(KEY, d.floats(0, 2)),
     ]
     extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),)
 
 
-@builds(RandomPoisson)
+@d.builds(RandomPoisson)
 def _counts(key: Any, parameter: Any, name: str | None = None) -> Tensor:
-    return apply(RandomPoisson, (key, parameter), (), name)
+    return d.apply(RandomPoisson, (key, parameter), (), name)
 
 
 @keyed("random_poisson")
 def random_poisson(
-    shape: ShapeLike, key: Any, lam: Any, dtype: DTypeLike = int32, name: str | None = None
+    shape: ShapeLike, key: Any, lam: Any, dtype: DTypeLike = d.int32, name: str | None = None
 ) -> Tensor:
     """Random numbers with a Poisson distribution, which gives k with probability λᵏ exp(-λ) / k!.
 
@@ -452,12 +437,12 @@ def random_poisson(
         >>> sg.random_poisson([10000], sg.random_key(0), 3.0).mean().round(1)
         np.float64(3.0)
     """
-    wanted = dtype_of(dtype)
+    wanted = d.dtype_of(dtype)
     if not (wanted.is_integer or wanted.is_floating):
         raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {wanted}")
     _, (rate,) = parameters(None, lam=lam)
     sizes = drawn_shape(shape, key, lam=rate)
-    counts = _counts(key, broadcast_to(cast(rate, float64), sizes))
+    counts = _counts(key, broadcast_to(cast(rate, d.float64), sizes))
     if wanted.is_integer:
-        counts = where(is_nan(counts), as_array(-1, float64), counts)
+        counts = where(is_nan(counts), d.as_array(-1, d.float64), counts)
     return cast(counts, wanted, name)

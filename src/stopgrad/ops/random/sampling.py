@@ -6,23 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, is_whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import (
-    DTypeLike,
-    ShapeLike,
-    Size,
-    float32,
-    int32,
-    int64,
-    product,
-    same_size,
-    shape_of,
-    uint32,
-)
-from stopgrad.graph.operands import Tensor, as_array, is_python, show_shape, type_of
-from stopgrad.graph.public import reads_arguments
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeLike, ShapeError, ShapeLike, Size, Tensor
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater, less
 from stopgrad.ops.elementwise.convert import cast, where
@@ -74,7 +59,7 @@ def random_categorical(
     logits: Any,
     num_samples: Any,
     key: Any,
-    dtype: DTypeLike = int64,
+    dtype: DTypeLike = d.int64,
     name: str | None = None,
     *,
     axis: int = -1,
@@ -107,8 +92,8 @@ def random_categorical(
     """
     check_order(logits, key, "logits, num_samples")
     wanted, (weights,) = parameters(None, logits=logits)
-    kind = type_of(weights)
-    behind = normal_axis(axis, kind.ndim, "C1") - kind.ndim
+    kind = d.type_of(weights)
+    behind = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
     if num_samples is None:
         return argmax(add(gumbel_noise(kind.shape, key, wanted), weights), behind, dtype, name)
     sizes = _count(num_samples, "num_samples")
@@ -116,11 +101,11 @@ def random_categorical(
     return transpose(found, [*range(1, kind.ndim), 0], name=name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _count(count: Any, what: str) -> tuple[Size]:
     if isinstance(count, (list, tuple)):
         raise ShapeError(f"{what} is one number, not {count!r:.60}")
-    return (shape_of(count)[0],)
+    return (d.shape_of(count)[0],)
 
 
 @keyed("random_permutation")
@@ -143,7 +128,7 @@ def random_permutation(value: Any, key: Any, name: str | None = None, *, axis: i
     """
     check_order(value, key, "value")
     if _is_size(value):
-        return argsort(random_bits(shape_of(value), key), name=name)
+        return argsort(random_bits(d.shape_of(value), key), name=name)
     return _shuffled(value, key, axis, name)
 
 
@@ -166,18 +151,18 @@ def random_shuffle(value: Any, key: Any, name: str | None = None) -> Tensor:
     return _shuffled(value, key, 0, name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _shuffled(value: Any, key: Any, axis: Any, name: str | None) -> Tensor:
-    kind = type_of(value)
+    kind = d.type_of(value)
     if not kind.ndim:
         raise ShapeError("a number has no order; takes a tensor with at least one axis")
-    along = normal_axis(axis, kind.ndim)
+    along = d.normal_axis(axis, kind.ndim)
     return gather(value, argsort(random_bits((kind.shape[along],), key)), axis=along, name=name)
 
 
 def _is_size(x: Any) -> bool:
     """Whether this is a number of things, which may be symbolic, and no tensor."""
-    return is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
+    return d.is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
 
 
 @keyed("random_choice")
@@ -219,35 +204,35 @@ def random_choice(
         array([7., 7., 7.])
     """
     check_order(shape, key, "shape")
-    again = flag(replace, "replace")
+    again = d.flag(replace, "replace")
     sized = _is_size(a)
-    along = 0 if sized else normal_axis(axis, type_of(a).ndim, "C2")
-    count = shape_of(a)[0] if sized else type_of(a).shape[along]
-    sizes = shape_of(shape)
-    total = product(sizes)
+    along = 0 if sized else d.normal_axis(axis, d.type_of(a).ndim, "C2")
+    count = d.shape_of(a)[0] if sized else d.type_of(a).shape[along]
+    sizes = d.shape_of(shape)
+    total = d.product(sizes)
     most = total if again and count else count
     if isinstance(most, int) and isinstance(total, int) and total > most:
         raise ShapeError(f"(C1) cannot choose {total} of {count}{'' if again else ' without replacement'}")
     if p is not None:
         _, (weights,) = parameters(None, p=p)
-        if type_of(weights).ndim != 1 or not same_size(type_of(weights).shape[0], count):
-            raise ShapeError(f"(C3) p holds a weight for each of {count}, not {type_of(weights)!r}")
+        if d.type_of(weights).ndim != 1 or not d.same_size(d.type_of(weights).shape[0], count):
+            raise ShapeError(f"(C3) p holds a weight for each of {count}, not {d.type_of(weights)!r}")
         chosen = _weighted(sizes, total, key, weights, again)
     elif again:
-        limit = max(count, 1) if isinstance(count, int) else size_as(count, int32, key)
-        chosen = integers(sizes, key, 0, limit, int32, None)
+        limit = max(count, 1) if isinstance(count, int) else size_as(count, d.int32, key)
+        chosen = integers(sizes, key, 0, limit, d.int32, None)
     else:
         chosen = argsort(random_bits((count,), key))[:total]
     return reshape(chosen, sizes, name) if sized else gather(a, reshape(chosen, sizes), axis=along, name=name)
 
 
 def _weighted(sizes: Any, total: Size, key: Any, p: Any, replace: bool) -> Tensor:
-    kind = type_of(p)
+    kind = d.type_of(p)
     if not replace:
         return top_k(add(gumbel_noise(kind.shape, key, kind.dtype), log(p)), total)[1]
     below = cumsum(p, 0)
-    u = subtract(as_array(1, kind.dtype), random_uniform(sizes, key, dtype=kind.dtype))
-    return reduce_sum(cast(less(below, multiply(below[-1], expand_dims(u, -1))), int32), -1)
+    u = subtract(d.as_array(1, kind.dtype), random_uniform(sizes, key, dtype=kind.dtype))
+    return reduce_sum(cast(less(below, multiply(below[-1], expand_dims(u, -1))), d.int32), -1)
 
 
 @keyed("dropout")
@@ -278,37 +263,37 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
         array([0., 0., 2., 2.])
     """
     if key is None:
-        if noise_shape is not None and type_of(noise_shape).dtype is uint32:
+        if noise_shape is not None and d.type_of(noise_shape).dtype is d.uint32:
             raise ArgumentError("the third argument is noise_shape; give the key by name: key=key")
         raise ArgumentError("takes a key: key=sg.random_key(seed)")
     check_order(x, key, "x, rate")
     _, (x,) = parameters(None, x=x)
-    kind = type_of(x)
+    kind = d.type_of(x)
     sizes = kind.shape if noise_shape is None else _noise_shape(noise_shape, kind.shape)
-    checked = type_of(rate)
+    checked = d.type_of(rate)
     if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
         raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
-    if is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
+    if d.is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
         if not 0 <= rate <= 1:
             raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
-        number = np.asarray(rate, None if checked.dtype.is_floating and not is_python(rate) else np.float64)
+        number = np.asarray(rate, None if checked.dtype.is_floating and not d.is_python(rate) else np.float64)
         rest = np.asarray(1 - number)
-        scale = as_array(1 / rest if rest else rest, kind.dtype)
+        scale = d.as_array(1 / rest if rest else rest, kind.dtype)
         return where(random_bernoulli(sizes, key, rest.astype(np.float32)), multiply(x, scale), 0, name)
-    rate = rate if checked.dtype.is_floating else cast(rate, float32)
-    one = as_array(1, type_of(rate).dtype)
+    rate = rate if checked.dtype.is_floating else cast(rate, d.float32)
+    one = d.as_array(1, d.type_of(rate).dtype)
     rest = subtract(one, rate)
-    kept = random_bernoulli(sizes, key, cast(rest, float32))
-    scale = divide(one, where(greater(rest, as_array(0, type_of(rate).dtype)), rest, one))
+    kept = random_bernoulli(sizes, key, cast(rest, d.float32))
+    scale = divide(one, where(greater(rest, d.as_array(0, d.type_of(rate).dtype)), rest, one))
     return where(kept, multiply(x, cast(scale, kind.dtype)), 0, name)
 
 
-@reads_arguments
+@d.reads_arguments
 def _noise_shape(noise_shape: Any, shape: Any) -> Any:
     if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
         noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
-    sizes = shape_of(noise_shape)
+    sizes = d.shape_of(noise_shape)
     if not broadcasts_to(sizes, shape):
-        shown = show_shape(sizes), show_shape(shape)
+        shown = d.show_shape(sizes), d.show_shape(shape)
         raise ShapeError(f"(C3) noise_shape {shown[0]} must broadcast to x's shape {shown[1]}")
     return sizes

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import same_size
-from stopgrad.graph.build import apply
-from stopgrad.graph.operands import type_of
-from stopgrad.graph.public import call, guarded
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError
 from stopgrad.ops.composing import tensor
 from stopgrad.ops.indexing.slices import StridedSlice, part_of
 from stopgrad.ops.shapes.join import concat, reverse as turned, stack
@@ -23,7 +17,7 @@ __all__ = [
 ]
 
 
-@guarded("associative_scan")
+@d.guarded("associative_scan")
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The running results of an associative function along an axis: x₀, fn(x₀, x₁), fn(fn(x₀, x₁), x₂), …
 
@@ -51,29 +45,29 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         >>> sg.associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0, 4.0]))
         array([ 1.,  2.,  6., 24.])
     """
-    leaves, spec = flatten(elems)
+    leaves, spec = d.flatten(elems)
     if not leaves or not callable(fn):
         raise ArgumentError(
             f"(C1) takes a function and at least one tensor, not {fn!r:.60} and {len(leaves)}"
         )
     leaves = [tensor(x) for x in leaves]
-    axes = [normal_axis(axis, type_of(x).ndim, "C1") for x in leaves]
-    sizes = [type_of(x).shape[a] for x, a in zip(leaves, axes, strict=True)]
+    axes = [d.normal_axis(axis, d.type_of(x).ndim, "C1") for x in leaves]
+    sizes = [d.type_of(x).shape[a] for x, a in zip(leaves, axes, strict=True)]
     size = sizes[0]
-    if not isinstance(size, int) or any(not same_size(n, size) for n in sizes):
+    if not isinstance(size, int) or any(not d.same_size(n, size) for n in sizes):
         raise ShapeError(f"(C2) the sizes along the axis must be one number, not {sizes}")
-    back = flag(reverse, "reverse")
+    back = d.flag(reverse, "reverse")
     rows = [turned(x, [a]) for x, a in zip(leaves, axes, strict=True)] if back else leaves
     both = lambda low, high: _combined(fn, spec, low, high)
     found = _scanned(both, rows, axes, size)
     if back:
         found = [turned(x, [a]) for x, a in zip(found, axes, strict=True)]
-    return unflatten(spec, found)
+    return d.unflatten(spec, found)
 
 
 def _combined(fn: Callable[[Any, Any], Any], spec: Any, low: list[Any], high: list[Any]) -> list[Any]:
-    made, shape = flatten(call(fn, unflatten(spec, low), unflatten(spec, high)))
-    if shape != spec or any(type_of(a).shape != type_of(b).shape for a, b in zip(made, low, strict=True)):
+    made, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
+    if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(made, low, strict=True)):
         raise ShapeError("(C3) fn must return a structure like its arguments, of the same sizes")
     return made
 
@@ -105,15 +99,15 @@ def _scanned(
 def _every_second(rows: list[Any], axes: list[int], start: int, count: int) -> list[Any]:
     found = []
     for x, axis in zip(rows, axes, strict=True):
-        spans = tuple((start, count, 2) if i == axis else (0, n, 1) for i, n in enumerate(type_of(x).shape))
-        found.append(apply(StridedSlice, (x,), (spans,)))
+        spans = tuple((start, count, 2) if i == axis else (0, n, 1) for i, n in enumerate(d.type_of(x).shape))
+        found.append(d.apply(StridedSlice, (x,), (spans,)))
     return found
 
 
 def _alternating(even: Any, odd: Any, axis: int, count: int) -> Any:
     """*count* elements, in turn from two tensors."""
     pairs = count // 2
-    shape = type_of(odd).shape
+    shape = d.type_of(odd).shape
     mixed = reshape(
         stack([part_of(even, axis, 0, pairs), odd], axis + 1), (*shape[:axis], 2 * pairs, *shape[axis + 1 :])
     )

@@ -6,24 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, sample
-from stopgrad.base.types import TensorType
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, coerce
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axis, Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import (
-    broadcast_c2,
-    check_dtype,
-    check_same_dtype,
-    check_shape,
-    is_inexact,
-    normal_axis,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Axis, Op, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import pad
@@ -61,19 +45,19 @@ class LinearRecurrence(Op):
 
     @staticmethod
     def infer(a: TensorType, b: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
-        check_same_dtype(a, b)
-        check_dtype(b, is_inexact, "floating-point or complex numbers")
-        normal_axis(axis, b.ndim, "C3")
-        check_shape(a, b.shape, "the factors", "C2", of="the terms")
+        d.check_same_dtype(a, b)
+        d.check_dtype(b, d.is_inexact, "floating-point or complex numbers")
+        d.normal_axis(axis, b.ndim, "C3")
+        d.check_shape(a, b.shape, "the factors", "C2", of="the terms")
         return b
 
-    promotes = Promotion(is_inexact)
+    promotes = Promotion(d.is_inexact)
     gradient = {
         "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
         "b": lambda g, op: _backwards(g, op),
     }
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
 
     @staticmethod
@@ -94,36 +78,36 @@ class LinearRecurrence(Op):
         )[1]
 
     samples = [
-        sample(floats(4, 2), floats(4, 2), axis=0, reverse=False),
-        sample(floats("n", 3), floats("n", 3), axis=1, reverse=True),
-        sample(floats(2, "n"), floats(2, "n"), axis=1, reverse=False),
-        sample(complexes(3), complexes(3), axis=0, reverse=False),
-        sample(floats(0), floats(0), axis=0, reverse=False),
-        sample(np.array([0.0, 1.5, 0.0, -2.0]), floats(4), axis=0, reverse=True),
+        d.sample(d.floats(4, 2), d.floats(4, 2), axis=0, reverse=False),
+        d.sample(d.floats("n", 3), d.floats("n", 3), axis=1, reverse=True),
+        d.sample(d.floats(2, "n"), d.floats(2, "n"), axis=1, reverse=False),
+        d.sample(d.complexes(3), d.complexes(3), axis=0, reverse=False),
+        d.sample(d.floats(0), d.floats(0), axis=0, reverse=False),
+        d.sample(np.array([0.0, 1.5, 0.0, -2.0]), d.floats(4), axis=0, reverse=True),
     ]
 
 
-@builds(LinearRecurrence)
+@d.builds(LinearRecurrence)
 def linear_recurrence(
     a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    a, b = coerce(LinearRecurrence, (a, b))
-    with about(LinearRecurrence, a, b):
-        shape = broadcast_c2(type_of(a).shape, type_of(b).shape)
-        position = normal_axis(axis, len(shape), "C3")
-    a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
-    return apply(LinearRecurrence, (a, b), (position, flag(reverse)), name)
+    a, b = d.coerce(LinearRecurrence, (a, b))
+    with d.about(LinearRecurrence, a, b):
+        shape = d.broadcast_c2(d.type_of(a).shape, d.type_of(b).shape)
+        position = d.normal_axis(axis, len(shape), "C3")
+    a, b = (x if d.type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
+    return d.apply(LinearRecurrence, (a, b), (position, d.flag(reverse)), name)
 
 
 def _backwards(g: Any, op: Any) -> Tensor:
     """The cotangent of the terms: the recurrence the other way, each factor one step on."""
-    return apply(
+    return d.apply(
         LinearRecurrence, (conj(shifted(op.a, op.axis, not op.reverse)), g), (op.axis, not op.reverse)
     )
 
 
 def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
     """*x* one step on along an axis, with 0 at the beginning; in reverse, one step back with 0 at the end."""
-    kind = type_of(x)
+    kind = d.type_of(x)
     padding = [((0, 1) if reverse else (1, 0)) if i == axis else (0, 0) for i in range(kind.ndim)]
     return part_of(pad(x, padding), axis, 1 if reverse else 0, kind.shape[axis])

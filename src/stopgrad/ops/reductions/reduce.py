@@ -8,36 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import DTypeError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import bools, complexes, floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Axes,
+    Axis,
     DType,
+    DTypeError,
     DTypeLike,
+    Op,
+    Promotion,
+    ShapeError,
+    Tensor,
     TensorType,
-    bool_,
-    dtype_of,
-    int32,
-    int64,
-    product,
-    tensor_type,
-    uint8,
-)
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.families import axes_in, axis_in
-from stopgrad.graph.op import Axes, Axis, Op, not_differentiable
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import (
-    check_dtype,
-    is_boolean,
-    is_floating,
-    is_inexact,
-    is_number,
-    is_real,
-    normal_axis,
 )
 from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.compare import equal
@@ -65,7 +47,7 @@ __all__ = [
 
 def _reduction(allowed: Callable[[DType], bool], what: str) -> Any:
     def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
-        check_dtype(x, allowed, what)
+        d.check_dtype(x, allowed, what)
         return reduced(x, axis, keepdims)
 
     return staticmethod(infer)
@@ -75,24 +57,24 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
     ) -> Tensor:
-        values = (axes_in(definition, axis, input_tensor), flag(keepdims))
-        return apply(definition, (input_tensor,), values, name)
+        values = (d.axes_in(definition, axis, input_tensor), d.flag(keepdims))
+        return d.apply(definition, (input_tensor,), values, name)
 
     function.__name__ = function.__qualname__ = function_name
-    return builds(definition, by_type=True)(function)
+    return d.builds(definition, by_type=True)(function)
 
 
 class Reduction(Op, abstract=True):
     """One operand (C1), reduced over axes (C2)."""
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     samples = [
-        sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
-        sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
-        sample(floats(2, 2, distinct=True), axis=(0, 1), keepdims=False),
-        sample(floats(4, distinct=True), axis=(), keepdims=False),
-        sample(floats(2, 0), axis=(0,), keepdims=False),
+        d.sample(d.floats(2, 3, distinct=True), axis=(1,), keepdims=False),
+        d.sample(d.floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
+        d.sample(d.floats(2, 2, distinct=True), axis=(0, 1), keepdims=False),
+        d.sample(d.floats(4, distinct=True), axis=(), keepdims=False),
+        d.sample(d.floats(2, 0), axis=(0,), keepdims=False),
     ]
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = (
         ([[1.0, math.inf]],),
@@ -103,7 +85,7 @@ class Reduction(Op, abstract=True):
 
 
 def _count(op: Any) -> Any:
-    return product(op.x.shape[a] for a in op.axis)
+    return d.product(op.x.shape[a] for a in op.axis)
 
 
 def _shared(g: Any, op: Any) -> Tensor:
@@ -132,8 +114,8 @@ class Mean(Reduction):
         array([2., 3.])
     """
 
-    infer = _reduction(is_inexact, "floating-point or complex numbers")
-    promotes = Promotion(is_inexact)
+    infer = _reduction(d.is_inexact, "floating-point or complex numbers")
+    promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
 
     @staticmethod
@@ -148,7 +130,7 @@ reduce_mean = _public(Mean, "reduce_mean")
 class Extremum(Reduction, abstract=True):
     """Real numbers (C1), reduced to an extreme one over axes (C2)."""
 
-    infer = _reduction(is_real, "real numbers")
+    infer = _reduction(d.is_real, "real numbers")
     gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
@@ -159,7 +141,7 @@ def _to_extreme(g: Any, op: Any) -> Tensor:
     """
     hit = equal(op.x, unreduced(op.result, op))
     g = wide(unreduced(g, op))
-    count = apply(Sum, (cast(hit, g.dtype),), (op.axis, True))
+    count = d.apply(Sum, (cast(hit, g.dtype),), (op.axis, True))
     return where(hit, g, 0) / count
 
 
@@ -219,12 +201,12 @@ reduce_min = _public(Min, "reduce_min")
 
 def lowest(dtype: Any) -> Any:
     """The value below all others of a NumPy dtype."""
-    return np.array(-np.inf if dtype_of(dtype).is_floating else np.iinfo(dtype).min, dtype)
+    return np.array(-np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).min, dtype)
 
 
 def highest(dtype: Any) -> Any:
     """The value above all others of a NumPy dtype."""
-    return np.array(np.inf if dtype_of(dtype).is_floating else np.iinfo(dtype).max, dtype)
+    return np.array(np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).max, dtype)
 
 
 class Prod(Reduction):
@@ -248,13 +230,13 @@ class Prod(Reduction):
         array(6.)
     """
 
-    infer = _reduction(is_number, "numbers")
+    infer = _reduction(d.is_number, "numbers")
     gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
     lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         *Reduction.samples,
-        sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
-        sample(complexes(3), axis=(0,), keepdims=True),
+        d.sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
+        d.sample(d.complexes(3), axis=(0,), keepdims=True),
     ]
 
 
@@ -265,7 +247,7 @@ def _product_of_others(op: Any) -> Tensor:
     """For each element, the product of all others that are reduced together with it."""
     x, kept = wide(op.x), tuple(i for i in range(op.x.ndim) if i not in op.axis)
     order = (*kept, *op.axis)
-    rows = reshape(transpose(x, order), (product(x.shape[i] for i in kept), _count(op)))
+    rows = reshape(transpose(x, order), (d.product(x.shape[i] for i in kept), _count(op)))
     before, after = cumprod(rows, 1, exclusive=True), cumprod(rows, 1, exclusive=True, reverse=True)
     others = reshape(before * after, tuple(x.shape[i] for i in order))
     return transpose(others, tuple(np.argsort(order).tolist()))
@@ -274,12 +256,12 @@ def _product_of_others(op: Any) -> Tensor:
 class BooleanReduction(Reduction, abstract=True):
     """Booleans (C1), reduced over axes (C2)."""
 
-    infer = _reduction(is_boolean, "booleans")
-    gradient = not_differentiable("booleans have no derivative")
+    infer = _reduction(d.is_boolean, "booleans")
+    gradient = d.not_differentiable("booleans have no derivative")
     samples = [
-        sample(bools(2, 3), axis=(1,), keepdims=False),
-        sample(bools("n", 2), axis=(0, 1), keepdims=True),
-        sample(bools(0), axis=(0,), keepdims=False),
+        d.sample(d.bools(2, 3), axis=(1,), keepdims=False),
+        d.sample(d.bools("n", 2), axis=(0, 1), keepdims=True),
+        d.sample(d.bools(0), axis=(0,), keepdims=False),
     ]
     extremes = ()
 
@@ -358,8 +340,8 @@ class LogSumExp(Reduction):
         array(1000.69314718)
     """
 
-    infer = _reduction(is_floating, "floating-point numbers")
-    promotes = Promotion(is_floating)
+    infer = _reduction(d.is_floating, "floating-point numbers")
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: _to_exponentials(g, op)}
 
     @staticmethod
@@ -379,7 +361,7 @@ def _to_exponentials(g: Any, op: Any) -> Tensor:
     The result as it was rounded will not do: an error of it is one of the exponent.
     """
     x = wide(op.x)
-    total = op.result if x is op.x else apply(LogSumExp, (x,), (op.axis, op.keepdims))
+    total = op.result if x is op.x else d.apply(LogSumExp, (x,), (op.axis, op.keepdims))
     return spread(wide(g), op) * exp(x - spread(where(total <= -math.inf, 0, total), op))
 
 
@@ -403,8 +385,8 @@ class Variance(Reduction):
         array(1.)
     """
 
-    infer = _reduction(is_floating, "floating-point numbers")
-    promotes = Promotion(is_inexact)
+    infer = _reduction(d.is_floating, "floating-point numbers")
+    promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod
@@ -420,7 +402,7 @@ def _to_distances(g: Any, x: Any, op: Any) -> Tensor:
     return spread(g * (2 / size_as(_count(op), x.dtype, g)), op) * (x - reduce_mean(x, op.axis, True))
 
 
-@guarded("reduce_std")
+@d.guarded("reduce_std")
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -443,10 +425,10 @@ def reduce_std(
     if numbers is input_tensor:
         return sqrt(reduce_variance(numbers, axis, keepdims), name)
     # Squares overflow in float16 long before their roots do.
-    return cast(sqrt(reduce_variance(numbers, axis, keepdims)), type_of(input_tensor).dtype, name)
+    return cast(sqrt(reduce_variance(numbers, axis, keepdims)), d.type_of(input_tensor).dtype, name)
 
 
-@guarded("reduce_euclidean_norm")
+@d.guarded("reduce_euclidean_norm")
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
@@ -465,12 +447,12 @@ def reduce_euclidean_norm(
         >>> sg.reduce_euclidean_norm(np.array([3.0, 4.0]))
         array(5.)
     """
-    (x,) = together(input_tensor, promotes=Promotion(is_inexact))
+    (x,) = d.together(input_tensor, promotes=Promotion(d.is_inexact))
     numbers = wide(x)
-    squares = real(numbers * conj(numbers)) if type_of(numbers).dtype.is_complex else square(numbers)
+    squares = real(numbers * conj(numbers)) if d.type_of(numbers).dtype.is_complex else square(numbers)
     total = reduce_sum(squares, axis, keepdims)
     nothing = equal(total, 0)
-    return cast(where(nothing, 0, sqrt(where(nothing, 1, total))), type_of(x).dtype.real, name)
+    return cast(where(nothing, 0, sqrt(where(nothing, 1, total))), d.type_of(x).dtype.real, name)
 
 
 # ---------------------------------------------------------------------------------------- arg-reductions
@@ -481,28 +463,28 @@ class ArgReduction(Op, abstract=True):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, dtype: DType) -> TensorType:
-        check_dtype(x, is_real, "real numbers")
-        normal_axis(axis, x.ndim)
+        d.check_dtype(x, d.is_real, "real numbers")
+        d.normal_axis(axis, x.ndim)
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
             raise ShapeError(f"(C3) axis {axis} of {x!r} has no elements")
-        if dtype not in (int32, int64):
+        if dtype not in (d.int32, d.int64):
             raise DTypeError(f"(C4) positions are int32 or int64, not {dtype}")
-        return tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        return d.tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
-    gradient = not_differentiable("a position has no derivative")
-    batch = ALONG
+    gradient = d.not_differentiable("a position has no derivative")
+    batch = d.ALONG
     rounds_once = True
     samples = [
-        sample(floats(2, 3), axis=1, dtype=int64),
-        sample(floats("n", 2), axis=0, dtype=int32),
-        sample(ints(4), axis=0, dtype=int32),
+        d.sample(d.floats(2, 3), axis=1, dtype=d.int64),
+        d.sample(d.floats("n", 2), axis=0, dtype=d.int32),
+        d.sample(d.ints(4), axis=0, dtype=d.int32),
     ]
 
 
 def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: str | None) -> Tensor:
-    along = axis_in(definition, 0 if axis is None else axis, x)
-    numbers = cast(x, uint8) if type_of(x).dtype is bool_ else x
-    return apply(definition, (numbers,), (along, dtype_of(dtype)), name)
+    along = d.axis_in(definition, 0 if axis is None else axis, x)
+    numbers = cast(x, d.uint8) if d.type_of(x).dtype is d.bool_ else x
+    return d.apply(definition, (numbers,), (along, d.dtype_of(dtype)), name)
 
 
 class ArgMax(ArgReduction):
@@ -530,9 +512,9 @@ class ArgMax(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
-@builds(ArgMax, by_type=True)
+@d.builds(ArgMax, by_type=True)
 def argmax(
-    input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
+    input: Any, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
 ) -> Tensor:
     return _position(ArgMax, input, axis, output_type, name)
 
@@ -562,8 +544,8 @@ class ArgMin(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
-@builds(ArgMin, by_type=True)
+@d.builds(ArgMin, by_type=True)
 def argmin(
-    input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
+    input: Any, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
 ) -> Tensor:
     return _position(ArgMin, input, axis, output_type, name)

@@ -7,17 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import complexes, floats, ints, sample
-from stopgrad.base.types import TensorType, int32
-from stopgrad.graph.batch_rules import ALONG
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import axis_in
-from stopgrad.graph.op import Axis, Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, is_floating, is_number, is_real, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Axis, Op, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.compare import equal, logical_or, not_equal
 from stopgrad.ops.elementwise.convert import conj, where
 from stopgrad.ops.elementwise.powers import exp
@@ -43,19 +34,19 @@ class Running(Op, abstract=True):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, exclusive: bool, reverse: bool) -> TensorType:
-        check_dtype(x, is_number, "numbers")
-        normal_axis(axis, x.ndim)
+        d.check_dtype(x, d.is_number, "numbers")
+        d.normal_axis(axis, x.ndim)
         return x
 
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     samples = [
-        sample(floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
-        sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),
-        sample(floats(0, 2), axis=0, exclusive=True, reverse=False),
-        sample(complexes(3), axis=0, exclusive=False, reverse=True),
-        sample(np.array([[2.0, 0.0, -1.0, 0.0, 3.0]]), axis=1, exclusive=False, reverse=False),
-        sample(np.array([0.0, 2.0, 0.0, -1.0]), axis=0, exclusive=True, reverse=True),
+        d.sample(d.floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
+        d.sample(d.floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),
+        d.sample(d.floats(0, 2), axis=0, exclusive=True, reverse=False),
+        d.sample(d.complexes(3), axis=0, exclusive=False, reverse=True),
+        d.sample(np.array([[2.0, 0.0, -1.0, 0.0, 3.0]]), axis=1, exclusive=False, reverse=False),
+        d.sample(np.array([0.0, 2.0, 0.0, -1.0]), axis=0, exclusive=True, reverse=True),
     ]
 
 
@@ -96,11 +87,11 @@ class Cumsum(Running):
     lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
 
 
-@builds(Cumsum, by_type=True)
+@d.builds(Cumsum, by_type=True)
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    return apply(Cumsum, (x,), (axis_in(Cumsum, axis, x), flag(exclusive), flag(reverse)), name)
+    return d.apply(Cumsum, (x,), (d.axis_in(Cumsum, axis, x), d.flag(exclusive), d.flag(reverse)), name)
 
 
 class Cumprod(Running):
@@ -130,11 +121,11 @@ class Cumprod(Running):
     )
 
 
-@builds(Cumprod, by_type=True)
+@d.builds(Cumprod, by_type=True)
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    return apply(Cumprod, (x,), (axis_in(Cumprod, axis, x), flag(exclusive), flag(reverse)), name)
+    return d.apply(Cumprod, (x,), (d.axis_in(Cumprod, axis, x), d.flag(exclusive), d.flag(reverse)), name)
 
 
 def _cumprod_gradient(g: Any, op: Any) -> Tensor:
@@ -158,17 +149,17 @@ class RunningExtremum(Op, abstract=True):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
-        check_dtype(x, is_real, "real numbers")
-        normal_axis(axis, x.ndim)
+        d.check_dtype(x, d.is_real, "real numbers")
+        d.normal_axis(axis, x.ndim)
         return x
 
     gradient = {"x": lambda g, op: _to_extremes(g, op)}
-    batch = ALONG
+    batch = d.ALONG
     samples = [
-        sample(floats(2, 3, distinct=True), axis=1, reverse=False),
-        sample(floats("n", 2, distinct=True), axis=0, reverse=True),
-        sample(floats(0, 2), axis=0, reverse=False),
-        sample(ints(4), axis=0, reverse=True),
+        d.sample(d.floats(2, 3, distinct=True), axis=1, reverse=False),
+        d.sample(d.floats("n", 2, distinct=True), axis=0, reverse=True),
+        d.sample(d.floats(0, 2), axis=0, reverse=False),
+        d.sample(d.ints(4), axis=0, reverse=True),
     ]
     extremes = (([[1.0, math.nan, math.inf]],), ([[-math.inf, 0.0, -0.0]],))
 
@@ -179,10 +170,10 @@ def _to_extremes(g: Any, op: Any) -> Tensor:
     place = _places(x, axis)
     attains = logical_or(equal(x, op.result), not_equal(x, x))
     if op.reverse:
-        latest = apply(Cummin, (where(attains, place, np.int32(2**31 - 1)),), (axis, True))
+        latest = d.apply(Cummin, (where(attains, place, np.int32(2**31 - 1)),), (axis, True))
     else:
-        latest = apply(Cummax, (where(attains, place, np.int32(-1)),), (axis, False))
-    return apply(ScatterAddAlongAxis, (zeros_like(g), latest, g), (axis,))
+        latest = d.apply(Cummax, (where(attains, place, np.int32(-1)),), (axis, False))
+    return d.apply(ScatterAddAlongAxis, (zeros_like(g), latest, g), (axis,))
 
 
 def _places(x: Any, axis: int) -> Tensor:
@@ -215,9 +206,9 @@ class Cummax(RunningExtremum):
     xla = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
 
 
-@builds(Cummax)
+@d.builds(Cummax)
 def cummax(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
-    return apply(Cummax, (x,), (axis_in(Cummax, axis, x), flag(reverse)), name)
+    return d.apply(Cummax, (x,), (d.axis_in(Cummax, axis, x), d.flag(reverse)), name)
 
 
 class Cummin(RunningExtremum):
@@ -244,9 +235,9 @@ class Cummin(RunningExtremum):
     xla = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
 
 
-@builds(Cummin)
+@d.builds(Cummin)
 def cummin(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
-    return apply(Cummin, (x,), (axis_in(Cummin, axis, x), flag(reverse)), name)
+    return d.apply(Cummin, (x,), (d.axis_in(Cummin, axis, x), d.flag(reverse)), name)
 
 
 def _accumulated(xp: Any, x: Any, axis: int, reverse: bool, function: Any) -> Any:
@@ -273,22 +264,22 @@ class CumulativeLogsumexp(Op):
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
-        check_dtype(x, is_floating, "floating-point numbers")
-        normal_axis(axis, x.ndim)
+        d.check_dtype(x, d.is_floating, "floating-point numbers")
+        d.normal_axis(axis, x.ndim)
         return x
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     # Of the cotangents from an element on, each times exp(this result - that result), which is at most 1.
     gradient = {"x": lambda g, op: _share(op.x, op.result) * _from_here(g, op)}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.logaddexp.accumulate)
     xla = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
     samples = [
-        sample(floats(2, 3), axis=1, reverse=False),
-        sample(floats("n", 2), axis=0, reverse=True),
-        sample(floats(0, 2), axis=0, reverse=False),
-        sample(np.array([-800.0, 700.0, 710.0]), axis=0, reverse=False),
+        d.sample(d.floats(2, 3), axis=1, reverse=False),
+        d.sample(d.floats("n", 2), axis=0, reverse=True),
+        d.sample(d.floats(0, 2), axis=0, reverse=False),
+        d.sample(np.array([-800.0, 700.0, 710.0]), axis=0, reverse=False),
     ]
     extremes = (([[-math.inf, -math.inf, 1.0]],), ([[1.0, math.inf, 2.0]],), ([[0.0, math.nan]],))
 
@@ -303,11 +294,11 @@ def _from_here(g: Any, op: Any) -> Tensor:
     following = shifted(result, axis, back)
     # Behind the last nothing follows.
     place = _places(result, axis)
-    last = equal(place, 0 if op.reverse else size_as(result.shape[axis] - 1, int32, result))
+    last = equal(place, 0 if op.reverse else size_as(result.shape[axis] - 1, d.int32, result))
     return linear_recurrence(_share(result, where(last, result, following)), g, axis, back)
 
 
-@builds(CumulativeLogsumexp)
+@d.builds(CumulativeLogsumexp)
 def cumulative_logsumexp(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -330,11 +321,11 @@ def cumulative_logsumexp(
         >>> sg.cumulative_logsumexp(np.log(np.array([1.0, 2.0, 3.0])))
         array([0.        , 1.09861229, 1.79175947])
     """
-    position, back = axis_in(CumulativeLogsumexp, axis, x), flag(reverse)
-    if not flag(exclusive):
-        return apply(CumulativeLogsumexp, (x,), (position, back), name)
-    found = apply(CumulativeLogsumexp, (x,), (position, back))
-    size = type_of(found).shape[position]
-    ndim = type_of(found).ndim
+    position, back = d.axis_in(CumulativeLogsumexp, axis, x), d.flag(reverse)
+    if not d.flag(exclusive):
+        return d.apply(CumulativeLogsumexp, (x,), (position, back), name)
+    found = d.apply(CumulativeLogsumexp, (x,), (position, back))
+    size = d.type_of(found).shape[position]
+    ndim = d.type_of(found).ndim
     padding = [((0, 1) if back else (1, 0)) if i == position else (0, 0) for i in range(ndim)]
     return part_of(pad(found, padding, constant_values=-math.inf), position, 1 if back else 0, size)

@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import Size, float32, float64, shape_of
-from stopgrad.graph.build import apply
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import check_dtype, is_integer, is_real, same_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Op, ShapeError, Size, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum
 from stopgrad.ops.elementwise.compare import greater
@@ -46,15 +41,15 @@ __all__ = [
 
 def _joined(definition: type[Op], data: Any, ids: Any, count: Size, start: Any) -> Tensor:
     """The data of each segment joined, beginning with *start*."""
-    kind, of = type_of(data), type_of(ids)
-    check_dtype(of, is_integer, "integers as segment_ids")
-    if not same_shape(kind.shape[: of.ndim], of.shape):
+    kind, of = d.type_of(data), d.type_of(ids)
+    d.check_dtype(of, d.is_integer, "integers as segment_ids")
+    if not d.same_shape(kind.shape[: of.ndim], of.shape):
         raise ShapeError(
             f"(C2) the segment_ids {of!r} must have the shape of the data's leading axes, and the data is "
             f"{kind!r}"
         )
     empty = fill((count, *kind.shape[of.ndim :]), np.asarray(start, kind.dtype.numpy))
-    return apply(definition, (empty, ids, data), (0, 0))
+    return d.apply(definition, (empty, ids, data), (0, 0))
 
 
 def _sum(data: Any, ids: Any, count: Size) -> Tensor:
@@ -63,10 +58,10 @@ def _sum(data: Any, ids: Any, count: Size) -> Tensor:
 
 def _counted(data: Any, ids: Any, count: Size) -> Tensor:
     """How many there are in each segment, at least 1, in a shape and dtype that go with the segments."""
-    shape, dtype = type_of(ids).shape, type_of(data).dtype
+    shape, dtype = d.type_of(ids).shape, d.type_of(data).dtype
     found = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
-    found = cast(found, dtype if dtype.is_differentiable else float32 if dtype.itemsize < 4 else float64)
-    return reshape(found, (count, *(1,) * (type_of(data).ndim - len(shape))))
+    found = cast(found, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64)
+    return reshape(found, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
 
 
 def _mean(data: Any, ids: Any, count: Size) -> Tensor:
@@ -86,8 +81,8 @@ def _min(data: Any, ids: Any, count: Size) -> Tensor:
 
 
 def _limit(limit: Callable[[Any], Any], data: Any) -> Any:
-    check_dtype(type_of(data), is_real, "real numbers as data", "C1")
-    return limit(type_of(data).dtype.numpy)
+    d.check_dtype(d.type_of(data), d.is_real, "real numbers as data", "C1")
+    return limit(d.type_of(data).dtype.numpy)
 
 
 def _prod(data: Any, ids: Any, count: Size) -> Tensor:
@@ -139,10 +134,10 @@ Examples:
 
 
 def _unsorted(join: Callable[..., Tensor], name: str, **parts: str) -> Callable[..., Tensor]:
-    @guarded(name)
+    @d.guarded(name)
     def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
         data = tensor(data)
-        return named(join(data, as_indices(segment_ids), shape_of(num_segments)[0]), name)
+        return named(join(data, as_indices(segment_ids), d.shape_of(num_segments)[0]), name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _UNSORTED.format(name=name, **parts)
@@ -150,14 +145,14 @@ def _unsorted(join: Callable[..., Tensor], name: str, **parts: str) -> Callable[
 
 
 def _sorted(join: Callable[..., Tensor], otherwise: Any, name: str, **parts: str) -> Callable[..., Tensor]:
-    @guarded(name)
+    @d.guarded(name)
     def function(data: Any, segment_ids: Any, name: str | None = None, *, num_segments: Any = None) -> Tensor:
         data, ids = tensor(data), as_indices(segment_ids)
         count = _how_many(data, ids, num_segments)
         found = join(data, ids, count)
         if otherwise is not None:  # TensorFlow's sorted extremes are 0 there.
-            occupied = greater(_sum(fill(type_of(ids).shape, np.int32(1)), ids, count), 0)
-            found = where(reshape(occupied, (count, *(1,) * (type_of(data).ndim - 1))), found, otherwise)
+            occupied = greater(_sum(fill(d.type_of(ids).shape, np.int32(1)), ids, count), 0)
+            found = where(reshape(occupied, (count, *(1,) * (d.type_of(data).ndim - 1))), found, otherwise)
         return named(found, name)
 
     function.__name__ = function.__qualname__ = name
@@ -166,22 +161,22 @@ def _sorted(join: Callable[..., Tensor], otherwise: Any, name: str, **parts: str
 
 
 def _how_many(data: Any, ids: Any, given: Any) -> Size:
-    kind = type_of(ids)
-    check_dtype(kind, is_integer, "integers as segment_ids")
-    if kind.ndim != 1 or not type_of(data).ndim:
+    kind = d.type_of(ids)
+    d.check_dtype(kind, d.is_integer, "integers as segment_ids")
+    if kind.ndim != 1 or not d.type_of(data).ndim:
         raise ShapeError(
             f"(C2) the segment_ids must be a vector and the data have an axis, not {kind!r} and "
-            f"{type_of(data)!r}"
+            f"{d.type_of(data)!r}"
         )
     if is_traced(ids):
         if given is None:
             raise needs_size("(C3) how many segments there are", "num_segments=")
-        return shape_of(given)[0]
+        return d.shape_of(given)[0]
     if (np.diff(ids) < 0).any():
         raise ArgumentError(
             "(C2) the segment_ids must not decrease; take unsorted_segment_... for those that do"
         )
-    return shape_of(given)[0] if given is not None else int(ids[-1]) + 1 if ids.size else 0
+    return d.shape_of(given)[0] if given is not None else int(ids[-1]) + 1 if ids.size else 0
 
 
 _NUMBERS = {"data": "numbers", "dtypes": ", and the data numbers"}

@@ -6,21 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.structure import flatten, shown, unflatten
-from stopgrad.base.types import (
-    DTypeLike,
-    dtype_of,
-    int32,
-    shape_of,
-    tensor_type,
-)
-from stopgrad.graph.build import together
-from stopgrad.graph.operands import Tensor, as_array, is_python, shorten, type_of
-from stopgrad.graph.public import call, guarded
-from stopgrad.graph.type_rules import check_dtype, is_inexact, is_integer, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeError, DTypeLike, Promotion, ShapeError, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import less
@@ -43,7 +30,7 @@ __all__ = [
 ]
 
 
-@guarded("linspace")
+@d.guarded("linspace")
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
     """Numbers at equal distances from one to another, both included.
 
@@ -64,13 +51,13 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
         >>> sg.linspace(np.float64(10.0), 12.0, 5)
         array([10. , 10.5, 11. , 11.5, 12. ])
     """
-    first, last = together(start, stop, promotes=Promotion(is_inexact))
-    count = whole(num)
+    first, last = d.together(start, stop, promotes=Promotion(d.is_inexact))
+    count = d.whole(num)
     if count < 0:
         raise ArgumentError(f"(C2) num must not be negative, not {count}")
-    ndim = max(type_of(first).ndim, type_of(last).ndim)
-    position = normal_axis(axis, ndim + 1)
-    dtype = type_of(first).dtype
+    ndim = max(d.type_of(first).ndim, d.type_of(last).ndim)
+    position = d.normal_axis(axis, ndim + 1)
+    dtype = d.type_of(first).dtype
     parts = np.arange(count, dtype=np.float64) / max(count - 1, 1)
     # From the nearer end, so that the last is exactly the last.
     spread = (count, *(1,) * (ndim - position))
@@ -82,11 +69,11 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
 
 def _of_rank(x: Any, ndim: int) -> Tensor:
     """*x* with axes of size 1 in front."""
-    sizes = type_of(x).shape
+    sizes = d.type_of(x).shape
     return x if len(sizes) == ndim else reshape(x, (*(1,) * (ndim - len(sizes)), *sizes))
 
 
-@guarded("meshgrid")
+@d.guarded("meshgrid")
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """The coordinates of the points of a grid.
 
@@ -111,10 +98,10 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"(C2) indexing={indexing!r}; take 'xy' or 'ij'")
     vectors = [tensor(x) for x in args]
-    if any(type_of(x).ndim > 1 for x in vectors):
-        raise ShapeError(f"(C1) takes vectors, not {[type_of(x) for x in vectors]}")
-    vectors = [reshape(x, (1,)) if type_of(x).ndim == 0 else x for x in vectors]
-    sizes = [type_of(x).shape[0] for x in vectors]
+    if any(d.type_of(x).ndim > 1 for x in vectors):
+        raise ShapeError(f"(C1) takes vectors, not {[d.type_of(x) for x in vectors]}")
+    vectors = [reshape(x, (1,)) if d.type_of(x).ndim == 0 else x for x in vectors]
+    sizes = [d.type_of(x).shape[0] for x in vectors]
     order = np.arange(len(vectors)).tolist()
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
@@ -127,7 +114,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
     return found
 
 
-@guarded("sequence_mask")
+@d.guarded("sequence_mask")
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: str | None = None
 ) -> Tensor:
@@ -152,10 +139,10 @@ def sequence_mask(
                [ True,  True,  True]])
     """
     lengths = as_indices(lengths)
-    kind = type_of(lengths)
-    check_dtype(kind, is_integer, "integers as lengths")
+    kind = d.type_of(lengths)
+    d.check_dtype(kind, d.is_integer, "integers as lengths")
     if maxlen is not None:
-        size = shape_of(maxlen)[0]
+        size = d.shape_of(maxlen)[0]
     elif is_traced(lengths):
         raise needs_size("(C2) the greatest length", "maxlen=")
     else:
@@ -164,7 +151,7 @@ def sequence_mask(
     return cast(hit, dtype, name)
 
 
-@guarded("full_like")
+@d.guarded("full_like")
 def full_like(input: Any, fill_value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """One value in the shape of another tensor.
 
@@ -183,15 +170,15 @@ def full_like(input: Any, fill_value: Any, dtype: DTypeLike | None = None, name:
         >>> sg.full_like(np.zeros(2), 7.0)
         array([7., 7.])
     """
-    kind = type_of(input)
-    wanted = kind.dtype if dtype is None else dtype_of(dtype)
-    value = as_array(fill_value, wanted) if is_python(fill_value) else cast(tensor(fill_value), wanted)
-    if type_of(value).ndim:
-        raise ShapeError(f"(C1) the value must be a scalar, not {type_of(value)!r}")
+    kind = d.type_of(input)
+    wanted = kind.dtype if dtype is None else d.dtype_of(dtype)
+    value = d.as_array(fill_value, wanted) if d.is_python(fill_value) else cast(tensor(fill_value), wanted)
+    if d.type_of(value).ndim:
+        raise ShapeError(f"(C1) the value must be a scalar, not {d.type_of(value)!r}")
     return fill(kind.shape, value, name)
 
 
-@guarded("rank")
+@d.guarded("rank")
 def rank(input: Any, name: str | None = None) -> Tensor:
     """How many axes a tensor has.
 
@@ -205,10 +192,10 @@ def rank(input: Any, name: str | None = None) -> Tensor:
         >>> sg.rank(np.zeros((2, 3)))
         array(2, dtype=int32)
     """
-    return constant(np.int32(type_of(input).ndim), name=name)
+    return constant(np.int32(d.type_of(input).ndim), name=name)
 
 
-@guarded("shape")
+@d.guarded("shape")
 def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """The sizes of a tensor, as a tensor.
 
@@ -227,8 +214,8 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
         >>> sg.shape(np.zeros((2, 3)))
         array([2, 3], dtype=int32)
     """
-    kind, wanted = type_of(input), int32 if out_type is None else dtype_of(out_type)
-    check_dtype(tensor_type(wanted, ()), is_integer, "a dtype of integers")
+    kind, wanted = d.type_of(input), d.int32 if out_type is None else d.dtype_of(out_type)
+    d.check_dtype(d.tensor_type(wanted, ()), d.is_integer, "a dtype of integers")
     if not kind.symbolic:
         return constant(np.asarray(kind.shape, wanted.numpy), name=name)
     return stack([size_as(size, wanted, input) for size in kind.shape], name=name)
@@ -237,7 +224,7 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
 # ------------------------------------------------------------------------------------- values and structures
 
 
-@guarded("convert_to_tensor")
+@d.guarded("convert_to_tensor")
 def convert_to_tensor(
     value: Any, dtype: DTypeLike | None = None, dtype_hint: DTypeLike | None = None, name: str | None = None
 ) -> Tensor:
@@ -260,18 +247,22 @@ def convert_to_tensor(
         >>> sg.convert_to_tensor([1.0, 2.0])
         array([1., 2.], dtype=float32)
     """
-    wanted = None if dtype is None else dtype_of(dtype)
-    hint = None if dtype_hint is None else dtype_of(dtype_hint)
-    if isinstance(value, (list, tuple)) and not is_python(value) and any(map(_is_tensor, flatten(value)[0])):
+    wanted = None if dtype is None else d.dtype_of(dtype)
+    hint = None if dtype_hint is None else d.dtype_of(dtype_hint)
+    if (
+        isinstance(value, (list, tuple))
+        and not d.is_python(value)
+        and any(map(_is_tensor, d.flatten(value)[0]))
+    ):
         value = _stacked(value, wanted)
     if _is_tensor(value):
         value = tensor(value)
-        have = type_of(value).dtype
+        have = d.type_of(value).dtype
         if wanted is not None and have is not wanted:
-            raise DTypeError(f"(C1) {type_of(value)!r} is not of {wanted}; convert with sg.cast")
+            raise DTypeError(f"(C1) {d.type_of(value)!r} is not of {wanted}; convert with sg.cast")
         return named(value, name) if is_traced(value) else constant(value, name=name)
     if wanted is None and hint is not None:
-        array = as_array(value)
+        array = d.as_array(value)
         if np.array_equal(array.astype(hint.numpy).astype(array.dtype), array):
             wanted = hint
     return constant(value, wanted, name=name)
@@ -299,10 +290,10 @@ def _stacked(value: Any, wanted: Any) -> Tensor:
 
 
 def _together(parts: list[Any], wanted: Any) -> list[Any]:
-    return [as_array(p, wanted) if wanted is not None and is_python(p) else p for p in parts]
+    return [d.as_array(p, wanted) if wanted is not None and d.is_python(p) else p for p in parts]
 
 
-@guarded("map_structure")
+@d.guarded("map_structure")
 def map_structure(func: Any, *structure: Any) -> Any:
     """A structure with a function applied to each of its leaves; of several structures, to their leaves
     together.
@@ -325,13 +316,13 @@ def map_structure(func: Any, *structure: Any) -> Any:
     """
     if not callable(func) or not structure:
         raise ArgumentError(
-            f"(C1) takes a function and at least one structure, not {shorten(func)} and {len(structure)}"
+            f"(C1) takes a function and at least one structure, not {d.shorten(func)} and {len(structure)}"
         )
-    leaves, spec = flatten(structure[0])
+    leaves, spec = d.flatten(structure[0])
     columns = [leaves]
     for other in structure[1:]:
-        more, also = flatten(other)
+        more, also = d.flatten(other)
         if also != spec:
-            raise ArgumentError(f"(C2) the structures differ: {shown(spec)} and {shown(also)}")
+            raise ArgumentError(f"(C2) the structures differ: {d.shown(spec)} and {d.shown(also)}")
         columns.append(more)
-    return unflatten(spec, [call(func, *row) for row in zip(*columns, strict=True)])
+    return d.unflatten(spec, [d.call(func, *row) for row in zip(*columns, strict=True)])

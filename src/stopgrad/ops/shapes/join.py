@@ -7,24 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import TensorType, bool_, exact_quotient, same_size, shape_of, tensor_type, total
-from stopgrad.graph.batch_rules import ALONG, PAD, along
-from stopgrad.graph.build import apply
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axes, Axis, Op, Sizes
-from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.graph.public import builds, guarded, reads_arguments
-from stopgrad.graph.type_rules import (
-    check_same_dtype,
-    check_shape,
-    is_any,
-    normal_axes,
-    normal_axis,
-    same_shape,
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Axes,
+    Axis,
+    Op,
+    Promotion,
+    ShapeError,
+    Sizes,
+    Tensor,
+    TensorType,
 )
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
@@ -61,30 +54,30 @@ class ConcatV2(Op):
 
     @staticmethod
     def infer(*xs: TensorType, axis: Axis) -> TensorType:
-        dtype, first = check_same_dtype(*xs), xs[0]
-        normal_axis(axis, first.ndim)
+        dtype, first = d.check_same_dtype(*xs), xs[0]
+        d.normal_axis(axis, first.ndim)
         for x in xs[1:]:
-            if not same_shape(x.shape, first.shape, besides=axis):
+            if not d.same_shape(x.shape, first.shape, besides=axis):
                 raise ShapeError(f"(C3) {first!r} and {x!r} differ in more than axis {axis}")
-        length = total([x.shape[axis] for x in xs])
-        return tensor_type(dtype, (*first.shape[:axis], length, *first.shape[axis + 1 :]))
+        length = d.total([x.shape[axis] for x in xs])
+        return d.tensor_type(dtype, (*first.shape[:axis], length, *first.shape[axis + 1 :]))
 
-    promotes = Promotion(is_any)
+    promotes = Promotion(d.is_any)
     gradient = {
         "xs": lambda g, op, i: part_of(
             g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis]
         )
     }
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
     samples = [
-        sample(floats(2, 3), floats(1, 3), axis=0),
-        sample(floats("n"), floats(2), floats("n"), axis=0),
-        sample(floats(0, 3), floats(2, 3), axis=0),
+        d.sample(d.floats(2, 3), d.floats(1, 3), axis=0),
+        d.sample(d.floats("n"), d.floats(2), d.floats("n"), axis=0),
+        d.sample(d.floats(0, 3), d.floats(2, 3), axis=0),
     ]
 
 
-@builds(ConcatV2, by_type=True)
+@d.builds(ConcatV2, by_type=True)
 def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
     """Tensors one after the other along an axis that they have.
 
@@ -104,14 +97,14 @@ def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
         >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
         array([1., 2., 3.])
     """
-    values = as_list(values)
+    values = d.as_list(values)
     if not values:
         raise ShapeError("ConcatV2: (C1) needs at least one tensor")
-    ndim = type_of(values[0]).ndim
-    axis = whole(axis)
+    ndim = d.type_of(values[0]).ndim
+    axis = d.whole(axis)
     if -ndim <= axis < 0:
         axis += ndim
-    return apply(ConcatV2, values, (axis,), name)
+    return d.apply(ConcatV2, values, (axis,), name)
 
 
 class Pack(Op):
@@ -132,24 +125,24 @@ class Pack(Op):
 
     @staticmethod
     def infer(*xs: TensorType, axis: Axis) -> TensorType:
-        dtype, first = check_same_dtype(*xs), xs[0]
-        normal_axis(axis, first.ndim + 1)
+        dtype, first = d.check_same_dtype(*xs), xs[0]
+        d.normal_axis(axis, first.ndim + 1)
         for x in xs[1:]:
-            check_shape(x, first.shape, "each tensor", "C3", of="the first")
-        return tensor_type(dtype, (*first.shape[:axis], len(xs), *first.shape[axis:]))
+            d.check_shape(x, first.shape, "each tensor", "C3", of="the first")
+        return d.tensor_type(dtype, (*first.shape[:axis], len(xs), *first.shape[axis:]))
 
-    promotes = Promotion(is_any)
+    promotes = Promotion(d.is_any)
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, *xs, axis: xp.stack(xs, axis)
     samples = [
-        sample(floats(2, 3), floats(2, 3), axis=1),
-        sample(floats("n"), floats("n"), axis=0),
-        sample(floats(), floats(), axis=0),
+        d.sample(d.floats(2, 3), d.floats(2, 3), axis=1),
+        d.sample(d.floats("n"), d.floats("n"), axis=0),
+        d.sample(d.floats(), d.floats(), axis=0),
     ]
 
 
-@builds(Pack, by_type=True)
+@d.builds(Pack, by_type=True)
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
     """Tensors side by side along a new axis.
 
@@ -170,17 +163,17 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tens
         array([[1., 3.],
                [2., 4.]])
     """
-    values = as_list(values)
+    values = d.as_list(values)
     if not values:
         raise ShapeError("Pack: (C1) needs at least one tensor")
-    ndim = type_of(values[0]).ndim + 1
-    axis = whole(axis)
+    ndim = d.type_of(values[0]).ndim + 1
+    axis = d.whole(axis)
     if -ndim <= axis < 0:
         axis += ndim
-    return apply(Pack, values, (axis,), name)
+    return d.apply(Pack, values, (axis,), name)
 
 
-@guarded("unstack")
+@d.guarded("unstack")
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
     """The parts of a tensor along an axis, without that axis.
 
@@ -200,15 +193,15 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None 
         >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
         [array([1., 2.]), array([3., 4.])]
     """
-    kind = type_of(value)
-    axis = normal_axis(axis, kind.ndim, "C1")
+    kind = d.type_of(value)
+    axis = d.normal_axis(axis, kind.ndim, "C1")
     have = kind.shape[axis]
-    count = have if num is None else whole(num)
+    count = have if num is None else d.whole(num)
     if not isinstance(count, int):
         raise ShapeError(
             f"(C2) how many parts there are along axis {axis} of {kind!r} is not known; give num="
         )
-    if not same_size(count, have):
+    if not d.same_size(count, have):
         raise ShapeError(f"(C2) axis {axis} of {kind!r} does not have {count} elements")
     return [squeeze(part_of(value, axis, i, 1), axis, name) for i in range(count)]
 
@@ -231,28 +224,31 @@ class Split(Op):
 
     @staticmethod
     def infer(x: TensorType, *, sizes: Sizes, axis: Axis) -> tuple[TensorType, ...]:
-        normal_axis(axis, x.ndim, "C1")
+        d.normal_axis(axis, x.ndim, "C1")
         total = sum(sizes)
-        if not same_size(total, x.shape[axis]):
+        if not d.same_size(total, x.shape[axis]):
             raise ShapeError(
-                f"(C2) the sizes {show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, "
+                f"(C2) the sizes {d.show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, "
                 f"the size of axis {axis}"
             )
-        return tuple(tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
+        return tuple(d.tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
 
     gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
 
-    batch = ALONG
+    batch = d.ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
         parts = tuple(xp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
         return parts if len(parts) > 1 else parts[0]
 
-    samples = [sample(floats(5, 2), sizes=(2, 3), axis=0), sample(floats("n", 4), sizes=(1, 0, 3), axis=1)]
+    samples = [
+        d.sample(d.floats(5, 2), sizes=(2, 3), axis=0),
+        d.sample(d.floats("n", 4), sizes=(1, 0, 3), axis=1),
+    ]
 
 
-@builds(Split)
+@d.builds(Split)
 def split(
     value: Any,
     num_or_size_splits: int | Sequence[Any],
@@ -281,36 +277,36 @@ def split(
         >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
         (array([1.]), array([2., 3.]))
     """
-    kind = type_of(value)
-    with about(Split, value):
-        axis = normal_axis(axis, kind.ndim, "C1")
+    kind = d.type_of(value)
+    with d.about(Split, value):
+        axis = d.normal_axis(axis, kind.ndim, "C1")
         sizes = _part_sizes(num_or_size_splits, kind.shape[axis], axis)
-        if num is not None and whole(num) != len(sizes):
+        if num is not None and d.whole(num) != len(sizes):
             raise ShapeError(f"(C2) num={num}, and there are {len(sizes)} parts; leave num out")
-    parts = apply(Split, (value,), (sizes, axis), name)
+    parts = d.apply(Split, (value,), (sizes, axis), name)
     return parts if isinstance(parts, tuple) else (parts,)
 
 
-@reads_arguments
+@d.reads_arguments
 def _part_sizes(wanted: Any, size: Any, axis: int) -> tuple[Any, ...]:
     """The sizes of the parts of an axis, from their number or from sizes of which one may be -1."""
-    if is_whole(wanted):
-        count = whole(wanted)
-        each = exact_quotient(size, count) if count > 0 else None
+    if d.is_whole(wanted):
+        count = d.whole(wanted)
+        each = d.exact_quotient(size, count) if count > 0 else None
         if each is None:
             raise ShapeError(f"(C2) axis {axis}, of size {size}, does not split into {count} equal parts")
         return (each,) * count
     sizes = [*wanted]
-    unknown = [i for i, n in enumerate(sizes) if is_whole(n) and whole(n) == -1]
+    unknown = [i for i, n in enumerate(sizes) if d.is_whole(n) and d.whole(n) == -1]
     if len(unknown) == 1:
         sizes[unknown[0]] = 0
-        rest = size - total(shape_of(sizes))
+        rest = size - d.total(d.shape_of(sizes))
         if isinstance(rest, int) and rest < 0:
             raise ShapeError(
-                f"(C2) axis {axis}, of size {size}, is smaller than the sizes {show_shape(wanted)}"
+                f"(C2) axis {axis}, of size {size}, is smaller than the sizes {d.show_shape(wanted)}"
             )
         sizes[unknown[0]] = rest
-    return shape_of(sizes)
+    return d.shape_of(sizes)
 
 
 class PadV2(Op):
@@ -331,12 +327,12 @@ class PadV2(Op):
 
     @staticmethod
     def infer(x: TensorType, value: TensorType, *, paddings: Sizes) -> TensorType:
-        check_same_dtype(x, value)
+        d.check_same_dtype(x, value)
         if value.ndim:
             raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
         if len(paddings) != x.ndim or any(isinstance(n, int) and n < 0 for pair in paddings for n in pair):
             raise ShapeError(f"(C2) paddings {paddings} for {x!r}: give two sizes, none negative, per axis")
-        return tensor_type(
+        return d.tensor_type(
             x.dtype, tuple(low + size + high for size, (low, high) in zip(x.shape, paddings, strict=True))
         )
 
@@ -344,29 +340,29 @@ class PadV2(Op):
         "x": lambda g, op: _unpadded(g, op),
         "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
-    batch = PAD
+    batch = d.PAD
     lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value) if paddings else x
     samples = [
-        sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
-        sample(floats(0), floats(), paddings=((1, 1),)),
+        d.sample(d.floats(2, 3), d.floats(), paddings=((1, 0), (2, 1))),
+        d.sample(d.floats(0), d.floats(), paddings=((1, 1),)),
     ]
 
 
 def _is_padding(op: Any) -> Tensor:
     """Which elements of the padded tensor are the value."""
-    return equal(apply(PadV2, (zeros_like(op.x), 1), (op.paddings,)), 1)
+    return equal(d.apply(PadV2, (zeros_like(op.x), 1), (op.paddings,)), 1)
 
 
 def _unpadded(g: Any, op: Any) -> Tensor:
     """The part of a padded tensor that came from the operand."""
-    return apply(
+    return d.apply(
         StridedSlice,
         (g,),
         (tuple((low, size, 1) for size, (low, _) in zip(op.x.shape, op.paddings, strict=True)),),
     )
 
 
-@builds(PadV2, by_type=True)
+@d.builds(PadV2, by_type=True)
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
 ) -> Tensor:
@@ -394,37 +390,37 @@ def pad(
         array([3., 2., 1., 2., 3.])
     """
     x = tensor
-    with about(PadV2, x):
+    with d.about(PadV2, x):
         pairs = _pairs(paddings)
     if not isinstance(mode, str):
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
     if mode.upper() == "CONSTANT":
-        if type(constant_values) is int and constant_values == 0 and type_of(x).dtype is bool_:
+        if type(constant_values) is int and constant_values == 0 and d.type_of(x).dtype is d.bool_:
             constant_values = False
-        return apply(PadV2, (x, constant_values), (pairs,), name)
+        return d.apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
     if skip is None:
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
-    with about(PadV2, x):
-        _check_mirrored(type_of(x), pairs, mode, skip)
+    with d.about(PadV2, x):
+        _check_mirrored(d.type_of(x), pairs, mode, skip)
     for axis, (low, high) in enumerate(pairs):
-        size = type_of(x).shape[axis]
+        size = d.type_of(x).shape[axis]
         before = [reverse(part_of(x, axis, skip, low), [axis])] if low else []
         after = [reverse(part_of(x, axis, size - skip - high, high), [axis])] if high else []
         x = concat([*before, x, *after], axis) if before or after else x
     return x
 
 
-@reads_arguments
+@d.reads_arguments
 def _pairs(paddings: Any) -> tuple[Any, ...]:
     found = []
     for pair in paddings:
         low, high = pair
         if any(isinstance(n, (int, np.integer)) and n < 0 for n in (low, high)):
             raise ShapeError(
-                f"(C2) the padding {show_shape((low, high))} is negative; to cut elements off, slice"
+                f"(C2) the padding {d.show_shape((low, high))} is negative; to cut elements off, slice"
             )
-        found.append((shape_of([low])[0], shape_of([high])[0]))
+        found.append((d.shape_of([low])[0], d.shape_of([high])[0]))
     return tuple(found)
 
 
@@ -456,19 +452,19 @@ class Tile(Op):
     def infer(x: TensorType, *, multiples: Sizes) -> TensorType:
         if len(multiples) != x.ndim:
             raise ShapeError(f"(C1) {len(multiples)} multiples for {x.ndim} axes")
-        return tensor_type(x.dtype, tuple(m * s for m, s in zip(multiples, x.shape, strict=True)))
+        return d.tensor_type(x.dtype, tuple(m * s for m, s in zip(multiples, x.shape, strict=True)))
 
     gradient = {"x": lambda g, op: _untile(g, op)}
-    batch = along(multiples=lambda size: 1)
+    batch = d.along(multiples=lambda size: 1)
     lower = lambda xp, x, multiples: xp.tile(x, multiples)
     samples = [
-        sample(floats(2, 3), multiples=(2, 1)),
-        sample(floats("n"), multiples=(3,)),
-        sample(floats(2), multiples=(0,)),
+        d.sample(d.floats(2, 3), multiples=(2, 1)),
+        d.sample(d.floats("n"), multiples=(3,)),
+        d.sample(d.floats(2), multiples=(0,)),
     ]
 
 
-@builds(Tile, by_type=True)
+@d.builds(Tile, by_type=True)
 def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
     """A tensor repeated along its axes.
 
@@ -486,7 +482,7 @@ def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tenso
         >>> sg.tile(np.array([1.0, 2.0]), [2])
         array([1., 2., 1., 2.])
     """
-    return apply(Tile, (input,), (shape_of(multiples),), name)
+    return d.apply(Tile, (input,), (d.shape_of(multiples),), name)
 
 
 def _untile(g: Any, op: Any) -> Tensor:
@@ -517,11 +513,11 @@ class ReverseV2(Op):
         return tensor
 
     gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, tensor, axis: xp.flip(tensor, axis)
-    samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
+    samples = [d.sample(d.floats(2, 3), axis=(1,)), d.sample(d.floats("n"), axis=(0,))]
 
 
-@builds(ReverseV2, by_type=True)
+@d.builds(ReverseV2, by_type=True)
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    return apply(ReverseV2, (tensor,), (normal_axes(axis, type_of(tensor).ndim, "C1"),), name)
+    return d.apply(ReverseV2, (tensor,), (d.normal_axes(axis, d.type_of(tensor).ndim, "C1"),), name)

@@ -8,21 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.types import Shape, int32, product, shape_of
-from stopgrad.graph.build import together
-from stopgrad.graph.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.graph.public import guarded, reads_arguments
-from stopgrad.graph.type_rules import (
-    broadcast_shapes,
-    check_dtype,
-    is_any,
-    is_integer,
-    normal_axes,
-    normal_axis,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Promotion, Shape, ShapeError, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, minimum, subtract
 from stopgrad.ops.elementwise.compare import not_equal
@@ -54,19 +41,19 @@ __all__ = [
 ]
 
 
-@reads_arguments
+@d.reads_arguments
 def _each(given: Any, what: str) -> list[Any]:
     """One whole number or several, as a list."""
-    if is_whole(given):
-        return [whole(given)]
+    if d.is_whole(given):
+        return [d.whole(given)]
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if not isinstance(given, (list, tuple)):
         raise ArgumentError(f"{what} is an integer or a list of them, not {given!r:.60}")
-    return [n if is_traced(n) else whole(n) for n in given]
+    return [n if is_traced(n) else d.whole(n) for n in given]
 
 
-@guarded("roll")
+@d.guarded("roll")
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """A tensor with its elements moved along axes; what leaves at one end comes back at the other.
 
@@ -87,12 +74,12 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
         >>> sg.roll(np.array([1.0, 2.0, 3.0]), 1, axis=0)
         array([3., 1., 2.])
     """
-    kind = type_of(input)
+    kind = d.type_of(input)
     if axis is None:
-        flat = roll(reshape(input, (product(kind.shape),)), shift, 0)
+        flat = roll(reshape(input, (d.product(kind.shape),)), shift, 0)
         return reshape(flat, kind.shape, name)
-    axes = [normal_axis(a, kind.ndim) for a in _each(axis, "axis")]
-    shifts = [shift] if is_traced(shift) and not type_of(shift).ndim else None
+    axes = [d.normal_axis(a, kind.ndim) for a in _each(axis, "axis")]
+    shifts = [shift] if is_traced(shift) and not d.type_of(shift).ndim else None
     if shifts is None and is_traced(shift):
         shifts = [reshape(part_of(shift, 0, i, 1), ()) for i, _ in enumerate(axes)]
     shifts = shifts or _each(shift, "shift")
@@ -106,18 +93,18 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 def _rolled(x: Any, by: Any, axis: int) -> Tensor:
-    size = type_of(x).shape[axis]
+    size = d.type_of(x).shape[axis]
     if isinstance(by, int) and isinstance(size, int):
         low = -by % max(size, 1)
         return (
             concat([part_of(x, axis, low, size - low), part_of(x, axis, 0, low)], axis) if low else tensor(x)
         )
-    number = size_as(size, int32, x)
-    by = cast(by, int32) if is_traced(by) else by
+    number = size_as(size, d.int32, x)
+    by = cast(by, d.int32) if is_traced(by) else by
     return gather(x, floormod(subtract(numbers(size), by), number), axis=axis)
 
 
-@guarded("repeat")
+@d.guarded("repeat")
 def repeat(
     input: Any,
     repeats: Any,
@@ -151,16 +138,16 @@ def repeat(
                [2.],
                [2.]])
     """
-    shape = type_of(input).shape
+    shape = d.type_of(input).shape
     if axis is None:
-        input, axis = reshape(input, (product(shape),)), 0
-    kind = type_of(input)
-    axis = normal_axis(axis, kind.ndim, "C1")
+        input, axis = reshape(input, (d.product(shape),)), 0
+    kind = d.type_of(input)
+    axis = d.normal_axis(axis, kind.ndim, "C1")
     size = kind.shape[axis]
     if is_traced(repeats):
         return _repeated_by(input, repeats, axis, total_repeat_length, name)
     counts = np.asarray(as_indices(repeats))
-    check_dtype(type_of(counts), is_integer, "integers as repeats", "C2")
+    d.check_dtype(d.type_of(counts), d.is_integer, "integers as repeats", "C2")
     if (
         counts.ndim > 1
         or (counts < 0).any()
@@ -175,14 +162,14 @@ def repeat(
     else:
         found = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
     if total_repeat_length is not None:
-        wanted, have = shape_of(total_repeat_length)[0], type_of(found).shape[axis]
+        wanted, have = d.shape_of(total_repeat_length)[0], d.type_of(found).shape[axis]
         if wanted != have:
-            found = gather(found, minimum(numbers(wanted), size_as(have - 1, int32, found)), axis=axis)
+            found = gather(found, minimum(numbers(wanted), size_as(have - 1, d.int32, found)), axis=axis)
     return named(found, name)
 
 
 def _repeated(x: Any, count: int, axis: int) -> Tensor:
-    shape = type_of(x).shape
+    shape = d.type_of(x).shape
     apart = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     spread = broadcast_to(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
     return reshape(spread, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
@@ -190,16 +177,16 @@ def _repeated(x: Any, count: int, axis: int) -> Tensor:
 
 def _repeated_by(x: Any, repeats: Any, axis: int, length: Any, name: str | None) -> Tensor:
     """As often as a tensor says: the element at a place is the one whose repetitions reach beyond it."""
-    check_dtype(type_of(repeats), is_integer, "integers as repeats", "C2")
+    d.check_dtype(d.type_of(repeats), d.is_integer, "integers as repeats", "C2")
     if length is None:
         raise needs_size("(C3) the size of the repeated axis", "total_repeat_length=")
-    size, count = type_of(x).shape[axis], shape_of(length)[0]
-    each = broadcast_to(cast(repeats, int32), (size,))
+    size, count = d.type_of(x).shape[axis], d.shape_of(length)[0]
+    each = broadcast_to(cast(repeats, d.int32), (size,))
     at = searchsorted(cumsum(each), numbers(count), "right")
-    return gather(x, minimum(at, size_as(size - 1, int32, x)), axis=axis, name=name)
+    return gather(x, minimum(at, size_as(size - 1, d.int32, x)), axis=axis, name=name)
 
 
-@guarded("flip")
+@d.guarded("flip")
 def flip(x: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """A tensor with the order of its elements turned round along axes.
 
@@ -218,10 +205,10 @@ def flip(x: Any, axis: Any = None, name: str | None = None) -> Tensor:
         array([2., 1.])
     """
     axes = axis if axis is None else tuple(_each(axis, "axis"))
-    return reverse(x, normal_axes(axes, type_of(x).ndim, "C1"), name)
+    return reverse(x, d.normal_axes(axes, d.type_of(x).ndim, "C1"), name)
 
 
-@guarded("moveaxis")
+@d.guarded("moveaxis")
 def moveaxis(x: Any, source: Any, destination: Any, name: str | None = None) -> Tensor:
     """A tensor with some axes at other positions; the others keep their order.
 
@@ -240,17 +227,17 @@ def moveaxis(x: Any, source: Any, destination: Any, name: str | None = None) -> 
         >>> sg.moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
         (3, 4, 2)
     """
-    ndim = type_of(x).ndim
-    here, there = ([normal_axis(a, ndim, "C1") for a in _each(g, "an axis")] for g in (source, destination))
+    ndim = d.type_of(x).ndim
+    here, there = ([d.normal_axis(a, ndim, "C1") for a in _each(g, "an axis")] for g in (source, destination))
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
-        raise ShapeError(f"(C1) axes {show_shape(here)} cannot go to {show_shape(there)}")
+        raise ShapeError(f"(C1) axes {d.show_shape(here)} cannot go to {d.show_shape(there)}")
     order = [a for a in np.arange(ndim).tolist() if a not in here]
     for to, a in sorted(zip(there, here, strict=True)):
         order.insert(to, a)
     return transpose(x, order, name=name)
 
 
-@guarded("swapaxes")
+@d.guarded("swapaxes")
 def swapaxes(x: Any, axis1: int, axis2: int, name: str | None = None) -> Tensor:
     """A tensor with two axes exchanged.
 
@@ -269,14 +256,14 @@ def swapaxes(x: Any, axis1: int, axis2: int, name: str | None = None) -> Tensor:
         >>> sg.swapaxes(np.zeros((2, 3, 4)), 0, 2).shape
         (4, 3, 2)
     """
-    ndim = type_of(x).ndim
-    first, second = normal_axis(axis1, ndim, "C1"), normal_axis(axis2, ndim, "C1")
+    ndim = d.type_of(x).ndim
+    first, second = d.normal_axis(axis1, ndim, "C1"), d.normal_axis(axis2, ndim, "C1")
     order = np.arange(ndim).tolist()
     order[first], order[second] = second, first
     return transpose(x, order, name=name)
 
 
-@guarded("rot90")
+@d.guarded("rot90")
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Tensor:
     """A tensor turned by right angles in the plane of two axes, from the first towards the second.
 
@@ -296,12 +283,12 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = N
         array([[2., 4.],
                [1., 3.]])
     """
-    ndim = type_of(m).ndim
-    both = [normal_axis(a, ndim, "C1") for a in _each(axes, "axes")]
+    ndim = d.type_of(m).ndim
+    both = [d.normal_axis(a, ndim, "C1") for a in _each(axes, "axes")]
     if len(both) != 2 or both[0] == both[1]:
-        raise ShapeError(f"(C1) axes {show_shape(both)} are no two axes of a tensor with {ndim}")
+        raise ShapeError(f"(C1) axes {d.show_shape(both)} are no two axes of a tensor with {ndim}")
     first, second = both
-    turns = whole(k) % 4
+    turns = d.whole(k) % 4
     if turns == 0:
         return named(tensor(m), name)
     if turns == 2:
@@ -311,7 +298,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = N
     return reverse(swapaxes(m, first, second), [second], name)
 
 
-@guarded("take")
+@d.guarded("take")
 def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """Slices of a tensor along an axis, chosen by indices: :func:`gather` with NumPy's arguments.
 
@@ -333,11 +320,11 @@ def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None)
         array([10., 30.])
     """
     if axis is None:
-        x, axis = reshape(x, (product(type_of(x).shape),)), 0
+        x, axis = reshape(x, (d.product(d.type_of(x).shape),)), 0
     return gather(x, indices, axis=axis, name=name)
 
 
-@guarded("diff")
+@d.guarded("diff")
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None, name: str | None = None
 ) -> Tensor:
@@ -361,26 +348,26 @@ def diff(
         >>> sg.diff(np.array([1.0, 2.0, 4.0, 7.0]))
         array([1., 2., 3.])
     """
-    times = whole(n)
+    times = d.whole(n)
     if times < 0:
         raise ArgumentError(f"(C2) n must not be negative, not {times}")
-    kind = type_of(a)
-    axis = normal_axis(axis, kind.ndim, "C1")
+    kind = d.type_of(a)
+    axis = d.normal_axis(axis, kind.ndim, "C1")
     parts = [part for part in (prepend, a, append) if part is not None]
     if len(parts) > 1:
-        parts = list(together(*parts, promotes=Promotion(is_any)))
+        parts = list(d.together(*parts, promotes=Promotion(d.is_any)))
         one = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
-        a = concat([broadcast_to(part, one) if not type_of(part).ndim else part for part in parts], axis)
+        a = concat([broadcast_to(part, one) if not d.type_of(part).ndim else part for part in parts], axis)
     a = tensor(a)
     for _ in np.arange(times):
-        size = type_of(a).shape[axis]
+        size = d.type_of(a).shape[axis]
         rest = max(size - 1, 0) if isinstance(size, int) else size - 1
         low, high = part_of(a, axis, 0, rest), part_of(a, axis, 1 if rest != 0 else 0, rest)
-        a = not_equal(high, low) if type_of(a).dtype.is_bool else subtract(high, low)
+        a = not_equal(high, low) if d.type_of(a).dtype.is_bool else subtract(high, low)
     return named(a, name)
 
 
-@guarded("invert_permutation")
+@d.guarded("invert_permutation")
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """The permutation that undoes another.
 
@@ -399,8 +386,8 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
         array([1, 2, 3, 0])
     """
     x = as_indices(x)
-    kind = type_of(x)
-    check_dtype(kind, is_integer, "integers")
+    kind = d.type_of(x)
+    d.check_dtype(kind, d.is_integer, "integers")
     if kind.ndim != 1:
         raise ShapeError(f"(C2) a permutation is a vector, not {kind!r}")
     if not is_traced(x) and sorted(x.tolist()) != list(np.arange(x.size)):
@@ -410,7 +397,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     return cast(argsort(x), kind.dtype, name)
 
 
-@guarded("unravel_index")
+@d.guarded("unravel_index")
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """The indices along several axes of elements that are given by their numbers in row-major order.
 
@@ -431,8 +418,8 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
                [2, 0, 2]])
     """
     indices = as_indices(indices)
-    check_dtype(type_of(indices), is_integer, "integers as indices")
-    sizes = tuple(map(whole, dims))
+    d.check_dtype(d.type_of(indices), d.is_integer, "integers as indices")
+    sizes = tuple(map(d.whole, dims))
     parts = []
     for i, size in enumerate(sizes):
         behind = math.prod(sizes[i + 1 :])
@@ -440,7 +427,7 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     return stack(parts, 0, name)
 
 
-@guarded("broadcast_static_shape")
+@d.guarded("broadcast_static_shape")
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
     """The shape that two shapes broadcast to.
 
@@ -459,12 +446,12 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
         (2, 3)
     """
     try:
-        return broadcast_shapes(shape_of(shape_x), shape_of(shape_y))
+        return d.broadcast_shapes(d.shape_of(shape_x), d.shape_of(shape_y))
     except ShapeError as error:
         raise ShapeError(f"(C1) {error.message}") from None
 
 
-@guarded("broadcast_tensors")
+@d.guarded("broadcast_tensors")
 def broadcast_tensors(xs: Sequence[Any], name: str | None = None) -> list[Tensor]:
     """Tensors repeated so that all have one shape.
 
@@ -481,9 +468,9 @@ def broadcast_tensors(xs: Sequence[Any], name: str | None = None) -> list[Tensor
         >>> [x.shape for x in sg.broadcast_tensors([np.ones((2, 1)), np.ones(3)])]
         [(2, 3), (2, 3)]
     """
-    tensors = [tensor(x) for x in as_list(xs)]
+    tensors = [tensor(x) for x in d.as_list(xs)]
     try:
-        shape = broadcast_shapes(*[type_of(x).shape for x in tensors])
+        shape = d.broadcast_shapes(*[d.type_of(x).shape for x in tensors])
     except ShapeError as error:
         raise ShapeError(f"(C1) {error.message}") from None
     return [broadcast_to(x, shape, name) for x in tensors]

@@ -8,29 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, real, whole
-from stopgrad.base.errors import ShapeError, StopgradError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
     Dim,
     DType,
     DTypeLike,
+    Kind,
+    Op,
+    Promotion,
+    Scalar,
+    ShapeError,
+    StopgradError,
+    Tensor,
     TensorType,
-    at_least,
-    dtype_of,
-    float32,
-    float64,
-    int32,
-    tensor_type,
 )
-from stopgrad.graph.build import check_name, emit
-from stopgrad.graph.builder import default_graph
 from stopgrad.graph.immediate import evaluate
-from stopgrad.graph.op import Kind, Op, Scalar
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
-from stopgrad.graph.type_rules import check_dtype, is_number
 
 __all__ = ["range"]
 
@@ -59,8 +51,8 @@ class Range(Op):
 
     @staticmethod
     def infer(*, start: Scalar, size: Any, delta: Scalar, dtype: DType) -> TensorType:
-        check_dtype(tensor_type(dtype, ()), is_number, "numbers", "C2")
-        return tensor_type(dtype, (size,))
+        d.check_dtype(d.tensor_type(dtype, ()), d.is_number, "numbers", "C2")
+        return d.tensor_type(dtype, (size,))
 
     gradient = {}
 
@@ -71,9 +63,9 @@ class Range(Op):
         return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)
 
     samples = [
-        sample(start=2, size=3, delta=-3, dtype=int32),
-        sample(start=0.5, size=3, delta=0.25, dtype=float64),
-        sample(start=0, size=0, delta=1, dtype=int32),
+        d.sample(start=2, size=3, delta=-3, dtype=d.int32),
+        d.sample(start=0.5, size=3, delta=0.25, dtype=d.float64),
+        d.sample(start=0, size=0, delta=1, dtype=d.int32),
     ]
 
 
@@ -81,7 +73,7 @@ def _plain(number: Any) -> int | float | Dim:
     if isinstance(number, Dim):
         return number
     try:
-        return whole(number) if is_whole(number) else real(number)
+        return d.whole(number) if d.is_whole(number) else d.real(number)
     except (TypeError, StopgradError):
         raise ShapeError(
             f"(C3) takes numbers and sizes, not {number!r}: the result's size must be known when the "
@@ -91,12 +83,12 @@ def _plain(number: Any) -> int | float | Dim:
 
 def _common(*numbers: Any) -> DType:
     """The dtype of numbers, of which NumPy's have their own."""
-    strong = [dtype_of(n.dtype) for n in numbers if isinstance(n, (np.generic, np.ndarray))]
-    weak = [float32 if isinstance(n, float) else int32 for n in numbers if not hasattr(n, "dtype")]
-    return Promotion(is_number).common(strong, weak)
+    strong = [d.dtype_of(n.dtype) for n in numbers if isinstance(n, (np.generic, np.ndarray))]
+    weak = [d.float32 if isinstance(n, float) else d.int32 for n in numbers if not hasattr(n, "dtype")]
+    return Promotion(d.is_number).common(strong, weak)
 
 
-@builds(Range)
+@d.builds(Range)
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Tensor:
@@ -136,10 +128,10 @@ def range(
         size = max(math.ceil((limit - start) / delta), 0)
     elif symbolic:
         reach = (limit - start) if delta > 0 else (start - limit)
-        size = limit if start == 0 and delta == 1 else at_least((reach + (abs(delta) - 1)) // abs(delta), 0)
+        size = limit if start == 0 and delta == 1 else d.at_least((reach + (abs(delta) - 1)) // abs(delta), 0)
     else:
         size = len(builtins.range(start, limit, delta))
-    values = (start, size, delta, dtype_of(dtype))
-    graph = default_graph()
-    check_name(name)
-    return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]
+    values = (start, size, delta, d.dtype_of(dtype))
+    graph = d.default_graph()
+    d.check_name(name)
+    return evaluate(Range, (), values) if graph is None else d.emit(Range, (), values, name, graph).outputs[0]

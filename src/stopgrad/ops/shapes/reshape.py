@@ -7,28 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import DTypeError, ShapeError
-from stopgrad.base.samples import floats, ints, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Axes,
     Dim,
+    DTypeError,
+    Op,
+    Output,
+    Permutation,
     Shape,
+    ShapeError,
     ShapeLike,
+    Tensor,
     TensorType,
-    exact_quotient,
-    product,
-    same_size,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import ALONG, BROADCAST
-from stopgrad.graph.build import apply, emit
-from stopgrad.graph.graph import Output
-from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Axes, Op, Permutation
-from stopgrad.graph.operands import Tensor, show_shape, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import normal_axes
 from stopgrad.ops.elementwise.convert import conj
 
 __all__ = [
@@ -62,36 +54,38 @@ class Reshape(Op):
 
     @staticmethod
     def infer(x: TensorType, *, shape: Shape) -> TensorType:
-        if not same_size(product(x.shape), product(shape)):
+        if not d.same_size(d.product(x.shape), d.product(shape)):
             raise ShapeError(
-                f"(C1) {x!r} has {x.size} elements, the shape {show_shape(shape)} has {product(shape)}"
+                f"(C1) {x!r} has {x.size} elements, the shape {d.show_shape(shape)} has {d.product(shape)}"
             )
-        return tensor_type(x.dtype, shape)
+        return d.tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, x, shape: xp.reshape(x, shape)
     samples = [
-        sample(floats(2, 3), shape=(3, 2)),
-        sample(floats(1, 1), shape=()),
-        sample(floats(0, 2), shape=(4, 0)),
+        d.sample(d.floats(2, 3), shape=(3, 2)),
+        d.sample(d.floats(1, 1), shape=()),
+        d.sample(d.floats(0, 2), shape=(4, 0)),
     ]
 
 
-@builds(Reshape, by_type=True)
+@d.builds(Reshape, by_type=True)
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
+    alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or d.is_whole(shape)
     wanted: list[Any] = [shape] if alone else list(shape)
     if not _PLAIN.issuperset(map(type, wanted)):
-        wanted = [s if type(s) is Dim else whole(s) if is_whole(s) else shape_of([s])[0] for s in wanted]
-    with about(Reshape, tensor):
+        wanted = [
+            s if type(s) is Dim else d.whole(s) if d.is_whole(s) else d.shape_of([s])[0] for s in wanted
+        ]
+    with d.about(Reshape, tensor):
         if any(type(s) is int and s < -1 for s in wanted) or wanted.count(-1) > 1:
             raise ShapeError(
-                f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"
+                f"(C1) the shape {d.show_shape(wanted)} may hold -1 once and no other negative size"
             )
         if -1 in wanted:
-            wanted[wanted.index(-1)] = _missing_size(type_of(tensor), wanted)
-    return apply(Reshape, (tensor,), (shape_of(wanted),), name)
+            wanted[wanted.index(-1)] = _missing_size(d.type_of(tensor), wanted)
+    return d.apply(Reshape, (tensor,), (d.shape_of(wanted),), name)
 
 
 _PLAIN = {int, Dim}
@@ -99,10 +93,10 @@ _PLAIN = {int, Dim}
 
 def _missing_size(x: TensorType, wanted: list[Any]) -> Any:
     """The size for which -1 stands."""
-    total, rest = product(x.shape), product(shape_of([s for s in wanted if s != -1]))
-    missing = exact_quotient(total, rest)
+    total, rest = d.product(x.shape), d.product(d.shape_of([s for s in wanted if s != -1]))
+    missing = d.exact_quotient(total, rest)
     if missing is None and isinstance(total, int) and isinstance(rest, int):
-        raise ShapeError(f"(C1) {total} elements do not fit the shape {show_shape(wanted)}")
+        raise ShapeError(f"(C1) {total} elements do not fit the shape {d.show_shape(wanted)}")
     return missing if missing is not None else total // rest
 
 
@@ -129,27 +123,27 @@ class Transpose(Op):
     def infer(x: TensorType, *, perm: Permutation) -> TensorType:
         if sorted(perm) != list(range(x.ndim)):
             raise ShapeError(f"(C1) {perm} is no order of the {x.ndim} axes of {x!r}")
-        return tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
+        return d.tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
 
     gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
-    batch = ALONG
+    batch = d.ALONG
     lower = lambda xp, x, perm: xp.transpose(x, perm)
-    samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
+    samples = [d.sample(d.floats(2, 3, 4), perm=(2, 0, 1)), d.sample(d.floats("n", 2), perm=(1, 0))]
 
 
-@builds(Transpose, by_type=True)
+@d.builds(Transpose, by_type=True)
 def transpose(
     a: Any, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
 ) -> Tensor:
-    if flag(conjugate, "conjugate"):
+    if d.flag(conjugate, "conjugate"):
         a = conj(a)
-    ndim = type_of(a).ndim
+    ndim = d.type_of(a).ndim
     order = (
         tuple(range(ndim))[::-1]
         if perm is None
-        else tuple(p + ndim if -ndim <= p < 0 else p for p in map(whole, perm))
+        else tuple(p + ndim if -ndim <= p < 0 else p for p in map(d.whole, perm))
     )
-    return apply(Transpose, (a,), (order,), name)
+    return d.apply(Transpose, (a,), (order,), name)
 
 
 class BroadcastTo(Op):
@@ -174,29 +168,29 @@ class BroadcastTo(Op):
     @staticmethod
     def infer(x: TensorType, *, shape: Shape) -> TensorType:
         if x.ndim > len(shape) or not all(
-            (isinstance(a, int) and a == 1) or same_size(a, b)
+            (isinstance(a, int) and a == 1) or d.same_size(a, b)
             for a, b in zip(x.shape[::-1], shape[::-1], strict=False)
         ):
-            raise ShapeError(f"(C1) {x!r} does not broadcast to {show_shape(shape)}")
-        return tensor_type(x.dtype, shape)
+            raise ShapeError(f"(C1) {x!r} does not broadcast to {d.show_shape(shape)}")
+        return d.tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: g}
-    batch = BROADCAST
+    batch = d.BROADCAST
     lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
     samples = [
-        sample(floats(3), shape=(2, 3)),
-        sample(floats(2, 1), shape=(2, 3)),
-        sample(floats(), shape=(2,)),
-        sample(floats(1), shape=(0,)),
+        d.sample(d.floats(3), shape=(2, 3)),
+        d.sample(d.floats(2, 1), shape=(2, 3)),
+        d.sample(d.floats(), shape=(2,)),
+        d.sample(d.floats(1), shape=(0,)),
     ]
 
 
-@builds(BroadcastTo, by_type=True)
+@d.builds(BroadcastTo, by_type=True)
 def broadcast_to(input: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
-    return apply(BroadcastTo, (input,), (shape_of(shape),), name)
+    return d.apply(BroadcastTo, (input,), (d.shape_of(shape),), name)
 
 
-@guarded("expand_dims", by_type=True)
+@d.guarded("expand_dims", by_type=True)
 def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """A tensor with axes of size 1 inserted.
 
@@ -214,14 +208,14 @@ def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) 
         >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
         (1, 2)
     """
-    shape = type_of(input).shape
+    shape = d.type_of(input).shape
     count = len(axis) if isinstance(axis, Sequence) else 1
-    axes = normal_axes(axis, len(shape) + count, "C1")
+    axes = d.normal_axes(axis, len(shape) + count, "C1")
     sizes = iter(shape)
     return reshape(input, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
-@guarded("squeeze", by_type=True)
+@d.guarded("squeeze", by_type=True)
 def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """A tensor without axes of size 1.
 
@@ -240,16 +234,16 @@ def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | Non
         >>> sg.squeeze(np.ones((1, 2, 1))).shape
         (2,)
     """
-    kind = type_of(input)
+    kind = d.type_of(input)
     axes = (
         tuple(i for i, s in enumerate(kind.shape) if s == 1)
         if axis is None
-        else normal_axes(axis, kind.ndim, "C1")
+        else d.normal_axes(axis, kind.ndim, "C1")
     )
-    with about(Reshape, input):
-        if any(not same_size(kind.shape[a], 1) for a in axes):
+    with d.about(Reshape, input):
+        if any(not d.same_size(kind.shape[a], 1) for a in axes):
             raise ShapeError(
-                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} "
+                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {d.show_shape(axes)} "
                 "were asked"
             )
     return reshape(input, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
@@ -283,28 +277,28 @@ class Sum(Op):
         return reduced(x, axis, keepdims)
 
     gradient = {"x": lambda g, op: spread(g, op)}
-    batch = ALONG
+    batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
-        sample(floats(2, 3), axis=(0,), keepdims=False),
-        sample(floats("n", 2, 3), axis=(0, 2), keepdims=True),
-        sample(floats(0, 2), axis=(0, 1), keepdims=False),
-        sample(ints(3), axis=(0,), keepdims=False),
+        d.sample(d.floats(2, 3), axis=(0,), keepdims=False),
+        d.sample(d.floats("n", 2, 3), axis=(0, 2), keepdims=True),
+        d.sample(d.floats(0, 2), axis=(0, 1), keepdims=False),
+        d.sample(d.ints(3), axis=(0,), keepdims=False),
     ]
 
 
-@builds(Sum, by_type=True)
+@d.builds(Sum, by_type=True)
 def reduce_sum(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    axes = normal_axes(axis, type_of(input_tensor).ndim)
-    return apply(Sum, (input_tensor,), (axes, flag(keepdims)), name)
+    axes = d.normal_axes(axis, d.type_of(input_tensor).ndim)
+    return d.apply(Sum, (input_tensor,), (axes, d.flag(keepdims)), name)
 
 
 def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
     """The type of *x* reduced over axes."""
-    return tensor_type(
+    return d.tensor_type(
         x.dtype, tuple(1 if i in axis else s for i, s in enumerate(x.shape) if keepdims or i not in axis)
     )
 
@@ -324,7 +318,7 @@ def unreduced(g: Any, op: Any) -> Tensor:
 
 def sum_axes(x: Any, axis: tuple[int, ...]) -> Tensor:
     """Sum over these axes, which go."""
-    return apply(Sum, (x,), (axis, False))
+    return d.apply(Sum, (x,), (axis, False))
 
 
 def sum_to(dx: Output, x: TensorType) -> Output:
@@ -336,7 +330,7 @@ def sum_to(dx: Output, x: TensorType) -> Output:
         for i, (have, want) in enumerate(zip(dx.type.shape, padded, strict=True))
         if i < extra or (want == 1 and have != 1)
     )
-    fitted: Output = emit(Sum, (dx,), (axes, extra == 0)).outputs[0] if axes else dx
+    fitted: Output = d.emit(Sum, (dx,), (axes, extra == 0)).outputs[0] if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)
     # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.samples import singles
-from stopgrad.graph.families import RealElementwise, unary
-from stopgrad.graph.operands import Tensor
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import RealElementwise, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
@@ -41,10 +40,10 @@ class BesselI0(RealElementwise):
     # The libraries give NaN at infinity.
     lower = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
     xla = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
-    samples = singles()
+    samples = d.singles()
 
 
-bessel_i0 = unary(BesselI0, "bessel_i0")
+bessel_i0 = d.unary(BesselI0, "bessel_i0")
 
 
 class BesselI0e(RealElementwise):
@@ -66,10 +65,10 @@ class BesselI0e(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (bessel_i1e(op.x) - sign(op.x) * op.result)}
     lower = lambda xp, x: xp.special.i0e(x)
-    samples = singles()
+    samples = d.singles()
 
 
-bessel_i0e = unary(BesselI0e, "bessel_i0e")
+bessel_i0e = d.unary(BesselI0e, "bessel_i0e")
 
 
 class BesselI1(RealElementwise):
@@ -92,10 +91,10 @@ class BesselI1(RealElementwise):
     gradient = {"x": lambda g, op: g * (bessel_i0(op.x) - _over(op.result, op.x))}
     lower = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
     xla = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
-    samples = singles()
+    samples = d.singles()
 
 
-bessel_i1 = unary(BesselI1, "bessel_i1")
+bessel_i1 = d.unary(BesselI1, "bessel_i1")
 
 
 class BesselI1e(RealElementwise):
@@ -117,10 +116,10 @@ class BesselI1e(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (bessel_i0e(op.x) - sign(op.x) * op.result - _over(op.result, op.x))}
     lower = lambda xp, x: xp.special.i1e(x)
-    samples = singles()
+    samples = d.singles()
 
 
-bessel_i1e = unary(BesselI1e, "bessel_i1e")
+bessel_i1e = d.unary(BesselI1e, "bessel_i1e")
 
 
 def _over(y: Any, x: Any) -> Tensor:

@@ -12,18 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample, singles
-from stopgrad.base.types import TensorType
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.build import apply
-from stopgrad.graph.families import INF, NAN, RealElementwise, unary
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import is_floating, same
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Op, Promotion, RealElementwise, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import multiply, square
 from stopgrad.ops.elementwise.powers import exp
 
@@ -58,10 +48,10 @@ class Erf(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
     lower = lambda xp, x: xp.special.erf(x)
-    samples = singles()
+    samples = d.singles()
 
 
-erf = unary(Erf, "erf")
+erf = d.unary(Erf, "erf")
 
 
 class Erfc(RealElementwise):
@@ -83,10 +73,10 @@ class Erfc(RealElementwise):
 
     gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
     lower = lambda xp, x: xp.special.erfc(x)
-    samples = singles()
+    samples = d.singles()
 
 
-erfc = unary(Erfc, "erfc")
+erfc = d.unary(Erfc, "erfc")
 
 
 class Erfinv(RealElementwise):
@@ -108,10 +98,10 @@ class Erfinv(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
     lower = lambda xp, x: xp.special.erfinv(x)
-    samples = singles(-0.8, 0.8)
+    samples = d.singles(-0.8, 0.8)
 
 
-erfinv = unary(Erfinv, "erfinv")
+erfinv = d.unary(Erfinv, "erfinv")
 
 
 class Ndtri(RealElementwise):
@@ -134,13 +124,13 @@ class Ndtri(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (math.sqrt(2 * math.pi) * exp(square(op.result) * 0.5))}
     lower = lambda xp, x: xp.special.ndtri(x)
-    samples = singles(0.1, 0.9)
+    samples = d.singles(0.1, 0.9)
 
 
-ndtri = unary(Ndtri, "ndtri")
+ndtri = d.unary(Ndtri, "ndtri")
 
 
-@guarded("erfcinv")
+@d.guarded("erfcinv")
 def erfcinv(x: Any, name: str | None = None) -> Tensor:
     """Elementwise inverse of the complementary error function.
 
@@ -183,14 +173,14 @@ class Lgamma(RealElementwise):
         # SciPy gives -∞ at -∞, and ∞ at the least of numbers, where Γ(x) is 1 / x.
         size = xp.abs(x)
         small = size < xp.finfo(x.dtype).tiny
-        found = xp.special.gammaln(xp.where(small | (size == INF), xp.ones((), x.dtype), x))
-        return xp.where(small, -xp.log(size), xp.where(size == INF, size, found))
+        found = xp.special.gammaln(xp.where(small | (size == d.INF), xp.ones((), x.dtype), x))
+        return xp.where(small, -xp.log(size), xp.where(size == d.INF, size, found))
 
-    samples = singles(0.5, 4.0)
-    extremes = ((0.0,), (INF,), (NAN,))
+    samples = d.singles(0.5, 4.0)
+    extremes = ((0.0,), (d.INF,), (d.NAN,))
 
 
-lgamma = unary(Lgamma, "lgamma")
+lgamma = d.unary(Lgamma, "lgamma")
 
 
 # ------------------------------------------------------------------------------------------- polygamma
@@ -220,7 +210,7 @@ def _derivative_of_cotangent(n: int) -> tuple[float, ...]:
 
 def _product(whole: int, x: float) -> float:
     """Their product, infinite where it is too large."""
-    return math.copysign(INF, whole) if abs(whole) > 1e300 / x else whole * x
+    return math.copysign(d.INF, whole) if abs(whole) > 1e300 / x else whole * x
 
 
 def _reflected(xp: Any, x: Any, n: int, right: Callable[[Any], Any], pole: float) -> Any:
@@ -245,7 +235,7 @@ def _trigamma_and_higher(xp: Any, x: Any, n: int) -> Any:
         size = xp.asarray(float(math.factorial(n)), x.dtype) * zeta
     else:
         size = xp.exp(math.lgamma(n + 1) + xp.log(zeta))
-    size = xp.where(x == 0, xp.full((), INF, x.dtype), size)
+    size = xp.where(x == 0, xp.full((), d.INF, x.dtype), size)
     if math.factorial(n - 1) < float(limits.max):
         # The first terms of DLMF 5.15.8, for JAX's zeta function is 0 or NaN far out.
         far = xp.asarray(float(math.factorial(n - 1)), x.dtype) * xp.power(1 / x, n) * (1 + n / 2 / x)
@@ -275,15 +265,15 @@ class Digamma(RealElementwise):
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
-        found = _reflected(xp, x, 0, xp.special.digamma, NAN)
+        found = _reflected(xp, x, 0, xp.special.digamma, d.NAN)
         # JAX gives NaN at both zeros.
-        return xp.where(x == 0, -xp.copysign(xp.full((), INF, x.dtype), x), found)
+        return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), found)
 
-    samples = [*singles(0.5, 4.0), *singles(-8.9, -8.1)]
-    extremes = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (-3.0,), (-20.4,))
+    samples = [*d.singles(0.5, 4.0), *d.singles(-8.9, -8.1)]
+    extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (-3.0,), (-20.4,))
 
 
-digamma = unary(Digamma, "digamma")
+digamma = d.unary(Digamma, "digamma")
 
 
 class Polygamma(Op):
@@ -308,29 +298,29 @@ class Polygamma(Op):
 
     @staticmethod
     def infer(x: TensorType, *, n: int) -> TensorType:
-        return same(is_floating)(x)
+        return d.same(d.is_floating)(x)
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     rounds_once = True
     lower = lambda xp, x, n: _reflected(
-        xp, x, n, lambda y: _trigamma_and_higher(xp, y, n), INF if n % 2 else -INF
+        xp, x, n, lambda y: _trigamma_and_higher(xp, y, n), d.INF if n % 2 else -d.INF
     )
     samples = [
-        sample(floats(3, low=0.5, high=4.0), n=1),
-        sample(floats("n", low=0.5, high=4.0), n=2),
-        sample(floats(3, low=-8.9, high=-8.1), n=1),
+        d.sample(d.floats(3, low=0.5, high=4.0), n=1),
+        d.sample(d.floats("n", low=0.5, high=4.0), n=2),
+        d.sample(d.floats(3, low=-8.9, high=-8.1), n=1),
     ]
-    extremes = ((0.0,), (INF,), (-INF,), (NAN,), (-3.0,), (-20.4,))
+    extremes = ((0.0,), (d.INF,), (-d.INF,), (d.NAN,), (-3.0,), (-20.4,))
 
 
-@builds(Polygamma)
+@d.builds(Polygamma)
 def polygamma(a: int, x: Any, name: str | None = None) -> Tensor:
     order = int(a) if isinstance(a, (float, np.floating)) and a == a // 1 else a
-    if not is_whole(order) or order < 0:
+    if not d.is_whole(order) or order < 0:
         raise ArgumentError(
             f"Polygamma: (C2) the order must be one integer of at least 0, known when the graph is built, "
             f"not {a!r:.60}"
         )
-    return apply(Polygamma, (x,), (whole(order),), name) if order else digamma(x, name)
+    return d.apply(Polygamma, (x,), (d.whole(order),), name) if order else digamma(x, name)

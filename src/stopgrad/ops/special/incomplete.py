@@ -6,24 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.promotion import Promotion
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.batch_rules import ELEMENTWISE
-from stopgrad.graph.build import apply, together
-from stopgrad.graph.families import INF, NAN
-from stopgrad.graph.graph import Operation
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, as_array, type_of
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.type_rules import (
-    broadcast,
-    broadcast_c2,
-    check_dtype,
-    check_same_dtype,
-    is_floating,
-)
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Operation, Promotion, ShapeError, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from stopgrad.ops.elementwise.compare import greater, is_finite, is_nan, less, logical_and
 from stopgrad.ops.elementwise.convert import where, wide
@@ -55,7 +39,7 @@ _NODES = np.exp(_T - np.exp(-_T))
 _WEIGHTS = (_T[1] - _T[0]) * (1 + np.exp(-_T)) * _NODES
 
 
-_SHAPES, _INSIDE = floats(3, low=0.5, high=4.0), floats(3, low=0.1, high=0.9)
+_SHAPES, _INSIDE = d.floats(3, low=0.5, high=4.0), d.floats(3, low=0.1, high=0.9)
 
 
 class LogGammaMoment(Op):
@@ -80,13 +64,13 @@ class LogGammaMoment(Op):
 
     @staticmethod
     def infer(a: TensorType, y: TensorType, *, k: int) -> TensorType:
-        return broadcast(is_floating)(a, y)
+        return d.broadcast(d.is_floating)(a, y)
 
     gradient = {
         "a": lambda g, op: g * log_gamma_moment(op.a, op.y, op.k + 1),
         "y": lambda g, op: g * _moment_slope(op),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     rounds_once = True
 
     @staticmethod
@@ -105,11 +89,11 @@ class LogGammaMoment(Op):
         return -reach * xp.sum(weights * inner, -1)
 
     samples = [
-        sample(floats(3, low=0.5, high=4.0), floats(2, 3), k=0),
-        sample(floats("n", low=0.05, high=0.9), floats(), k=1),
-        sample(floats(2, low=4.0, high=30.0), floats(2, low=2.0, high=3.5), k=2),
+        d.sample(d.floats(3, low=0.5, high=4.0), d.floats(2, 3), k=0),
+        d.sample(d.floats("n", low=0.05, high=0.9), d.floats(), k=1),
+        d.sample(d.floats(2, low=4.0, high=30.0), d.floats(2, low=2.0, high=3.5), k=2),
     ]
-    extremes = ((1.0, 0.0), (NAN, 0.0), (1.0, NAN), (-1.0, 0.0), (2.0, -INF))
+    extremes = ((1.0, 0.0), (d.NAN, 0.0), (1.0, d.NAN), (-1.0, 0.0), (2.0, -d.INF))
 
 
 def _reach(xp: Any, a: Any, y: Any) -> tuple[Any, Any]:
@@ -137,13 +121,13 @@ def _moment_slope(op: Operation) -> Tensor:
     a, y, k = op.a, op.y, op.k
     slope = multiply(subtract(exp(y), a), op.result)
     if not k:
-        return add(slope, as_array(1, a.dtype))
-    return subtract(slope, multiply(log_gamma_moment(a, y, k - 1), as_array(k, a.dtype)))
+        return add(slope, d.as_array(1, a.dtype))
+    return subtract(slope, multiply(log_gamma_moment(a, y, k - 1), d.as_array(k, a.dtype)))
 
 
-@builds(LogGammaMoment)
+@d.builds(LogGammaMoment)
 def log_gamma_moment(a: Any, y: Any, k: int, name: str | None = None) -> Tensor:
-    return apply(LogGammaMoment, (a, y), (k,), name)
+    return d.apply(LogGammaMoment, (a, y), (k,), name)
 
 
 def log_gamma_slope(a: Any, y: Any) -> Tensor:
@@ -187,7 +171,7 @@ class BetaMoment(Op):
         "b": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k, op.l + 1),
         "x": lambda g, op: g * _beta_moment_slope(op),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     rounds_once = True
 
     @staticmethod
@@ -206,17 +190,17 @@ class BetaMoment(Op):
         return -reach * xp.sum(weights * _beta_integrand(xp, *operands, k, l), -1)
 
     samples = [
-        sample(_SHAPES, floats(2, 3, low=0.5, high=4.0), _INSIDE, k=0, l=0),
-        sample(
-            floats("n", low=0.5, high=4.0),
-            floats("n", low=0.05, high=0.9),
-            floats(low=0.1, high=0.9),
+        d.sample(_SHAPES, d.floats(2, 3, low=0.5, high=4.0), _INSIDE, k=0, l=0),
+        d.sample(
+            d.floats("n", low=0.5, high=4.0),
+            d.floats("n", low=0.05, high=0.9),
+            d.floats(low=0.1, high=0.9),
             k=1,
             l=0,
         ),
-        sample(_SHAPES, floats(2, 3, low=4.0, high=30.0), _INSIDE, k=1, l=2),
+        d.sample(_SHAPES, d.floats(2, 3, low=4.0, high=30.0), _INSIDE, k=1, l=2),
     ]
-    extremes = ((1.0, 1.0, 0.5), (NAN, 1.0, 0.5), (1.0, NAN, 0.5), (1.0, 1.0, NAN), (-1.0, 1.0, 0.5))
+    extremes = ((1.0, 1.0, 0.5), (d.NAN, 1.0, 0.5), (1.0, d.NAN, 0.5), (1.0, 1.0, d.NAN), (-1.0, 1.0, 0.5))
 
 
 def _beta_reach(xp: Any, a: Any, b: Any, x: Any) -> Any:
@@ -242,25 +226,25 @@ def _beta_integrand(xp: Any, a: Any, b: Any, x: Any, v: Any, k: int, l: int) -> 
 
 def _beta_moment_slope(op: Operation) -> Tensor:
     a, b, x, k, l = op.a, op.b, op.x, op.k, op.l  # noqa: E741
-    rest = subtract(as_array(1, x.dtype), x)
+    rest = subtract(d.as_array(1, x.dtype), x)
     below, above = multiply(a, op.result), multiply(b, op.result)
     if k:
-        below = add(below, multiply(beta_moment(a, b, x, k - 1, l), as_array(k, x.dtype)))
+        below = add(below, multiply(beta_moment(a, b, x, k - 1, l), d.as_array(k, x.dtype)))
     if l:
-        above = add(above, multiply(beta_moment(a, b, x, k, l - 1), as_array(l, x.dtype)))
+        above = add(above, multiply(beta_moment(a, b, x, k, l - 1), d.as_array(l, x.dtype)))
     slope = subtract(divide(above, rest), divide(below, x))
     return slope if k or l else add(slope, reciprocal(multiply(x, rest)))
 
 
-@builds(BetaMoment)
+@d.builds(BetaMoment)
 def beta_moment(a: Any, b: Any, x: Any, k: int, l: int, name: str | None = None) -> Tensor:  # noqa: E741
-    return apply(BetaMoment, (a, b, x), (k, l), name)
+    return d.apply(BetaMoment, (a, b, x), (k, l), name)
 
 
 def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
     """The type of what is computed elementwise of three floating-point operands."""
-    check_dtype(a, is_floating, "floating-point numbers")
-    return tensor_type(check_same_dtype(a, b, x), broadcast_c2(a.shape, b.shape, x.shape))
+    d.check_dtype(a, d.is_floating, "floating-point numbers")
+    return d.tensor_type(d.check_same_dtype(a, b, x), d.broadcast_c2(a.shape, b.shape, x.shape))
 
 
 # -------------------------------------------------------------------------------------------- functions
@@ -268,15 +252,15 @@ def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
 
 def _limit(a: Any, one: Any) -> Tensor:
     """x to the power a - 1 at 0, where *one* is what it is for a = 1."""
-    at = as_array(1, type_of(a).dtype)
-    infinite, zero = as_array(INF, type_of(a).dtype), as_array(0, type_of(a).dtype)
+    at = d.as_array(1, d.type_of(a).dtype)
+    infinite, zero = d.as_array(d.INF, d.type_of(a).dtype), d.as_array(0, d.type_of(a).dtype)
     return where(less(a, at), infinite, where(greater(a, at), zero, one))
 
 
 def _by_number(g: Any, op: Any) -> Tensor:
     """The density: x to the power a - 1, times exp -x / Γ(a)."""
     a, x = wide(op.a), wide(op.x)
-    one, zero = as_array(1, a.dtype), as_array(0, a.dtype)
+    one, zero = d.as_array(1, a.dtype), d.as_array(0, a.dtype)
     inside = logical_and(greater(x, zero), is_finite(x))
     some = where(inside, x, one)
     density = exp(subtract(subtract(multiply(subtract(a, one), log(some)), some), lgamma(a)))
@@ -287,7 +271,7 @@ def _by_number(g: Any, op: Any) -> Tensor:
 def _by_shape(g: Any, op: Any) -> Tensor:
     """Minus the density, times how the quantile at x moves."""
     a, x = wide(op.a), wide(op.x)
-    one, zero = as_array(1, a.dtype), as_array(0, a.dtype)
+    one, zero = d.as_array(1, a.dtype), d.as_array(0, a.dtype)
     inside = logical_and(greater(x, zero), is_finite(x))
     some = where(inside, x, one)
     y = log(some)
@@ -299,14 +283,14 @@ def _by_shape(g: Any, op: Any) -> Tensor:
 class IncompleteGamma(Op, abstract=True):
     """A share of a gamma distribution."""
 
-    infer = staticmethod(lambda a, x: broadcast(is_floating)(a, x))
-    promotes = Promotion(is_floating)
-    batch = ELEMENTWISE
+    infer = staticmethod(lambda a, x: d.broadcast(d.is_floating)(a, x))
+    promotes = Promotion(d.is_floating)
+    batch = d.ELEMENTWISE
     rounds_once = True
     samples = [
-        sample(floats(3, low=0.5, high=4.0), floats(2, 3, low=0.2, high=6.0)),
-        sample(floats("n", low=0.05, high=0.9), floats(low=0.1, high=1.0)),
-        sample(floats(0, 2), floats(2)),
+        d.sample(d.floats(3, low=0.5, high=4.0), d.floats(2, 3, low=0.2, high=6.0)),
+        d.sample(d.floats("n", low=0.05, high=0.9), d.floats(low=0.1, high=1.0)),
+        d.sample(d.floats(0, 2), d.floats(2)),
     ]
 
 
@@ -331,12 +315,12 @@ class Igamma(IncompleteGamma):
 
     gradient = {"a": lambda g, op: _by_shape(g, op), "x": lambda g, op: _by_number(g, op)}
     lower = lambda xp, a, x: xp.special.gammainc(a, x)
-    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, INF), (2.0, NAN), (NAN, 1.0))
+    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
-@builds(Igamma)
+@d.builds(Igamma)
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
-    return apply(Igamma, (a, x), (), name)
+    return d.apply(Igamma, (a, x), (), name)
 
 
 class Igammac(IncompleteGamma):
@@ -363,12 +347,12 @@ class Igammac(IncompleteGamma):
         "x": lambda g, op: negative(_by_number(g, op)),
     }
     lower = lambda xp, a, x: xp.special.gammaincc(a, x)
-    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, INF), (2.0, NAN), (NAN, 1.0))
+    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
-@builds(Igammac)
+@d.builds(Igammac)
 def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
-    return apply(Igammac, (a, x), (), name)
+    return d.apply(Igammac, (a, x), (), name)
 
 
 class Betainc(Op):
@@ -391,7 +375,7 @@ class Betainc(Op):
         array([0.    , 0.6875, 1.    ])
     """
 
-    promotes = Promotion(is_floating)
+    promotes = Promotion(d.is_floating)
 
     infer = staticmethod(lambda a, b, x: _three(a, b, x))
     gradient = {
@@ -399,38 +383,42 @@ class Betainc(Op):
         "b": lambda g, op: _by_parameter(g, op, False),
         "x": lambda g, op: _by_fraction(g, op),
     }
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     rounds_once = True
     lower = lambda xp, a, b, x: xp.special.betainc(a, b, x)
     samples = [
-        sample(floats(3, low=0.5, high=4.0), floats(2, 3, low=0.5, high=4.0), floats(3, low=0.1, high=0.9)),
-        sample(floats(low=0.5, high=4.0), floats("n", low=0.5, high=4.0), floats("n", low=0.1, high=0.9)),
+        d.sample(
+            d.floats(3, low=0.5, high=4.0), d.floats(2, 3, low=0.5, high=4.0), d.floats(3, low=0.1, high=0.9)
+        ),
+        d.sample(
+            d.floats(low=0.5, high=4.0), d.floats("n", low=0.5, high=4.0), d.floats("n", low=0.1, high=0.9)
+        ),
     ]
     extremes = (
         *((a, b, x) for a in (0.5, 1.0, 2.0) for b in (0.5, 1.0, 2.0) for x in (0.0, 1.0)),
-        (2.0, 3.0, NAN),
-        (NAN, 1.0, 0.5),
+        (2.0, 3.0, d.NAN),
+        (d.NAN, 1.0, 0.5),
     )
 
 
 def _mass(a: Any, b: Any, x: Any, less_one: int) -> Tensor:
     """x to the power a - c, times 1 - x to the power b - c, over the beta function, for c = 0 or 1."""
-    c = as_array(less_one, a.dtype)
+    c = d.as_array(less_one, a.dtype)
     powers = add(multiply(subtract(a, c), log(x)), multiply(subtract(b, c), log1p(negative(x))))
     return exp(subtract(powers, subtract(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))))
 
 
 def _inside(x: Any) -> tuple[Any, Any]:
     """Where x lies in (0, 1), and x there."""
-    inside = logical_and(greater(x, as_array(0, x.dtype)), less(x, as_array(1, x.dtype)))
-    return inside, where(inside, x, as_array(0.5, x.dtype))
+    inside = logical_and(greater(x, d.as_array(0, x.dtype)), less(x, d.as_array(1, x.dtype)))
+    return inside, where(inside, x, d.as_array(0.5, x.dtype))
 
 
 def _by_fraction(g: Any, op: Any) -> Tensor:
     """The density of the beta distribution at x."""
     a, b, x = wide(op.a), wide(op.b), wide(op.x)
     inside, some = _inside(x)
-    at_end = where(less(x, as_array(1, x.dtype)), _limit(a, b), _limit(b, a))
+    at_end = where(less(x, d.as_array(1, x.dtype)), _limit(a, b), _limit(b, a))
     return multiply(g, where(inside, _mass(a, b, some, 1), where(is_nan(x), x, at_end)))
 
 
@@ -442,15 +430,15 @@ def _by_parameter(g: Any, op: Any, first: bool) -> Tensor:
     excess = subtract(other, subtract(digamma(one), digamma(add(a, b))))
     moved = multiply(excess, beta_moment(a, b, some, 0, 0))
     slope = multiply(_mass(a, b, some, 0), add(beta_moment(a, b, some, int(first), int(not first)), moved))
-    return multiply(g, where(inside, slope, where(is_nan(x), x, as_array(0, x.dtype))))
+    return multiply(g, where(inside, slope, where(is_nan(x), x, d.as_array(0, x.dtype))))
 
 
-@builds(Betainc)
+@d.builds(Betainc)
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
-    return apply(Betainc, (a, b, x), (), name)
+    return d.apply(Betainc, (a, b, x), (), name)
 
 
-@guarded("lbeta")
+@d.guarded("lbeta")
 def lbeta(x: Any, name: str | None = None) -> Tensor:
     """The logarithm of the beta function of the numbers along the last axis.
 
@@ -465,7 +453,7 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
         >>> sg.lbeta(np.array([[2.0, 3.0], [1.0, 1.0]]))
         array([-2.48490665,  0.        ])
     """
-    (x,) = together(x, promotes=Promotion(is_floating))
-    if not type_of(x).ndim:
+    (x,) = d.together(x, promotes=Promotion(d.is_floating))
+    if not d.type_of(x).ndim:
         raise ShapeError("takes numbers along an axis, not a single one; write sg.stack([a, b], axis=-1)")
     return subtract(reduce_sum(lgamma(x), -1), lgamma(reduce_sum(x, -1)), name)

@@ -14,13 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.base.errors import EngineError, GradientError, ShapeError
-from stopgrad.base.samples import floats, sample
-from stopgrad.base.types import TensorType, dtype_of, tensor_type
-from stopgrad.graph.build import apply, emit
-from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Sizes, Status, Undefined, stopped, unsupported
-from stopgrad.graph.public import builds
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    EngineError,
+    GradientError,
+    Graph,
+    Joint,
+    NoGradient,
+    Op,
+    Operation,
+    Output,
+    Rule,
+    ShapeError,
+    Sizes,
+    Status,
+    TensorType,
+    Undefined,
+)
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.gates.stopping import Gate
 from stopgrad.ops.structural.sources import zeros_like
@@ -76,7 +86,7 @@ def _pull(
     """Another foreign operation, which is the next step of the program."""
     if not op.program:
         raise GradientError(
-            f"{op.call}: the gradient of {describe(op)} cannot be generated: it was recorded to be looked "
+            f"{op.call}: the gradient of {d.describe(op)} cannot be generated: it was recorded to be looked "
             "at, without what computes it; import the program itself with stopgrad.torch.load or "
             "stopgrad.jax.load"
         )
@@ -86,7 +96,7 @@ def _pull(
     if not reasons and not (more and more[0].code):
         reasons = [more[0].reason if more else first.reason]
     if reasons:
-        raise GradientError(f"{op.call}: the gradient of {describe(op)} cannot be generated: {reasons[0]}")
+        raise GradientError(f"{op.call}: the gradient of {d.describe(op)} cannot be generated: {reasons[0]}")
     step = more.pop(0)
     given = [gs[i] for i in step.wants]
     cotangents = [
@@ -137,13 +147,13 @@ class Foreign(Op):
     ) -> tuple[TensorType, ...]:
         if any(not 0 <= position < len(tensors) for position, *_ in walls):
             raise ShapeError(f"the walls of {call} name operands that it does not have")
-        return tuple([tensor_type(dtype_of(dtype), tuple(sizes)) for dtype, *sizes in results])
+        return tuple([d.tensor_type(d.dtype_of(dtype), tuple(sizes)) for dtype, *sizes in results])
 
     gradient = Joint(_pull)
     samples = ()
     cached = False
     merged = False
-    lower = unsupported(
+    lower = d.unsupported(
         "it belongs to another framework; what stopgrad.jax.load imports is run by the xla engine "
         "(engine='auto' or 'xla'), and what stopgrad.torch.watch and explain record has no values"
     )
@@ -192,7 +202,7 @@ def foreign(
     held = base64.b64encode(program).decode()
     kinds = tuple([tuple(result) for result in results])
     reached = tuple([tuple(positions) for positions in reach])
-    return emit(Foreign, tuple(inputs), (call, kinds, tuple(walls), reached, held), None, graph).outputs
+    return d.emit(Foreign, tuple(inputs), (call, kinds, tuple(walls), reached, held), None, graph).outputs
 
 
 Foreign.function = foreign
@@ -214,20 +224,20 @@ class ForeignStop(Gate):
     def infer(x: TensorType, *, call: str, why: str) -> TensorType:
         return x
 
-    gradient = {"x": stopped("stopped by another framework")}
-    samples = [sample(floats(3), call="Tensor.detach", why="detach")]
+    gradient = {"x": d.stopped("stopped by another framework")}
+    samples = [d.sample(d.floats(3), call="Tensor.detach", why="detach")]
     extremes = ((np.nan,), (-0.0,))
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> NoGradient:
-        return stopped(op.why)
+        return d.stopped(op.why)
 
     @classmethod
     def called(cls, op: Operation) -> str:
         return str(op.call)
 
 
-@builds(ForeignStop)
+@d.builds(ForeignStop)
 def foreign_stop(x: Any, call: str, why: str, name: str | None = None) -> Any:
     """What another framework hands on of a tensor without its gradient; see :class:`ForeignStop`."""
-    return apply(ForeignStop, (x,), (call, why), name)
+    return d.apply(ForeignStop, (x,), (call, why), name)

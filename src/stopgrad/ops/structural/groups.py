@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.samples import bools, floats, sample
-from stopgrad.base.structure import flatten
-from stopgrad.base.types import TensorType, bool_, tensor_type
-from stopgrad.graph.batch_rules import Partly, again
-from stopgrad.graph.build import apply
-from stopgrad.graph.graph import Operation
-from stopgrad.graph.op import Op, not_differentiable
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import builds
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Op, Operation, Partly, Tensor, TensorType
 
 __all__ = ["group"]
 
@@ -33,15 +26,15 @@ class NoOp(Op):
 
     @staticmethod
     def infer(*parts: TensorType) -> TensorType:
-        return tensor_type(bool_, ())
+        return d.tensor_type(d.bool_, ())
 
-    gradient = not_differentiable("it takes no value from what runs")
+    gradient = d.not_differentiable("it takes no value from what runs")
     lower = lambda xp, *parts: xp.asarray(True)
-    batch = lambda op, operands, batched, size: Partly(again(op, operands), (False,))
-    samples = [sample(floats(2, 3), bools(2)), sample()]
+    batch = lambda op, operands, batched, size: Partly(d.again(op, operands), (False,))
+    samples = [d.sample(d.floats(2, 3), d.bools(2)), d.sample()]
 
 
-@builds(NoOp)
+@d.builds(NoOp)
 def group(*inputs: Any, name: str | None = None) -> Tensor:
     """Operations to run together, as one thing to fetch.
 
@@ -61,6 +54,6 @@ def group(*inputs: Any, name: str | None = None) -> Tensor:
         (array(3., dtype=float32), array(4., dtype=float32))
     """
     found: list[Any] = []
-    for x in flatten(inputs)[0]:
+    for x in d.flatten(inputs)[0]:
         found += x.outputs if isinstance(x, Operation) else [x]
-    return apply(NoOp, tuple(found), (), name)
+    return d.apply(NoOp, tuple(found), (), name)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stopgrad.base.errors import ShapeError, StopgradError
-from stopgrad.base.samples import bools, floats, sample
-from stopgrad.base.types import Shape, TensorType
-from stopgrad.graph.batch_rules import along
+from stopgrad.graph import defining as d
 from stopgrad.graph.body import walk
-from stopgrad.graph.build import apply
-from stopgrad.graph.builder import current
-from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Tensor, as_array
-from stopgrad.graph.public import builds
+from stopgrad.graph.defining import (
+    Op,
+    Operation,
+    Output,
+    Shape,
+    ShapeError,
+    StopgradError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.graph.sharding import FREE, Spec, check_spec, show_spec, spec_of
 from stopgrad.scale.meshes import Mesh
 
@@ -35,7 +36,7 @@ def divided(type: TensorType, sharding: Spec) -> TensorType:
 def current_spec(sharding: Any, shape: Shape) -> Spec:
     """What a user wrote, held against the mesh for which is built."""
     spec = spec_of(sharding, len(shape))
-    mesh = current().mesh
+    mesh = d.current().mesh
     if mesh is not None and len(spec) <= len(shape):
         check_spec(spec, shape, mesh.axes)
     return spec
@@ -56,7 +57,7 @@ def check_shardings(operations: Iterable[Operation], mesh: Mesh) -> None:
             try:
                 check_spec(declared_sharding(y), y.shape, mesh.axes)
             except StopgradError as error:
-                raise type(error)(f"{describe(op)}: {error.message}") from None
+                raise type(error)(f"{d.describe(op)}: {error.message}") from None
 
 
 class Shard(Op):
@@ -95,12 +96,12 @@ class Shard(Op):
         return divided(x, sharding)
 
     gradient = {"x": lambda g, op: shard(g, op.sharding)}
-    batch = along(sharding=lambda size: FREE)
+    batch = d.along(sharding=lambda size: FREE)
     lower = lambda xp, x, sharding: x
-    samples = [sample(floats("n", 2), sharding=("data", None)), sample(bools(3), sharding=("*",))]
+    samples = [d.sample(d.floats("n", 2), sharding=("data", None)), d.sample(d.bools(3), sharding=("*",))]
 
 
-@builds(Shard)
+@d.builds(Shard)
 def shard(input: Any, sharding: Any, name: str | None = None) -> Tensor:
-    shape = input.shape if hasattr(input, "shape") else as_array(input).shape
-    return apply(Shard, (input,), (current_spec(sharding, shape),), name)
+    shape = input.shape if hasattr(input, "shape") else d.as_array(input).shape
+    return d.apply(Shard, (input,), (current_spec(sharding, shape),), name)

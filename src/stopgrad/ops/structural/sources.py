@@ -6,35 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import GraphError, ShapeError
-from stopgrad.base.samples import bools, floats, sample
-from stopgrad.base.types import (
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Array,
     Dim,
     DType,
     DTypeLike,
+    GraphError,
+    Kind,
+    Literal,
+    Op,
+    Operation,
+    Output,
     Shape,
+    ShapeError,
     ShapeLike,
+    Tensor,
     TensorType,
-    dtype_of,
-    float64,
-    int32,
-    product,
-    shape_of,
-    tensor_type,
 )
-from stopgrad.graph.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.graph.build import apply, check_name, constant_in, emit, graph_for, joined
-from stopgrad.graph.builder import current, default_graph
-from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.immediate import evaluate
-from stopgrad.graph.inferred import naming
 from stopgrad.graph.interpreter import constant_value
-from stopgrad.graph.op import Kind, Op, not_differentiable, unsupported
-from stopgrad.graph.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.graph.public import builds, guarded
-from stopgrad.graph.scope import require_graph
 from stopgrad.graph.sharding import Spec
-from stopgrad.graph.type_rules import check_same_dtype, check_shape, normal_axes
 from stopgrad.ops.structural.sharding import current_spec, divided
 
 __all__ = [
@@ -79,15 +71,15 @@ class Placeholder(Op):
 
     @staticmethod
     def infer(*, dtype: DType, shape: Shape, sharding: Spec) -> TensorType:
-        return divided(tensor_type(dtype, shape), sharding)
+        return divided(d.tensor_type(dtype, shape), sharding)
 
     gradient = {}
-    lower = unsupported("a placeholder has no value of its own; it is fed")
-    samples = [sample(dtype=float64, shape=(2, 3), sharding=("data", None))]
+    lower = d.unsupported("a placeholder has no value of its own; it is fed")
+    samples = [d.sample(dtype=d.float64, shape=(2, 3), sharding=("data", None))]
     merged = False
 
 
-@builds(Placeholder)
+@d.builds(Placeholder)
 def placeholder(
     dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None, *, sharding: Any = None
 ) -> Output:
@@ -96,17 +88,17 @@ def placeholder(
             "Placeholder: the number of dimensions must be known: () for a scalar, [None] for a vector of "
             "any size, [None, 3] for rows of 3"
         )
-    graph = require_graph("placeholder")
+    graph = d.require_graph("placeholder")
     _outside_of_bodies("a placeholder", "give the function an argument for it, or make it outside")
-    sizes = shape_of(shape)
-    return emit(
-        Placeholder, (), (dtype_of(dtype), sizes, current_spec(sharding, sizes)), name, graph
+    sizes = d.shape_of(shape)
+    return d.emit(
+        Placeholder, (), (d.dtype_of(dtype), sizes, current_spec(sharding, sizes)), name, graph
     ).outputs[0]
 
 
 def _outside_of_bodies(what: str, cure: str) -> None:
     """Refuse what belongs to the session inside a body, which may run any number of times."""
-    trace = current().tracing
+    trace = d.current().tracing
     if trace is not None:
         raise GraphError(f"{what} cannot be made inside {trace.what}; {cure}")
 
@@ -125,14 +117,14 @@ class Const(Op):
 
     @staticmethod
     def infer(*, value: Literal) -> TensorType:
-        return tensor_type(dtype_of(value.array.dtype), value.array.shape)
+        return d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape)
 
     gradient = {}
     lower = lambda xp, value: xp.asarray(value.array)
-    samples = [sample(value=Literal(np.array([1.0, -2.0])))]
+    samples = [d.sample(value=Literal(np.array([1.0, -2.0])))]
 
 
-@builds(Const)
+@d.builds(Const)
 def constant(
     value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None
 ) -> Tensor:
@@ -151,22 +143,22 @@ def constant(
         array([1., 2.], dtype=float32)
     """
     if isinstance(value, Output):
-        raise GraphError(f"Const: {describe(value)} is no constant; use it as it is")
-    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
+        raise GraphError(f"Const: {d.describe(value)} is no constant; use it as it is")
+    array = d.as_array(value, d.dtype_of(dtype) if dtype is not None else None)
     if shape is not None:
-        sizes = shape_of(shape)
+        sizes = d.shape_of(shape)
         if any(isinstance(s, Dim) for s in sizes):
-            raise ShapeError(f"a constant of the symbolic shape {show_shape(sizes)} is made by sg.full")
-        if array.ndim and array.size != product(sizes):
+            raise ShapeError(f"a constant of the symbolic shape {d.show_shape(sizes)} is made by sg.full")
+        if array.ndim and array.size != d.product(sizes):
             raise ShapeError(
-                f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; "
+                f"a value of shape {d.show_shape(array.shape)} is not repeated to {d.show_shape(sizes)}; "
                 "only a single number is"
             )
         plain: Any = sizes  # No Dim is left.
         array = np.reshape(array, plain) if array.ndim else np.broadcast_to(array, plain)
-    graph = default_graph()
-    check_name(name)
-    return np.array(array) if graph is None else constant_in(graph, array, name)
+    graph = d.default_graph()
+    d.check_name(name)
+    return np.array(array) if graph is None else d.constant_in(graph, array, name)
 
 
 class Parameter(Op):
@@ -187,16 +179,16 @@ class Parameter(Op):
 
     @staticmethod
     def infer(*, value: Literal, sharding: Spec) -> TensorType:
-        return divided(tensor_type(dtype_of(value.array.dtype), value.array.shape), sharding)
+        return divided(d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape), sharding)
 
     gradient = {}
-    lower = unsupported("a parameter's value is held by a session")
-    samples = [sample(value=Literal(np.array([1.0, -2.0])), sharding=())]
+    lower = d.unsupported("a parameter's value is held by a session")
+    samples = [d.sample(value=Literal(np.array([1.0, -2.0])), sharding=())]
     merged = False  # Two parameters with equal first values are still two.
     stateful = True
 
 
-@builds(Parameter)
+@d.builds(Parameter)
 def parameter(
     value: Any, dtype: DTypeLike | None = None, name: str | None = None, *, sharding: Any = None
 ) -> Output:
@@ -218,20 +210,20 @@ def parameter(
         ...     sg.parameter(np.zeros((10, 3), np.float32), name="w"), sg.parameter(sg.zeros([3]), name="b")
         (<w:0 float32[10, 3]>, <b:0 float32[3]>)
     """
-    graph = require_graph("parameter")
+    graph = d.require_graph("parameter")
     _outside_of_bodies("a parameter", "make it outside and use it inside")
-    value = joined(value)
+    value = d.joined(value)
     if isinstance(value, Output):
         found = constant_value(value)
         if found is None:
             raise GraphError(
-                f"Parameter: {describe(value)} has no value yet; give the first value as an array, or "
+                f"Parameter: {d.describe(value)} has no value yet; give the first value as an array, or "
                 "computed from constants, and change it with sg.assign"
             )
         value = found
-    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
+    array = d.as_array(value, d.dtype_of(dtype) if dtype is not None else None)
     spec = current_spec(sharding, array.shape)
-    return emit(Parameter, (), (Literal(np.array(array)), spec), name, graph).outputs[0]
+    return d.emit(Parameter, (), (Literal(np.array(array)), spec), name, graph).outputs[0]
 
 
 class Assign(Op):
@@ -263,24 +255,24 @@ class Assign(Op):
 
     @staticmethod
     def infer(parameter: TensorType, value: TensorType) -> TensorType:
-        check_same_dtype(parameter, value, constraint="C2")
-        check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
+        d.check_same_dtype(parameter, value, constraint="C2")
+        d.check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
         return parameter
 
-    gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}
+    gradient = {"parameter": d.not_differentiable("the old value is replaced"), "value": lambda g, op: g}
     lower = lambda xp, parameter, value: value
-    samples = [sample(floats(3), floats(3))]
+    samples = [d.sample(d.floats(3), d.floats(3))]
     merged = False
     stateful = True
 
 
-@builds(Assign)
+@d.builds(Assign)
 def assign(ref: Any, value: Any, name: str | None = None) -> Output:
     _outside_of_bodies("an assignment", "return the new value, and assign it outside")
     if not isinstance(ref, Output) or ref.op.definition is not Parameter:
-        shown = describe(ref) if isinstance(ref, Output) else repr(ref)
+        shown = d.describe(ref) if isinstance(ref, Output) else repr(ref)
         raise GraphError(f"Assign: (C1) only a parameter, made by sg.parameter, can be assigned; got {shown}")
-    return apply(Assign, (ref, value), (), name)
+    return d.apply(Assign, (ref, value), (), name)
 
 
 class Identity(Op):
@@ -302,18 +294,18 @@ class Identity(Op):
         return x
 
     gradient = {"x": lambda g, op: g}
-    batch = ELEMENTWISE
+    batch = d.ELEMENTWISE
     lower = lambda xp, x: x
-    samples = [sample(floats("n", 2)), sample(bools(3))]
+    samples = [d.sample(d.floats("n", 2)), d.sample(d.bools(3))]
 
     @classmethod
     def handed_on(cls, op: Operation) -> tuple[int, ...]:
         return (0,)
 
 
-@builds(Identity)
+@d.builds(Identity)
 def identity(input: Any, name: str | None = None) -> Tensor:
-    return apply(Identity, (input,), (), name)
+    return d.apply(Identity, (input,), (), name)
 
 
 class Size(Op):
@@ -334,22 +326,22 @@ class Size(Op):
 
     @staticmethod
     def infer(*, size: Any, dtype: DType) -> TensorType:
-        return tensor_type(dtype, ())
+        return d.tensor_type(dtype, ())
 
     gradient = {}
     lower = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
-    samples = [sample(size=6, dtype=float64)]
+    samples = [d.sample(size=6, dtype=d.float64)]
 
 
 def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
     """A size as a scalar of *dtype*, in the graph of *like*."""
     if isinstance(size, int):
         array: Array = np.asarray(size, dtype.numpy)
-        return constant_in(graph_for(like), array) if isinstance(like, Output) else array
-    return emit(Size, (), (size, dtype), "", graph_for(like)).outputs[0]
+        return d.constant_in(d.graph_for(like), array) if isinstance(like, Output) else array
+    return d.emit(Size, (), (size, dtype), "", d.graph_for(like)).outputs[0]
 
 
-@builds(Size)
+@d.builds(Size)
 def size(
     input: Any, out_type: DTypeLike | None = None, name: str | None = None, *, axis: Any = None
 ) -> Tensor:
@@ -371,13 +363,13 @@ def size(
         >>> sg.size(np.zeros((2, 3)))
         array(6, dtype=int32)
     """
-    shape = input.shape if hasattr(input, "shape") else as_array(input).shape
-    axes = normal_axes(axis, len(shape), "C1")
-    count = product(shape[a] for a in axes)
-    values = (count, dtype_of(int32 if out_type is None else out_type))
-    graph = graph_for(input) if isinstance(input, Output) else default_graph()
-    check_name(name)
-    return evaluate(Size, (), values) if graph is None else emit(Size, (), values, name, graph).outputs[0]
+    shape = input.shape if hasattr(input, "shape") else d.as_array(input).shape
+    axes = d.normal_axes(axis, len(shape), "C1")
+    count = d.product(shape[a] for a in axes)
+    values = (count, d.dtype_of(d.int32 if out_type is None else out_type))
+    graph = d.graph_for(input) if isinstance(input, Output) else d.default_graph()
+    d.check_name(name)
+    return evaluate(Size, (), values) if graph is None else d.emit(Size, (), values, name, graph).outputs[0]
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
@@ -436,20 +428,20 @@ class Fill(Op):
     def infer(value: TensorType, *, shape: Shape) -> TensorType:
         if value.ndim:
             raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
-        return tensor_type(value.dtype, shape)
+        return d.tensor_type(value.dtype, shape)
 
     gradient = {"value": lambda g, op: g}
-    batch = BROADCAST
+    batch = d.BROADCAST
     lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
-    samples = [sample(floats(), shape=(2, 3))]
+    samples = [d.sample(d.floats(), shape=(2, 3))]
 
 
-@builds(Fill)
+@d.builds(Fill)
 def fill(dims: ShapeLike, value: Any, name: str | None = None) -> Tensor:
-    return apply(Fill, (value,), (shape_of(dims),), name)
+    return d.apply(Fill, (value,), (d.shape_of(dims),), name)
 
 
-@guarded("full")
+@d.guarded("full")
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """One number, repeated to a shape, as a constant.
 
@@ -465,10 +457,10 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
         >>> sg.full([2], 7, sg.float64)
         array([7., 7.])
     """
-    return fill(shape, as_array(value, dtype_of(dtype) if dtype is not None else None), name)
+    return fill(shape, d.as_array(value, d.dtype_of(dtype) if dtype is not None else None), name)
 
 
-@guarded("zeros_like")
+@d.guarded("zeros_like")
 def zeros_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """Zeros of the shape and dtype of another tensor.
 
@@ -486,7 +478,7 @@ def zeros_like(input: Any, dtype: DTypeLike | None = None, name: str | None = No
     return _like(input, 0, dtype, name)
 
 
-@guarded("ones_like")
+@d.guarded("ones_like")
 def ones_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """Ones of the shape and dtype of another tensor.
 
@@ -505,12 +497,12 @@ def ones_like(input: Any, dtype: DTypeLike | None = None, name: str | None = Non
 
 
 def _like(x: Any, value: int, dtype: DTypeLike | None, name: str | None) -> Tensor:
-    wanted = None if dtype is None else dtype_of(dtype)
+    wanted = None if dtype is None else d.dtype_of(dtype)
     if not isinstance(x, Output):
-        with naming(Fill):
-            array = as_array(x)
+        with d.naming(Fill):
+            array = d.as_array(x)
         return constant(
             np.full(array.shape, value, array.dtype if wanted is None else wanted.numpy), name=name
         )
-    number = constant_in(graph_for(x), np.asarray(value, (wanted or x.dtype).numpy))
-    return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number
+    number = d.constant_in(d.graph_for(x), np.asarray(value, (wanted or x.dtype).numpy))
+    return d.emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number

@@ -6,12 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DType, DTypeLike, ShapeLike, dtype_of, float32, float64
-from stopgrad.graph.builder import default_graph
-from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import Tensor, as_array, type_of
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DType, DTypeLike, Output, ShapeLike, Tensor
 from stopgrad.ops.linalg.matrices import eye as _eye, tril as _tril, triu as _triu
 from stopgrad.ops.shapes.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.shapes.join import stack
@@ -74,22 +70,24 @@ def asarray(
         check_copy(copy, True, "a list has to be copied into an array")
         return of_dtype(_stacked(obj), dtype) if _holds_outputs(obj) else _made(obj, dtype)
     if isinstance(obj, Output) or hasattr(obj, "as_output"):
-        check_copy(copy, dtype is not None and dtype_of(dtype) is not type_of(obj).dtype, "the dtype changes")
+        check_copy(
+            copy, dtype is not None and d.dtype_of(dtype) is not d.type_of(obj).dtype, "the dtype changes"
+        )
         return of_dtype(identity(obj) if copy else obj.as_output(), dtype)
-    if default_graph() is not None:
+    if d.default_graph() is not None:
         return _made(obj, dtype)
-    array = as_array(obj, None if dtype is None or hasattr(obj, "dtype") else dtype_of(dtype))
+    array = d.as_array(obj, None if dtype is None or hasattr(obj, "dtype") else d.dtype_of(dtype))
     fits = isinstance(obj, np.ndarray) or hasattr(obj, "__array_interface__") or hasattr(obj, "__buffer__")
-    same = dtype is None or array.dtype == dtype_of(dtype).numpy
+    same = dtype is None or array.dtype == d.dtype_of(dtype).numpy
     check_copy(copy, not fits or not same, "a copy is needed")
     found = of_dtype(array, dtype)
     return np.array(found) if copy and same else found
 
 
 def _made(obj: Any, dtype: Any) -> Tensor:
-    if default_graph() is not None:
+    if d.default_graph() is not None:
         return constant(obj, dtype)
-    return of_dtype(as_array(obj), dtype) if dtype is None else as_array(obj, dtype_of(dtype))
+    return of_dtype(d.as_array(obj), dtype) if dtype is None else d.as_array(obj, d.dtype_of(dtype))
 
 
 def _holds_outputs(obj: Any) -> bool:
@@ -172,9 +170,9 @@ def eye(
     """
     check_device(device)
     columns, offset = n_rows if n_cols is None else n_cols, k
-    if is_whole(k) and is_whole(n_rows) and is_whole(columns):  # However far from the matrix.
-        offset = max(-whole(n_rows), min(whole(k), whole(columns)))
-    return _eye(n_rows, columns, dtype=float32 if dtype is None else dtype, k=offset)
+    if d.is_whole(k) and d.is_whole(n_rows) and d.is_whole(columns):  # However far from the matrix.
+        offset = max(-d.whole(n_rows), min(d.whole(k), d.whole(columns)))
+    return _eye(n_rows, columns, dtype=d.float32 if dtype is None else dtype, k=offset)
 
 
 @standard
@@ -192,7 +190,7 @@ def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) 
     if not hasattr(x, "__dlpack__"):
         raise ArgumentError(f"{x!r:.60} has no __dlpack__; sg.xp.asarray takes numbers, lists and buffers")
     found = np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=bool(copy))
-    return found if default_graph() is None else constant(found)
+    return found if d.default_graph() is None else constant(found)
 
 
 @standard
@@ -240,9 +238,9 @@ def linspace(
         array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device(device)
-    count, to_the_end = whole(num), flag(endpoint, "endpoint")
-    wanted = _floating(start, stop) if dtype is None else dtype_of(dtype)
-    exact = wanted if wanted.is_differentiable else float64
+    count, to_the_end = d.whole(num), d.flag(endpoint, "endpoint")
+    wanted = _floating(start, stop) if dtype is None else d.dtype_of(dtype)
+    exact = wanted if wanted.is_differentiable else d.float64
     ends = of_dtype(start, exact), of_dtype(stop, exact)
     found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
     return of_dtype(found, wanted)
@@ -251,7 +249,7 @@ def linspace(
 def _floating(*numbers: Any) -> DType:
     """The dtype of numbers as floats: that of :func:`result_type`, but float32 for integers."""
     found = result_type(*numbers)
-    return found if found.is_differentiable else float32
+    return found if found.is_differentiable else d.float32
 
 
 @standard
@@ -274,7 +272,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = 
         array([1., 1.], dtype=float32)
     """
     check_device(device)
-    return _own(_ones(shape, float32 if dtype is None else dtype))
+    return _own(_ones(shape, d.float32 if dtype is None else dtype))
 
 
 @standard
@@ -322,7 +320,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None =
         array([0., 0.], dtype=float32)
     """
     check_device(device)
-    return _own(_zeros(shape, float32 if dtype is None else dtype))
+    return _own(_zeros(shape, d.float32 if dtype is None else dtype))
 
 
 @standard

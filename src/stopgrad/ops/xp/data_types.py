@@ -8,17 +8,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError, DTypeError
-from stopgrad.base.promotion import Promotion
 from stopgrad.base.types import (
-    DTYPES,
-    DType,
-    DTypeLike,
     bool_ as bool,
     complex64 as complex64,
     complex128 as complex128,
-    dtype_of,
     float32 as float32,
     float64 as float64,
     int8 as int8,
@@ -30,9 +23,17 @@ from stopgrad.base.types import (
     uint32 as uint32,
     uint64 as uint64,
 )
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import Tensor, is_python, python_dtype, type_of
-from stopgrad.graph.type_rules import is_any
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    ArgumentError,
+    DType,
+    DTypeError,
+    DTypeLike,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+)
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.structural.sources import identity
 from stopgrad.ops.xp.support import CPU, check_device, standard
@@ -79,8 +80,8 @@ def astype(x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = N
         array([ 1, -1], dtype=int32)
     """
     check_device(device)
-    wanted, again = dtype_of(dtype), flag(copy, "copy")
-    if type_of(x).dtype is not wanted:
+    wanted, again = d.dtype_of(dtype), d.flag(copy, "copy")
+    if d.type_of(x).dtype is not wanted:
         return cast(x, wanted)
     return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
 
@@ -88,8 +89,8 @@ def astype(x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = N
 def _dtype(x: Any) -> DType:
     """The dtype of an array, or the dtype itself."""
     if isinstance(x, (Output, Operation, np.ndarray, np.generic)):
-        return type_of(x).dtype
-    return dtype_of(x)
+        return d.type_of(x).dtype
+    return d.dtype_of(x)
 
 
 @standard
@@ -100,7 +101,7 @@ def can_cast(from_: Any, to: DTypeLike, /) -> Any:
         >>> sg.xp.can_cast(sg.int32, sg.float64), sg.xp.can_cast(sg.float64, sg.float32)
         (True, False)
     """
-    return result_type(_dtype(from_), dtype_of(to)) is dtype_of(to)
+    return result_type(_dtype(from_), d.dtype_of(to)) is d.dtype_of(to)
 
 
 class FInfo(NamedTuple):
@@ -155,13 +156,13 @@ def iinfo(type: Any, /) -> IInfo:
 
 
 _KINDS: dict[str, Callable[[DType], Any]] = {
-    "bool": lambda d: d.is_bool,
-    "signed integer": lambda d: d.kind == "i",
-    "unsigned integer": lambda d: d.kind == "u",
-    "integral": lambda d: d.is_integer,
-    "real floating": lambda d: d.is_floating,
-    "complex floating": lambda d: d.is_complex,
-    "numeric": lambda d: not d.is_bool,
+    "bool": lambda dtype: dtype.is_bool,
+    "signed integer": lambda dtype: dtype.kind == "i",
+    "unsigned integer": lambda dtype: dtype.kind == "u",
+    "integral": lambda dtype: dtype.is_integer,
+    "real floating": lambda dtype: dtype.is_floating,
+    "complex floating": lambda dtype: dtype.is_complex,
+    "numeric": lambda dtype: not dtype.is_bool,
 }
 
 
@@ -181,7 +182,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> Any:
         >>> sg.xp.isdtype(sg.float32, "real floating"), sg.xp.isdtype(sg.float32, (sg.int8, "bool"))
         (True, False)
     """
-    found = dtype_of(dtype)
+    found = d.dtype_of(dtype)
     return any([_is_of(found, one) for one in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
@@ -189,7 +190,7 @@ def _is_of(dtype: DType, kind: Any) -> Any:
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](dtype)
     try:
-        return dtype_of(kind) is dtype
+        return d.dtype_of(kind) is dtype
     except DTypeError:
         kinds = ", ".join(map(repr, _KINDS))
         raise ArgumentError(f"a kind is a dtype, one of {kinds}, or a tuple of these, not {kind!r}") from None
@@ -205,9 +206,9 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """
     if not arrays_and_dtypes:
         raise ArgumentError("at least one array or dtype is needed")
-    weak = [x for x in arrays_and_dtypes if is_python(x)]
-    strong = [_dtype(x) for x in arrays_and_dtypes if not is_python(x)]
-    return Promotion(is_any).common(strong, [python_dtype(x) or int64 for x in weak])
+    weak = [x for x in arrays_and_dtypes if d.is_python(x)]
+    strong = [_dtype(x) for x in arrays_and_dtypes if not d.is_python(x)]
+    return Promotion(d.is_any).common(strong, [d.python_dtype(x) or int64 for x in weak])
 
 
 # ------------------------------------------------------------------------------------------- inspection
@@ -246,7 +247,7 @@ class Info:
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
         """The dtypes that the standard knows, by name; of some kinds only."""
         check_device(device)
-        known = {name: DTYPES[name] for name in __all__ if name in DTYPES}
+        known = {name: d.DTYPES[name] for name in __all__ if name in d.DTYPES}
         return known if kind is None else {n: d for n, d in known.items() if isdtype(d, kind)}
 
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError
-from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import type_of
-from stopgrad.graph.public import reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, Output
 from stopgrad.ops.elementwise.arithmetic import abs, multiply
 from stopgrad.ops.elementwise.composite import xlogy
 from stopgrad.ops.elementwise.elementary import angle
@@ -132,7 +130,7 @@ def _unknown(what: str) -> ArgumentError:
     )
 
 
-@reads_arguments
+@d.reads_arguments
 def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's ``__array_ufunc__``: a ufunc, or a method of one, was called with an output."""
     name = ufunc.__name__
@@ -169,10 +167,10 @@ def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: A
 
 def _last(x: Any, y: Any) -> tuple[int, ...]:
     """The axes that *x* needs after its own to stand beside all of *y*."""
-    return tuple([-1 - i for i in range(type_of(y).ndim)])
+    return tuple([-1 - i for i in range(d.type_of(y).ndim)])
 
 
-@reads_arguments
+@d.reads_arguments
 def array_function(self: Output, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's ``__array_function__``: a function of NumPy's was called with an output."""
     if not all([issubclass(kind, (Output, np.ndarray)) for kind in types]):  # noqa: C419

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Tensor
 from stopgrad.ops.elementwise.arithmetic import (
     abs as abs,
     add as add,
@@ -154,7 +155,7 @@ __all__ = [
 
 def _on_bits(name: str, bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Tensor]:
     def function(x1: Any, x2: Any, /) -> Tensor:
-        both = type_of(x1).dtype.is_bool and type_of(x2).dtype.is_bool
+        both = d.type_of(x1).dtype.is_bool and d.type_of(x2).dtype.is_bool
         return (logical if both else bitwise)(x1, x2)
 
     function.__name__ = function.__qualname__ = name
@@ -178,7 +179,7 @@ def bitwise_invert(x: Any, /) -> Tensor:
         >>> sg.xp.bitwise_invert(np.array([0, 5]))
         array([-1, -6])
     """
-    return logical_not(x) if type_of(x).dtype.is_bool else _invert(x)
+    return logical_not(x) if d.type_of(x).dtype.is_bool else _invert(x)
 
 
 @standard
@@ -200,7 +201,7 @@ def conj(x: Any, /) -> Tensor:
         >>> sg.xp.conj(np.array([1 + 2j]))
         array([1.-2.j])
     """
-    return _conj(x) if type_of(x).dtype.is_complex else positive(x)
+    return _conj(x) if d.type_of(x).dtype.is_complex else positive(x)
 
 
 @standard
@@ -211,7 +212,7 @@ def real(x: Any, /) -> Tensor:
         >>> sg.xp.real(np.array([1 + 2j]))
         array([1.])
     """
-    return _real(x) if type_of(x).dtype.is_complex else positive(x)
+    return _real(x) if d.type_of(x).dtype.is_complex else positive(x)
 
 
 @standard
@@ -222,7 +223,7 @@ def imag(x: Any, /) -> Tensor:
         >>> sg.xp.imag(np.array([1 + 2j]))
         array([2.])
     """
-    return _imag(x) if type_of(x).dtype.is_complex else _zeros_like(x)
+    return _imag(x) if d.type_of(x).dtype.is_complex else _zeros_like(x)
 
 
 @standard

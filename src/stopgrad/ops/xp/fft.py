@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stopgrad.base.types import DTypeLike, float32
-from stopgrad.graph.operands import Tensor
+from stopgrad.graph.defining import DTypeLike, Tensor, float32
 from stopgrad.ops.fourier.frequencies import (
     fftfreq as _fftfreq,
     fftshift as fftshift,

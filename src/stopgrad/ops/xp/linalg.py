@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DTypeLike, int64
-from stopgrad.graph.operands import Tensor, type_of
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast
@@ -130,7 +128,7 @@ def diagonal(x: Any, /, offset: int = 0) -> Tensor:
         >>> sg.xp.linalg.diagonal(np.array([[1.0, 2.0], [3.0, 4.0]]))
         array([1., 4.])
     """
-    return diag_part(x, k=whole(offset))
+    return diag_part(x, k=d.whole(offset))
 
 
 @standard
@@ -157,7 +155,7 @@ def cholesky(x: Any, /, upper: bool = False) -> Tensor:
                [1., 2.]])
     """
     lower = _cholesky(x)
-    return adjoint(lower) if flag(upper, "upper") else lower
+    return adjoint(lower) if d.flag(upper, "upper") else lower
 
 
 @standard
@@ -224,13 +222,13 @@ def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
     """
     values = svdvals(x)
     if rtol is None:
-        rows, columns = type_of(x).shape[-2:]
+        rows, columns = d.type_of(x).shape[-2:]
         largest = rows if isinstance(rows, int) and isinstance(columns, int) and rows > columns else columns
-        rtol = multiply(size_as(largest, type_of(values).dtype, values), finfo(type_of(values).dtype).eps)
-    elif type_of(rtol).ndim:
+        rtol = multiply(size_as(largest, d.type_of(values).dtype, values), finfo(d.type_of(values).dtype).eps)
+    elif d.type_of(rtol).ndim:
         rtol = expand_dims(rtol, -1)
     limit = multiply(rtol, reduce_max(values, -1, True))
-    return reduce_sum(cast(greater(values, limit), int64), -1)
+    return reduce_sum(cast(greater(values, limit), d.int64), -1)
 
 
 @standard
@@ -289,6 +287,6 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
         >>> sg.xp.linalg.solve(np.diag([4.0, 2.0]), np.array([1.0, 1.0]))
         array([0.25, 0.5 ])
     """
-    if type_of(x2).ndim == 1:
+    if d.type_of(x2).ndim == 1:
         return squeeze(_solve(x1, expand_dims(x2, -1)), -1)
     return _solve(x1, x2)

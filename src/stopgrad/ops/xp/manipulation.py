@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Shape, ShapeLike, shape_of
-from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import Tensor, as_list, type_of
-from stopgrad.graph.type_rules import broadcast_shapes as _common_shape
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Output, Shape, ShapeLike, Tensor
 from stopgrad.ops.indexing.gather import take_along_axis as _take_along_axis
 from stopgrad.ops.linalg.matrices import matrix_transpose as matrix_transpose
 from stopgrad.ops.shapes.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
@@ -61,7 +59,7 @@ def broadcast_shapes(*shapes: ShapeLike) -> Shape:
         >>> sg.xp.broadcast_shapes((3, 1), (4,))
         (3, 4)
     """
-    return _common_shape(*[shape_of(shape) for shape in shapes])
+    return d.broadcast_shapes(*[d.shape_of(shape) for shape in shapes])
 
 
 @standard
@@ -73,7 +71,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    shape = _common_shape(*[type_of(x).shape for x in arrays])
+    shape = d.broadcast_shapes(*[d.type_of(x).shape for x in arrays])
     return tuple([_broadcast_to(x, shape) for x in arrays])
 
 
@@ -96,7 +94,7 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
         >>> sg.xp.concat([np.zeros((1, 1)), np.ones((1, 1))], axis=None)
         array([0., 1.])
     """
-    parts = as_list(arrays)
+    parts = d.as_list(arrays)
     return _concat([flat(x) for x in parts], 0) if axis is None else _concat(parts, axis)
 
 
@@ -167,7 +165,7 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Tensor:
         array([[0., 0.],
                [1., 1.]])
     """
-    return _stack(as_list(arrays), axis)
+    return _stack(d.as_list(arrays), axis)
 
 
 @standard
@@ -179,7 +177,7 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
         array([[1., 2., 1., 2.],
                [1., 2., 1., 2.]])
     """
-    shape = type_of(x).shape
+    shape = d.type_of(x).shape
     times = as_tuple(repetitions)
     missing = len(times) - len(shape)
     if missing > 0:

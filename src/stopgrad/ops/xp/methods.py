@@ -9,12 +9,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.base.hints import OF_OUTPUTS, hint_for_output
-from stopgrad.base.types import DTypeLike
-from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import Tensor
-from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeLike, GraphError, Output, Tensor
 from stopgrad.ops import xp
 from stopgrad.ops.shapes import moving
 from stopgrad.ops.xp.dispatch import array_function, array_ufunc
@@ -24,14 +21,14 @@ from stopgrad.ops.xp.support import CPU, check_device, flat
 __all__: list[str] = []
 
 
-@guarded("reshape")
+@d.guarded("reshape")
 def reshape(self: Output, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
     without("reshape", {"order": order})
     return xp.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
 
 
-@guarded("transpose")
+@d.guarded("transpose")
 def transpose(self: Output, *axes: Any) -> Tensor:
     """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; reversed without any."""
     if not axes or axes[0] is None:
@@ -39,7 +36,7 @@ def transpose(self: Output, *axes: Any) -> Tensor:
     return xp.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
-@guarded("astype")
+@d.guarded("astype")
 def astype(
     self: Output,
     dtype: DTypeLike,
@@ -53,28 +50,28 @@ def astype(
     return xp.astype(self, dtype, copy=False)
 
 
-@guarded("clip")
+@d.guarded("clip")
 def clip(self: Output, min: Any = None, max: Any = None, out: None = None) -> Tensor:
     """Each element, not below *min* and not above *max*."""
     without("clip", {"out": out})
     return xp.clip(self, min, max)
 
 
-@guarded("flatten")
+@d.guarded("flatten")
 def flatten(self: Output, order: str = "C") -> Tensor:
     """The elements with one axis."""
     without("flatten", {"order": order})
     return flat(self)
 
 
-@guarded("to_device")
+@d.guarded("to_device")
 def to_device(self: Output, device: str, /, *, stream: Any = None) -> Tensor:
     """The output itself: where it is computed, the engine decides."""
     check_device(device)
     return self
 
 
-@guarded("__array_namespace__")
+@d.guarded("__array_namespace__")
 def array_namespace(self: Output, /, *, api_version: str | None = None) -> ModuleType:
     """The namespace of the array API that takes this output: :mod:`stopgrad.xp`."""
     if api_version not in (None, *xp.VERSIONS):
@@ -123,7 +120,7 @@ _ATTRIBUTES: dict[str, Callable[[Output], Any]] = {
 
 
 def _without_value(what: str) -> Callable[..., NoReturn]:
-    @reads_arguments
+    @d.reads_arguments
     def method(self: Output, *_: Any, **__: Any) -> NoReturn:
         raise self._no_value(what)
 
@@ -131,7 +128,7 @@ def _without_value(what: str) -> Callable[..., NoReturn]:
 
 
 def _immutable(name: str, cure: str) -> Callable[..., NoReturn]:
-    @reads_arguments
+    @d.reads_arguments
     def method(self: Output, *_: Any, **__: Any) -> NoReturn:
         raise GraphError(f"{name} would change an array in place, and outputs never change; {cure}")
 

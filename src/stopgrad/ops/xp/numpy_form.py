@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError
-from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,9 +65,9 @@ def form(function: F) -> F:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = set(parameters)
     out = parameters.index("out") if "out" in parameters else sys.maxsize
-    known = guarded(f"np.{name}")(function)
+    known = d.guarded(f"np.{name}")(function)
 
-    @reads_arguments
+    @d.reads_arguments
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if len(args) > out:

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import DTypeLike, product
-from stopgrad.graph.operands import Tensor, as_list, type_of
-from stopgrad.graph.type_rules import normal_axes, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeLike, ShapeError, Tensor
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import einsum as _einsum, tensordot
@@ -47,8 +44,8 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Tensor:
 
 @form
 def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
-    ndim = type_of(a).ndim
-    axis, place = normal_axis(axis, ndim), whole(start) % (ndim + 1) if start < 0 else whole(start)
+    ndim = d.type_of(a).ndim
+    axis, place = d.normal_axis(axis, ndim), d.whole(start) % (ndim + 1) if start < 0 else d.whole(start)
     return manipulation.moveaxis(a, axis, place - 1 if axis < place else place)
 
 
@@ -63,12 +60,12 @@ def concatenate(
 def stack(
     arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
 ) -> Tensor:
-    return of_dtype(_stack(as_list(arrays), axis), dtype)
+    return of_dtype(_stack(d.as_list(arrays), axis), dtype)
 
 
 def _raised(x: Any, ndim: int) -> Tensor:
     """*x* with axes of size 1 in front, up to a number of axes."""
-    shape = type_of(x).shape
+    shape = d.type_of(x).shape
     return x if len(shape) >= ndim else manipulation.reshape(x, (1,) * (ndim - len(shape)) + shape)
 
 
@@ -91,7 +88,7 @@ def atleast_3d(*arys: Any) -> Any:
 
 
 def _three(x: Any) -> Tensor:
-    shape = type_of(x).shape
+    shape = d.type_of(x).shape
     if len(shape) > 2:
         return x
     return manipulation.reshape(x, (1, *shape, 1) if len(shape) == 1 else (*(shape or (1, 1)), 1))
@@ -99,39 +96,39 @@ def _three(x: Any) -> Tensor:
 
 @form
 def vstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
-    return of_dtype(_concat([_raised(x, 2) for x in as_list(tup)], 0), dtype)
+    return of_dtype(_concat([_raised(x, 2) for x in d.as_list(tup)], 0), dtype)
 
 
 @form
 def hstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
-    parts = [_raised(x, 1) for x in as_list(tup)]
-    return of_dtype(_concat(parts, 0 if type_of(parts[0]).ndim == 1 else 1), dtype)
+    parts = [_raised(x, 1) for x in d.as_list(tup)]
+    return of_dtype(_concat(parts, 0 if d.type_of(parts[0]).ndim == 1 else 1), dtype)
 
 
 @form
 def dstack(tup: Sequence[Any]) -> Tensor:
-    return _concat([_three(x) for x in as_list(tup)], 2)
+    return _concat([_three(x) for x in d.as_list(tup)], 2)
 
 
 @form
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    parts = [_raised(x, 1) for x in as_list(tup)]
-    return _concat([manipulation.expand_dims(x, 1) if type_of(x).ndim == 1 else x for x in parts], 1)
+    parts = [_raised(x, 1) for x in d.as_list(tup)]
+    return _concat([manipulation.expand_dims(x, 1) if d.type_of(x).ndim == 1 else x for x in parts], 1)
 
 
 @form
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    axis = normal_axis(axis, type_of(ary).ndim)
-    size = type_of(ary).shape[axis]
+    axis = d.normal_axis(axis, d.type_of(ary).ndim)
+    size = d.type_of(ary).shape[axis]
     if not isinstance(size, int):
         raise ShapeError(f"the size {size} of axis {axis} is not known yet; sg.split takes symbolic sizes")
     if isinstance(indices_or_sections, (Sequence, np.ndarray)):
-        ends = [slice(0, whole(i)).indices(size)[1] for i in indices_or_sections]
+        ends = [slice(0, d.whole(i)).indices(size)[1] for i in indices_or_sections]
         return [
             part_of(ary, axis, start, builtins.max(stop - start, 0))
             for start, stop in zip([0, *ends], [*ends, size], strict=True)
         ]
-    parts = whole(indices_or_sections)
+    parts = d.whole(indices_or_sections)
     if parts < 1:
         raise ArgumentError(f"the number of parts must be positive, not {parts}")
     return list(_split(ary, [size // parts + (i < size % parts) for i in range(parts)], axis))
@@ -141,12 +138,12 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tenso
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     if isinstance(indices_or_sections, (Sequence, np.ndarray)):
         return array_split(ary, indices_or_sections, axis)
-    return list(_split(ary, whole(indices_or_sections), axis))
+    return list(_split(ary, d.whole(indices_or_sections), axis))
 
 
 @form
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
-    return split(ary, indices_or_sections, 0 if type_of(ary).ndim == 1 else 1)
+    return split(ary, indices_or_sections, 0 if d.type_of(ary).ndim == 1 else 1)
 
 
 @form
@@ -176,7 +173,7 @@ def tile(A: Any, reps: int | Sequence[int]) -> Tensor:
 
 @form
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Tensor:
-    ndim = type_of(array).ndim
+    ndim = d.type_of(array).ndim
     widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2)).tolist()
     modes = {"constant": "CONSTANT", "reflect": "REFLECT", "symmetric": "SYMMETRIC"}
     if mode not in modes:
@@ -191,18 +188,18 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tensor:
 
 @form
 def ndim(a: Any) -> int:
-    return type_of(a).ndim
+    return d.type_of(a).ndim
 
 
 @form
 def shape(a: Any) -> tuple[Any, ...]:
-    return type_of(a).shape
+    return d.type_of(a).shape
 
 
 @form
 def size(a: Any, axis: int | Sequence[int] | None = None) -> Any:
-    found = type_of(a).shape
-    return product(tuple([found[i] for i in normal_axes(axis, len(found))]))
+    found = d.type_of(a).shape
+    return d.product(tuple([found[i] for i in d.normal_axes(axis, len(found))]))
 
 
 @form
@@ -238,7 +235,7 @@ def full_like(a: Any, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor
 
 @form
 def dot(a: Any, b: Any, out: None = None) -> Tensor:
-    left, right = type_of(a).ndim, type_of(b).ndim
+    left, right = d.type_of(a).ndim, d.type_of(b).ndim
     if not left or not right:
         return multiply(a, b)
     return tensordot(a, b, ((left - 1,), (builtins.max(right - 2, 0),)))
@@ -246,7 +243,7 @@ def dot(a: Any, b: Any, out: None = None) -> Tensor:
 
 @form
 def inner(a: Any, b: Any, /) -> Tensor:
-    left, right = type_of(a).ndim, type_of(b).ndim
+    left, right = d.type_of(a).ndim, d.type_of(b).ndim
     if not left or not right:
         return multiply(a, b)
     return tensordot(a, b, ((left - 1,), (right - 1,)))
@@ -266,7 +263,7 @@ def outer(a: Any, b: Any, out: None = None) -> Tensor:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     if axis is None and ord is None:
         return linalg.vector_norm(x, None, keepdims)
-    axes = as_tuple(tuple(range(type_of(x).ndim)) if axis is None else axis)
+    axes = as_tuple(tuple(range(d.type_of(x).ndim)) if axis is None else axis)
     if len(axes) == 1:
         return linalg.vector_norm(x, axes, keepdims, 2 if ord is None else ord)
     return _matrix_norm(x, keepdims, "fro" if ord is None else ord, axes)
@@ -294,4 +291,4 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 @form
 def diag(v: Any, k: int = 0) -> Tensor:
-    return _diag(v, k=k) if type_of(v).ndim == 1 else linalg.diagonal(v, k)
+    return _diag(v, k=k) if d.type_of(v).ndim == 1 else linalg.diagonal(v, k)

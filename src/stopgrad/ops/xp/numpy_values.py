@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DTypeLike, bool_, float64
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.type_rules import normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DTypeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import equal, less_equal, logical_and, logical_or
 from stopgrad.ops.elementwise.convert import cast
@@ -124,13 +121,13 @@ def cumprod(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out
 
 @form
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False) -> Tensor:
-    if flag(returned, "returned"):
+    if d.flag(returned, "returned"):
         raise ArgumentError("returned=True cannot be had on outputs; sum the weights by themselves")
     if weights is None:
         return statistical.mean(a, axis)
-    if type_of(weights).ndim != type_of(a).ndim:  # As NumPy has it: weights of one axis.
-        axis = normal_axis(axis, type_of(a).ndim)
-        weights = manipulation.expand_dims(weights, tuple(range(1, type_of(a).ndim - axis)))
+    if d.type_of(weights).ndim != d.type_of(a).ndim:  # As NumPy has it: weights of one axis.
+        axis = d.normal_axis(axis, d.type_of(a).ndim)
+        weights = manipulation.expand_dims(weights, tuple(range(1, d.type_of(a).ndim - axis)))
     weights = multiply(weights, creation.ones_like(a))
     return divide(statistical.sum(multiply(a, weights), axis), statistical.sum(weights, axis))
 
@@ -146,7 +143,7 @@ def nansum(
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    limits = np.finfo(type_of(x).dtype.real.numpy) if type_of(x).dtype.is_floating else None
+    limits = np.finfo(d.type_of(x).dtype.real.numpy) if d.type_of(x).dtype.is_floating else None
     if limits is None:
         return identity(x)
     high = float(limits.max) if posinf is None else posinf
@@ -167,12 +164,12 @@ def clip(
 
 @form
 def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
-    places = whole(decimals)
-    dtype = type_of(a).dtype
-    if not places or (not dtype.is_differentiable and (places > 0 or dtype is bool_)):
+    places = d.whole(decimals)
+    dtype = d.type_of(a).dtype
+    if not places or (not dtype.is_differentiable and (places > 0 or dtype is d.bool_)):
         return _round(a)
     if not dtype.is_differentiable:
-        return cast(round(cast(a, float64), places), dtype)
+        return cast(round(cast(a, d.float64), places), dtype)
     scale = 10.0 ** builtins.abs(places)
     up, down = (multiply, divide) if places > 0 else (divide, multiply)
     return down(_round(up(a, scale)), scale)
@@ -195,18 +192,20 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 @form
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
     return (
-        statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+        statistical.all(equal(a1, a2))
+        if d.type_of(a1).shape == d.type_of(a2).shape
+        else creation.asarray(False)
     )
 
 
 @form
 def iscomplexobj(x: Any) -> bool:
-    return type_of(x).dtype.is_complex
+    return d.type_of(x).dtype.is_complex
 
 
 @form
 def isrealobj(x: Any) -> bool:
-    return not type_of(x).dtype.is_complex
+    return not d.type_of(x).dtype.is_complex
 
 
 # --------------------------------------------------------------------------------------------- positions

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.types import int64
-from stopgrad.graph.operands import Tensor
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Tensor
 from stopgrad.ops.indexing.masks import nonzero as nonzero
 from stopgrad.ops.order.bins import searchsorted as _searchsorted
 from stopgrad.ops.order.sets import (
@@ -50,4 +50,4 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
         array([1, 2])
     """
     ordered = x1 if sorter is None else _take(x1, sorter)
-    return _searchsorted(ordered, x2, side, int64)
+    return _searchsorted(ordered, x2, side, d.int64)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.base.coercion import flag, real
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.types import DTypeLike, int64, product
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.type_rules import normal_axes, normal_axis
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import DTypeLike, ShapeError, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum, multiply, subtract
 from stopgrad.ops.elementwise.compare import not_equal
 from stopgrad.ops.elementwise.convert import cast
@@ -113,12 +110,12 @@ def var(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = F
         >>> sg.xp.var(np.array([1.0, 3.0]), correction=1)
         array(2.)
     """
-    found, less = reduce_variance(x, axis, keepdims), real(correction)
+    found, less = reduce_variance(x, axis, keepdims), d.real(correction)
     if not less:
         return found
-    kind = type_of(x)
-    axes = normal_axes(axis, kind.ndim)
-    count = size_as(product(tuple([kind.shape[i] for i in axes])), type_of(found).dtype, found)
+    kind = d.type_of(x)
+    axes = d.normal_axes(axis, kind.ndim)
+    count = size_as(d.product(tuple([kind.shape[i] for i in axes])), d.type_of(found).dtype, found)
     return divide(multiply(found, count), maximum(subtract(count, less), 0.0))
 
 
@@ -179,7 +176,7 @@ def any(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 def _truth(x: Any) -> Tensor:
     """Booleans, which stay, or whether numbers are other than 0."""
-    return x if type_of(x).dtype.is_bool else not_equal(x, 0)
+    return x if d.type_of(x).dtype.is_bool else not_equal(x, 0)
 
 
 # ----------------------------------------------------------------------------------- running and differing
@@ -187,12 +184,12 @@ def _truth(x: Any) -> Tensor:
 
 def _running(function: Any, empty: Any, x: Any, axis: Any, dtype: Any, include_initial: Any) -> Tensor:
     """Sums or products up to each element; before them, where asked, that of no elements."""
-    ndim = type_of(x).ndim
+    ndim = d.type_of(x).ndim
     if axis is None:
         if ndim != 1:
             raise ShapeError(f"an axis is needed for {ndim} dimensions; write axis=-1, or flatten x first")
         axis = 0
-    axis = normal_axis(axis, ndim)
+    axis = d.normal_axis(axis, ndim)
     x = accumulated(x, dtype)
     found = function(x, axis)
     if not include_initial:
@@ -270,11 +267,11 @@ def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
 
 def _position(function: Any, x: Any, axis: Any, keepdims: Any) -> Tensor:
-    ndim = type_of(x).ndim
-    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, int64)
-    if not flag(keepdims, "keepdims"):
+    ndim = d.type_of(x).ndim
+    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, d.int64)
+    if not d.flag(keepdims, "keepdims"):
         return found
-    return expand_dims(found, tuple(range(ndim)) if axis is None else normal_axis(axis, ndim))
+    return expand_dims(found, tuple(range(ndim)) if axis is None else d.normal_axis(axis, ndim))
 
 
 @standard
@@ -294,8 +291,8 @@ def sort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = Tru
         >>> sg.xp.sort(np.array([3.0, 1.0, 2.0]), descending=True)
         array([3., 2., 1.])
     """
-    flag(stable, "stable")
-    return _sort(x, axis, _DIRECTIONS[flag(descending, "descending")])
+    d.flag(stable, "stable")
+    return _sort(x, axis, _DIRECTIONS[d.flag(descending, "descending")])
 
 
 @standard
@@ -306,8 +303,8 @@ def argsort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = 
         >>> sg.xp.argsort(np.array([3.0, 1.0, 2.0]))
         array([1, 2, 0])
     """
-    flag(stable, "stable")
-    return cast(_argsort(x, axis, _DIRECTIONS[flag(descending, "descending")]), int64)
+    d.flag(stable, "stable")
+    return cast(_argsort(x, axis, _DIRECTIONS[d.flag(descending, "descending")]), d.int64)
 
 
 _DIRECTIONS = ("ASCENDING", "DESCENDING")

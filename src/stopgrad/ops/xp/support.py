@@ -7,11 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DType, DTypeLike, bool_, dtype_of, int8, int16, int32, uint8, uint16, uint32
-from stopgrad.graph.operands import Tensor, as_array, is_python, type_of
-from stopgrad.graph.public import guarded
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, DType, DTypeLike, Tensor
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.shapes.reshape import reshape
 
@@ -23,7 +20,7 @@ CPU = "cpu"
 
 def standard(function: F) -> F:
     """Decorator of the functions of this namespace: errors name them, and failures leave nothing behind."""
-    return guarded(f"xp.{function.__name__}")(function)
+    return d.guarded(f"xp.{function.__name__}")(function)
 
 
 def check_device(device: Any) -> None:
@@ -45,30 +42,30 @@ def check_copy(copy: Any, needed: bool = False, why: str = "") -> None:
 
 def of_dtype(x: Any, dtype: DTypeLike | None) -> Tensor:
     """*x* as it is, or cast to a dtype; Python's numbers at once, so that no digit gets lost on the way."""
-    if dtype is not None and is_python(x):
-        return as_array(x, dtype_of(dtype))
-    return x if dtype is None or type_of(x).dtype is dtype_of(dtype) else cast(x, dtype)
+    if dtype is not None and d.is_python(x):
+        return d.as_array(x, d.dtype_of(dtype))
+    return x if dtype is None or d.type_of(x).dtype is d.dtype_of(dtype) else cast(x, dtype)
 
 
 def accumulating(dtype: DType) -> DType:
     """The dtype in which integers are summed: the default one, where it holds them all."""
-    if dtype in (bool_, int8, int16):
-        return int32
-    return uint32 if dtype in (uint8, uint16) else dtype
+    if dtype in (d.bool_, d.int8, d.int16):
+        return d.int32
+    return d.uint32 if dtype in (d.uint8, d.uint16) else dtype
 
 
 def accumulated(x: Any, dtype: DTypeLike | None) -> Tensor:
     """*x* in the dtype in which it is summed: *dtype*, or that of :func:`accumulating`."""
-    return of_dtype(x, accumulating(type_of(x).dtype) if dtype is None else dtype)
+    return of_dtype(x, accumulating(d.type_of(x).dtype) if dtype is None else dtype)
 
 
 def flat(x: Any) -> Tensor:
     """*x* with one axis."""
-    return x if type_of(x).ndim == 1 else reshape(x, (-1,))
+    return x if d.type_of(x).ndim == 1 else reshape(x, (-1,))
 
 
 def as_tuple(axis: Any) -> tuple[int, ...]:
     """One axis or several, in a tuple."""
     if isinstance(axis, Sequence):
-        return tuple([whole(a) for a in axis])
-    return (whole(axis),)
+        return tuple([d.whole(a) for a in axis])
+    return (d.whole(axis),)

@@ -6,25 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopgrad.base.types import Size
+from stopgrad.graph import defining as d
 from stopgrad.graph.batch_core import batched_body, for_all, replay
-from stopgrad.graph.batch_rules import (
-    Flags,
-    Outputs,
-    Partly,
-    again,
-    build,
-    changed,
-    everywhere,
-    lengthened,
-    moved,
-    repeated,
-    scalar_beside,
-)
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import close, parameter_of, tracing
-from stopgrad.graph.builder import current
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.batch_rules import build, changed, lengthened, moved, repeated, scalar_beside
+from stopgrad.graph.defining import Body, Flags, Graph, Operation, Output, Outputs, Partly, Size
 
 
 def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:
@@ -55,7 +40,7 @@ def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
     inputs[first:last] = [
         moved(x, 0, 1) if b else x for x, b in zip(inputs[first:last], batched[first:last], strict=True)
     ]
-    made = again(op, inputs, changed(op, body=body))
+    made = d.again(op, inputs, changed(op, body=body))
     results = [moved(y, 1, 0) if b else y for y, b in zip(made[first:], which[first:], strict=True)]
     return Partly([*made[:first], *results], which)
 
@@ -67,12 +52,12 @@ def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
     found = [batched_body(body, batched[1:], size)[1] for body in op.branches]
     wanted = [any(which) for which in zip(*found, strict=True)]
     bodies = tuple([batched_body(body, batched[1:], size, wanted)[0] for body in op.branches])
-    return Partly(again(op, operands, (bodies,)), wanted)
+    return Partly(d.again(op, operands, (bodies,)), wanted)
 
 
 def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
     """All branches computed, and of what they return for each example what its index says."""
-    index, graph = operands[0], current().graph
+    index, graph = operands[0], d.current().graph
     assert graph is not None
     chosen: list[Output] = []
     for number, body in enumerate(op.branches):
@@ -80,7 +65,7 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
         shielded, flags = _shielded(here, operands[1:], batched[1:], size)
         names = dict(zip(body.inputs, operands[1:], strict=True))
         outputs, which = replay(body, shielded, flags, size, graph, names)
-        made = everywhere([y for y in outputs if y is not None], which, size)
+        made = d.everywhere([y for y in outputs if y is not None], which, size)
         if not number:
             chosen = made
             continue
@@ -126,46 +111,46 @@ def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partl
     condition, (apart,) = batched_body(op.condition, flags, size)
     if not apart:
         body, which = batched_body(op.body, flags, size, flags[:count])
-        made = again(
+        made = d.again(
             op, _started(operands, batched, flags, size), changed(op, condition=condition, body=body)
         )
         return Partly(made, which)
     flags[:count] = [True] * count
     inputs = _started(operands, batched, flags, size)
     values = changed(op, condition=_any_goes_on(op, flags, size), body=_those_that_go_on(op, flags, size))
-    return Partly(again(op, inputs, values), flags[:count])
+    return Partly(d.again(op, inputs, values), flags[:count])
 
 
 def _any_goes_on(op: Operation, flags: Flags, size: Size) -> Body:
     """The condition of a loop for examples with ends of their own: whether any is not at its."""
-    with tracing("vmap", None) as trace:
+    with d.tracing("vmap", None) as trace:
         parameters = _parameters(trace.graph, op, flags, size)
         ((holds,), (apart,)) = replay(op.condition, parameters, flags, size, trace.graph)
         assert holds is not None
         assert apart
-        return close(trace, parameters, [build("Any", holds, values=((0,), False))])
+        return d.close(trace, parameters, [build("Any", holds, values=((0,), False))])
 
 
 def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
     """One step of a loop for those examples that are not at their end."""
-    with tracing("vmap", None) as trace:
+    with d.tracing("vmap", None) as trace:
         parameters = _parameters(trace.graph, op, flags, size)
         ((holds,), _) = replay(op.condition, parameters, flags, size, trace.graph)
         assert holds is not None
         names = dict(zip(op.body.inputs, parameters, strict=True))
         shielded, inside = _shielded(holds, parameters, flags, size)
         outputs, which = replay(op.body, shielded, inside, size, trace.graph, names)
-        made = everywhere([y for y in outputs if y is not None], which, size)
+        made = d.everywhere([y for y in outputs if y is not None], which, size)
         kept = [
             build("SelectV2", lengthened(holds, new.ndim), new, old)
             for new, old in zip(made, parameters, strict=False)
         ]
-        return close(trace, parameters, kept)
+        return d.close(trace, parameters, kept)
 
 
 def _parameters(graph: Graph, op: Operation, flags: Flags, size: Size) -> list[Output]:
     return [
-        parameter_of(graph, for_all(x, size) if b else x.type, x.op)
+        d.parameter_of(graph, for_all(x, size) if b else x.type, x.op)
         for x, b in zip(op.body.inputs, flags, strict=True)
     ]
 
@@ -173,4 +158,4 @@ def _parameters(graph: Graph, op: Operation, flags: Flags, size: Size) -> list[O
 def CHECKPOINT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
     """The body is batched."""
     body, which = batched_body(op.body, batched, size)
-    return Partly(again(op, operands, changed(op, body=body)), which)
+    return Partly(d.again(op, operands, changed(op, body=body)), which)

@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.structure import shown, unflatten
-from stopgrad.base.types import TensorType, bool_, int32
-from stopgrad.graph.body import Bodies, Body
-from stopgrad.graph.build import emit
-from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.op import Joint, Op, Wire, not_differentiable
-from stopgrad.graph.operands import as_array, type_of
-from stopgrad.graph.public import guarded, publish
-from stopgrad.graph.selective import Acting
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Acting,
+    ArgumentError,
+    Bodies,
+    Body,
+    DTypeError,
+    Joint,
+    Op,
+    Operation,
+    Output,
+    ShapeError,
+    TensorType,
+    Wire,
+)
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.transforms.control.batches import CASE
@@ -34,7 +39,7 @@ from stopgrad.transforms.control.functions import (
 )
 from stopgrad.transforms.control.pullbacks import recomputed_pullback
 
-_INDEX = not_differentiable("which branch runs has no derivative")
+_INDEX = d.not_differentiable("which branch runs has no derivative")
 
 
 def _pull(
@@ -60,7 +65,7 @@ def _pull(
             for body, _ in pulled
         ]
     )
-    made = iter(emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs)
+    made = iter(d.emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs)
     return [next(made) if there else None for there in reached]
 
 
@@ -90,7 +95,7 @@ class Case(Op):
 
     @staticmethod
     def infer(index: TensorType, *operands: TensorType, branches: Bodies) -> tuple[TensorType, ...]:
-        if index.dtype is not int32 or index.ndim:
+        if index.dtype is not d.int32 or index.ndim:
             raise DTypeError(f"(C1) the index must be a scalar int32, not {index!r}")
         for body in branches:
             if not same_types(body.input_types, operands):
@@ -123,7 +128,7 @@ class Case(Op):
         return [Wire(body, inputs, outputs, {}) for body in op.branches]
 
 
-@guarded("cond")
+@d.guarded("cond")
 def cond(
     pred: Any,
     true_fn: Callable[..., Any] | None = None,
@@ -156,17 +161,17 @@ def cond(
         >>> sg.cond(np.array(True), lambda x: x + 1.0, lambda x: x - 1.0, 3.0)
         array(4., dtype=float32)
     """
-    kind = type_of(pred)
-    if kind.dtype is not bool_ or kind.ndim:
+    kind = d.type_of(pred)
+    if kind.dtype is not d.bool_ or kind.ndim:
         raise DTypeError(
             f"cond: the condition must be a scalar boolean, not {kind!r}; compare, or reduce with "
             "sg.reduce_all"
         )
-    index = cast(pred if isinstance(pred, (Output, Operation)) else as_array(pred), int32)
+    index = cast(pred if isinstance(pred, (Output, Operation)) else d.as_array(pred), d.int32)
     return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
-@guarded("switch")
+@d.guarded("switch")
 def switch(
     index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
 ) -> Any:
@@ -192,16 +197,16 @@ def switch(
         >>> sg.switch(np.array(2), [lambda x: x, lambda x: -x, lambda x: x * x], 3.0)
         array(9., dtype=float32)
     """
-    kind = type_of(index)
+    kind = d.type_of(index)
     if not kind.dtype.is_integer or kind.ndim:
         raise DTypeError(f"switch: the index must be a scalar integer, not {kind!r}; convert with sg.cast")
     branches = list(branches) if isinstance(branches, (list, tuple)) else []
     if not branches:
         raise ArgumentError("switch: takes a list of at least one function")
     if not isinstance(index, (Output, Operation)):
-        index = as_array(np.clip(as_array(index), 0, len(branches) - 1), int32)
-    elif kind.dtype is not int32:
-        index = cast(_clamped(index, len(branches) - 1), int32)
+        index = d.as_array(np.clip(d.as_array(index), 0, len(branches) - 1), d.int32)
+    elif kind.dtype is not d.int32:
+        index = cast(_clamped(index, len(branches) - 1), d.int32)
     return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
@@ -224,31 +229,31 @@ def _chosen(
         check_function(f, what, role)
     ((leaves, spec),) = operands(what, tuple(given))
     graph = graph_of([index], leaves)
-    types = [type_of(x) for x in leaves]
+    types = [d.type_of(x) for x in leaves]
     traced: list[Traced] = []
     for f, role in zip(functions, roles, strict=True):
         outer = next((one.trace.outer_graph for one in traced), graph)
-        traced.append(trace_function(f, types, lambda xs: unflatten(spec, xs), f"{role} of {what}", outer))
+        traced.append(trace_function(f, types, lambda xs: d.unflatten(spec, xs), f"{role} of {what}", outer))
         _check_alike(what, traced[0], roles[0], traced[-1], role)
     captures = union(traced)
     bodies = tuple(one.body(captures) for one in traced)
     made = apply_traced(Case, traced[0], (index, *leaves, *captures), (bodies,), name)
-    return unflatten(traced[0].spec, made)
+    return d.unflatten(traced[0].spec, made)
 
 
 def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role: str) -> None:
     if first.spec != other.spec:
         raise ArgumentError(
-            f"{what}: the functions must return one structure: {first_role} returned {shown(first.spec)}, "
-            f"{role} {shown(other.spec)}"
+            f"{what}: the functions must return one structure: {first_role} returned {d.shown(first.spec)}, "
+            f"{role} {d.shown(other.spec)}"
         )
     for a, b in zip(first.results, other.results, strict=True):
         if not same_type(a.type, b.type):
             error = DTypeError if a.dtype is not b.dtype else ShapeError
             raise error(
-                f"{what}: the functions must return the same types: {first_role} returned {describe(a)}, "
-                f"{role} {describe(b)}"
+                f"{what}: the functions must return the same types: {first_role} returned {d.describe(a)}, "
+                f"{role} {d.describe(b)}"
             )
 
 
-publish(Case, switch)
+d.publish(Case, switch)

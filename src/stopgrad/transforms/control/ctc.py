@@ -7,13 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, whole
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import Size, int32, same_size
-from stopgrad.graph.build import together
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import guarded
-from stopgrad.graph.type_rules import check_dtype, is_integer
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Size, Tensor
 from stopgrad.ops.composing import FLOATING, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, maximum, multiply, negative, subtract
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less, logical_and, not_equal
@@ -29,7 +24,7 @@ from stopgrad.transforms.control.scans import scan
 __all__ = ["ctc_loss"]
 
 
-@guarded("ctc_loss")
+@d.guarded("ctc_loss")
 def ctc_loss(
     labels: Any,
     logits: Any,
@@ -71,24 +66,24 @@ def ctc_loss(
     """
     if unique is not None:
         raise ArgumentError("unique has no use here; leave it out")
-    (x,) = together(logits, promotes=FLOATING)
-    kind, label_kind = type_of(x), type_of(labels)
-    check_dtype(label_kind, is_integer, "integers as labels")
+    (x,) = d.together(logits, promotes=FLOATING)
+    kind, label_kind = d.type_of(x), d.type_of(labels)
+    d.check_dtype(label_kind, d.is_integer, "integers as labels")
     if kind.ndim != 3 or label_kind.ndim != 2:
         raise ShapeError(
             f"takes labels [batch, labels] and logits of three axes, not {label_kind!r}, {kind!r}"
         )
-    x = wide(x) if flag(logits_time_major) else transpose(wide(x), (1, 0, 2))
-    steps, batch, classes = type_of(x).shape
-    if not same_size(label_kind.shape[0], batch):
+    x = wide(x) if d.flag(logits_time_major) else transpose(wide(x), (1, 0, 2))
+    steps, batch, classes = d.type_of(x).shape
+    if not d.same_size(label_kind.shape[0], batch):
         raise ShapeError(f"there are labels for {label_kind.shape[0]} sequences, and logits for {batch}")
     blank = _blank(blank_index, classes)
     count = label_kind.shape[1]
     lengths = _lengths(label_length, count, batch, x, "label_length")
     ends = _lengths(logit_length, steps, batch, x, "logit_length")
-    states, skips = _states(cast(labels, int32), blank)
+    states, skips = _states(cast(labels, d.int32), blank)
     # What is no class has no probability; behind the end of the labels it does not count.
-    known = logical_and(greater_equal(states, 0), less(states, size_as(classes, int32, x)))
+    known = logical_and(greater_equal(states, 0), less(states, size_as(classes, d.int32, x)))
     places = expand_dims(where(known, states, blank), 0)
     emitted = take_along_axis(log_softmax(x, -1), broadcast_to(places, (steps, batch, 2 * count + 1)), -1)
     emitted = where(known, emitted, -math.inf)
@@ -96,7 +91,7 @@ def ctc_loss(
 
 
 def _blank(given: Any, classes: Size) -> int:
-    index = 0 if given is None else whole(given)
+    index = 0 if given is None else d.whole(given)
     if isinstance(classes, int) and not -classes <= index < classes:
         raise ArgumentError(f"blank_index={index} is none of {classes} classes")
     if index < 0 and not isinstance(classes, int):
@@ -107,12 +102,12 @@ def _blank(given: Any, classes: Size) -> int:
 def _lengths(given: Any, most: Size, batch: Size, like: Any, what: str) -> Tensor:
     """The lengths of sequences as int32, [batch]."""
     if given is None:
-        return broadcast_to(size_as(most, int32, like), (batch,))
-    kind = type_of(given)
-    check_dtype(kind, is_integer, f"integers as {what}")
-    if kind.ndim != 1 or not same_size(kind.shape[0], batch):
+        return broadcast_to(size_as(most, d.int32, like), (batch,))
+    kind = d.type_of(given)
+    d.check_dtype(kind, d.is_integer, f"integers as {what}")
+    if kind.ndim != 1 or not d.same_size(kind.shape[0], batch):
         raise ShapeError(f"{what} must be [{batch}], not {kind!r}")
-    return cast(given, int32)
+    return cast(given, d.int32)
 
 
 def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
@@ -120,7 +115,7 @@ def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
 
     It may into a label that differs from the label before.
     """
-    batch, count = type_of(labels).shape
+    batch, count = d.type_of(labels).shape
     blanks = add(multiply(labels, 0), np.int32(blank))
     both = reshape(stack([blanks, labels], 2), (batch, 2 * count))
     states = concat([both, broadcast_to(np.full((1, 1), blank, np.int32), (batch, 1))], 1)
@@ -131,10 +126,10 @@ def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
 
 def _forward(emitted: Any, skips: Any, lengths: Any, ends: Any) -> Tensor:
     """The logarithms of the probabilities of all alignments, [batch], by the forward algorithm."""
-    steps, _, count = type_of(emitted).shape
+    steps, _, count = d.type_of(emitted).shape
     places = positions(count, emitted)
     # Before the first step: at the first blank.
-    first = where(equal(places, 0), zeros_beside(type_of(emitted).shape[1:], emitted), -math.inf)
+    first = where(equal(places, 0), zeros_beside(d.type_of(emitted).shape[1:], emitted), -math.inf)
     alive = greater(ends, expand_dims(positions(steps, emitted), 1))
 
     def shifted(a: Any, by: int) -> Tensor:

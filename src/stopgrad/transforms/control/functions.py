@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import is_whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError, StopgradError
-from stopgrad.base.structure import flatten, paths, shown, unflatten
-from stopgrad.base.types import DType, TensorType, same_size
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import apply, as_output, close, graph_for, parameter_of, tracing
-from stopgrad.graph.builder import Trace, default_graph
-from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.inferred import widened
-from stopgrad.graph.op import Op
-from stopgrad.graph.operands import as_array, is_python, type_of
-from stopgrad.graph.public import call
+from stopgrad.graph import defining as d
+from stopgrad.graph.builder import Trace
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Body,
+    DType,
+    DTypeError,
+    Graph,
+    Op,
+    Operation,
+    Output,
+    ShapeError,
+    StopgradError,
+    TensorType,
+)
 
 
 @dataclass
@@ -42,7 +45,7 @@ class Traced:
         """The body, its captures being parameters after its own: those given, or its own."""
         graph, own = self.trace.graph, self.trace.captures
         wanted = own if captures is None else captures
-        extra = [own[x] if x in own else parameter_of(graph, x.type, x.op) for x in wanted]
+        extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in wanted]
         return Body(graph, [*self.parameters, *extra], self.results)
 
 
@@ -52,21 +55,21 @@ def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
     Python floats take the dtype of the first floating-point tensor among them. Errors name the construct,
     *what*.
     """
-    everything = [leaf for tree in trees for leaf in flatten(tree)[0]]
-    tensors = (type_of(x).dtype for x in everything if hasattr(x, "dtype") or hasattr(x, "as_output"))
+    everything = [leaf for tree in trees for leaf in d.flatten(tree)[0]]
+    tensors = (d.type_of(x).dtype for x in everything if hasattr(x, "dtype") or hasattr(x, "as_output"))
     company = next((dtype for dtype in tensors if dtype.is_floating), None)
     return [_operands(what, tree, company) for tree in trees]
 
 
 def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], Any]:
-    leaves, spec = flatten(tree)
+    leaves, spec = d.flatten(tree)
     found: list[Any] = []
-    for path, leaf in zip(paths(tree), leaves, strict=True):
+    for path, leaf in zip(d.paths(tree), leaves, strict=True):
         if isinstance(leaf, (Output, Operation)):
             found.append(leaf.as_output())
             continue
         try:
-            found.append(as_array(leaf, company if isinstance(leaf, float) else None))
+            found.append(d.as_array(leaf, company if isinstance(leaf, float) else None))
         except StopgradError as error:
             where = f" at {path}" if path else ""
             raise type(error)(f"{what}: takes tensors, and{where} {error.message}") from None
@@ -76,7 +79,7 @@ def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], A
 def graph_of(*groups: Sequence[Any]) -> Graph | None:
     """The graph in which a construct on these operands is built; None where nothing says so."""
     symbolic = next((x for group in groups for x in group if isinstance(x, Output)), None)
-    return graph_for(symbolic) if symbolic is not None else default_graph()
+    return d.graph_for(symbolic) if symbolic is not None else d.default_graph()
 
 
 def check_function(f: Any, what: str, role: str) -> None:
@@ -97,7 +100,7 @@ NOT_SWAPPED = "to keep less in memory for the gradient, wrap the function in sg.
 
 def check_parallel(what: str, iterations: Any) -> None:
     """Refuse what is no number of steps; steps run one after the other whatever it says."""
-    if not is_whole(iterations) or iterations < 1:
+    if not d.is_whole(iterations) or iterations < 1:
         raise ArgumentError(f"{what}: parallel_iterations is a positive whole number, not {iterations!r:.60}")
 
 
@@ -117,19 +120,19 @@ def trace_function(
         what: names the function in errors.
         graph: in which the construct is built; None where nothing says so.
     """
-    with tracing(what, graph) as trace:
-        parameters = [parameter_of(trace.graph, t) for t in types]
-        leaves, spec = flatten(call(f, *arguments(list(parameters))))
+    with d.tracing(what, graph) as trace:
+        parameters = [d.parameter_of(trace.graph, t) for t in types]
+        leaves, spec = d.flatten(d.call(f, *arguments(list(parameters))))
         results = []
         for leaf in leaves:
             try:
-                y = as_output(leaf, trace.graph)
+                y = d.as_output(leaf, trace.graph)
             except StopgradError as error:
                 raise type(error)(
                     f"{what}: the function returned what is no tensor: {error.message}"
                 ) from None
             results.append(y)
-        body = close(trace, parameters, results)
+        body = d.close(trace, parameters, results)
         return Traced(trace, parameters, list(body.results), spec)
 
 
@@ -139,7 +142,7 @@ def apply_traced(
     """The results of an operation that runs what was traced; where that returns none, nothing is built."""
     if not traced.results:
         return []
-    made = apply(definition, operands, values, name)
+    made = d.apply(definition, operands, values, name)
     return list(made) if isinstance(made, tuple) else [made]
 
 
@@ -150,7 +153,7 @@ def union(traced: Sequence[Traced]) -> list[Output]:
 
 def same_type(a: TensorType, b: TensorType) -> bool:
     """Whether two types may be taken for equal: one dtype, and no size that surely differs."""
-    return a.dtype is b.dtype and a.ndim == b.ndim and all(map(same_size, a.shape, b.shape))
+    return a.dtype is b.dtype and a.ndim == b.ndim and all(map(d.same_size, a.shape, b.shape))
 
 
 def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
@@ -170,21 +173,21 @@ def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: A
     """
     if found != spec:
         raise ArgumentError(
-            f"{what}: the carry must keep its structure: it was {shown(spec)}, "
-            f"the function returned {shown(found)}"
+            f"{what}: the carry must keep its structure: it was {d.shown(spec)}, "
+            f"the function returned {d.shown(found)}"
         )
-    names = paths(unflatten(spec, list(types)))
+    names = d.paths(d.unflatten(spec, list(types)))
     for name, t, y in zip(names, types, traced.results, strict=False):
         where = f" at {name}" if name else ""
         if y.type.dtype is not t.dtype:
             raise DTypeError(
                 f"{what}: the carry{where} must keep its dtype: it was {t!r}, the function returned "
-                f"{describe(y)}; convert with sg.cast{widened(y)}"
+                f"{d.describe(y)}; convert with sg.cast{d.widened(y)}"
             )
         if not same_type(y.type, t):
             raise ShapeError(
                 f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned "
-                f"{describe(y)}"
+                f"{d.describe(y)}"
             )
 
 
@@ -197,7 +200,7 @@ def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]
     found = []
     for leaf, array, y in zip(leaves, arrays, results, strict=False):
         wanted = y.type.dtype
-        if is_python(leaf) and type_of(array).dtype is not wanted and wanted.is_differentiable:
-            array, changed = as_array(leaf, wanted), True
+        if d.is_python(leaf) and d.type_of(array).dtype is not wanted and wanted.is_differentiable:
+            array, changed = d.as_array(leaf, wanted), True
         found.append(array)
     return found if changed else None

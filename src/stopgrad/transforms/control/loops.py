@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import whole
-from stopgrad.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import TensorType, bool_, int32
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import building_in, close, emit, inline, parameter_of, tracing
-from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.op import Joint, NoGradient, Op, Rule, Undefined, Wire
-from stopgrad.graph.operands import as_array, type_of
-from stopgrad.graph.public import guarded, publish
-from stopgrad.graph.selective import Acting
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Acting,
+    ArgumentError,
+    Body,
+    DTypeError,
+    GradientError,
+    Joint,
+    NoGradient,
+    Op,
+    Operation,
+    Output,
+    Rule,
+    ShapeError,
+    TensorType,
+    Undefined,
+    Wire,
+)
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
@@ -52,11 +59,11 @@ def _pull(
     """The pull of the scan that does the same in as many steps as there may be, some of them idle."""
     if op.limit == _UNBOUNDED:
         raise GradientError(
-            f"while_loop: the gradient of {describe(op)} needs to know how many steps there may be; give it "
-            "maximum_iterations=, or use sg.scan or sg.fori_loop where the number of steps is known"
+            f"while_loop: the gradient of {d.describe(op)} needs to know how many steps there may be; give "
+            "it maximum_iterations=, or use sg.scan or sg.fori_loop where the number of steps is known"
         )
-    with building_in(op.graph):
-        steps = emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
+    with d.building_in(op.graph):
+        steps = d.emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
     return Scan.gradient.pull(gs, steps, live, acting)
 
 
@@ -65,13 +72,13 @@ def _bounded(op: Operation) -> Body:
     body: Body = op.body
     found: Body | None = body.memo.get(op.condition)
     if found is None:
-        with tracing("a bounded loop", op.graph, origin=op) as trace:
-            parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        with d.tracing("a bounded loop", op.graph, origin=op) as trace:
+            parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
             given = dict(zip(op.condition.inputs, parameters, strict=True))
-            (holds,) = inline(op.condition.results, given)
+            (holds,) = d.inline(op.condition.results, given)
             idle = Body(body.graph, body.inputs, body.inputs[: len(body.outputs)])
-            made = emit(Case, (cast(holds, int32), *parameters), ((idle, body),), "")
-            found = body.memo[op.condition] = close(trace, parameters, made.outputs)
+            made = d.emit(Case, (cast(holds, d.int32), *parameters), ((idle, body),), "")
+            found = body.memo[op.condition] = d.close(trace, parameters, made.outputs)
     return found
 
 
@@ -107,7 +114,7 @@ class While(Op):
                 raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
         if (
             len(condition.output_types) != 1
-            or condition.output_types[0].dtype is not bool_
+            or condition.output_types[0].dtype is not d.bool_
             or condition.output_types[0].ndim
         ):
             raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
@@ -159,7 +166,7 @@ class While(Op):
         return _ANY_NUMBER if op.limit == _UNBOUNDED else cls.rules[0]
 
 
-@guarded("while_loop")
+@d.guarded("while_loop")
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -209,17 +216,17 @@ def while_loop(
     check_default("while_loop", "swap_memory", swap_memory, False, NOT_SWAPPED)
     check_parallel("while_loop", parallel_iterations)
     limit = _UNBOUNDED if maximum_iterations is None else _steps(maximum_iterations)
-    leaves = flatten(loop_vars)[0]
+    leaves = d.flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)
     graph = graph_of(first)
     spread = _is_plain(loop_vars)
 
     def arguments(parameters: list[Any]) -> tuple[Any, ...]:
-        tree = unflatten(spec, parameters)
+        tree = d.unflatten(spec, parameters)
         return tuple(tree) if spread else (tree,)
 
     def trace() -> Traced:
-        types = [type_of(x) for x in first]
+        types = [d.type_of(x) for x in first]
         return trace_function(
             lambda *xs: _same_kind(body(*xs), loop_vars), types, arguments, "the body of while_loop", graph
         )
@@ -228,16 +235,16 @@ def while_loop(
     if traced.spec == spec and (again := weak(leaves, first, traced.results)) is not None:
         first = again
         traced = trace()
-    types = [type_of(x) for x in first]
+    types = [d.type_of(x) for x in first]
     check_carry(types, spec, traced, traced.spec, "while_loop")
     outer = traced.trace.outer_graph
     condition = trace_function(cond, types, arguments, "the condition of while_loop", outer)
-    if len(condition.results) != 1 or condition.results[0].dtype is not bool_ or condition.results[0].ndim:
+    if len(condition.results) != 1 or condition.results[0].dtype is not d.bool_ or condition.results[0].ndim:
         shown = ", ".join(repr(y.type) for y in condition.results)
         raise DTypeError(f"while_loop: the condition must return a scalar boolean, not {shown or None}")
     captures = union([condition, traced])
     values = (condition.body(captures), traced.body(captures), limit)
-    return unflatten(spec, apply_traced(While, traced, (*first, *captures), values, name))
+    return d.unflatten(spec, apply_traced(While, traced, (*first, *captures), values, name))
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
@@ -258,7 +265,7 @@ def _is_plain(tree: Any) -> bool:
 
 def _steps(maximum: Any) -> int:
     try:
-        found = whole(maximum)
+        found = d.whole(maximum)
     except TypeError:
         raise ArgumentError(
             f"while_loop: maximum_iterations must be a whole number, not {maximum!r}"
@@ -268,7 +275,7 @@ def _steps(maximum: Any) -> int:
     return found
 
 
-@guarded("fori_loop")
+@d.guarded("fori_loop")
 def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name: str | None = None) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 
@@ -298,14 +305,15 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name:
 
         return run_scan("fori_loop", step, init, steps, None, False, 1, name)[0]
     for bound, what in ((lower, "lower"), (upper, "upper")):
-        kind = type_of(bound)
+        kind = d.type_of(bound)
         if not kind.dtype.is_integer or kind.ndim:
             raise DTypeError(f"fori_loop: {what} must be a scalar integer, not {kind!r}")
     start, end = (
-        x if hasattr(x, "dtype") or hasattr(x, "as_output") else as_array(x, int32) for x in (lower, upper)
+        x if hasattr(x, "dtype") or hasattr(x, "as_output") else d.as_array(x, d.int32)
+        for x in (lower, upper)
     )
-    start = start if type_of(start).dtype is type_of(end).dtype else cast(start, type_of(end).dtype)
-    one = as_array(1, type_of(end).dtype)
+    start = start if d.type_of(start).dtype is d.type_of(end).dtype else cast(start, d.type_of(end).dtype)
+    one = d.as_array(1, d.type_of(end).dtype)
     looped = while_loop(
         lambda state: less(state["i"], end),
         lambda state: {"i": add(state["i"], one), "carry": body(state["i"], state["carry"])},
@@ -315,4 +323,4 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name:
     return looped["carry"]
 
 
-publish(While, while_loop)
+d.publish(While, while_loop)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import close, inline, parameter_of, tracing
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.selective import Acting
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import Acting, Body, Operation, Output
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.gradients.reach import between
 from stopgrad.transforms.gradients.reverse import backpropagate
@@ -30,14 +28,14 @@ def recomputed_pullback(
         The pullback, which takes the cotangents that are there and then the body's operands, and returns a
         cotangent for each live parameter, zero where none arrives; and whether one arrives there.
     """
-    with tracing(what, op.graph, origin=op) as trace:
-        seeds = [parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
-        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+    with d.tracing(what, op.graph, origin=op) as trace:
+        seeds = [d.parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
+        parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
         built: dict[Output, Output] = {}
-        results = inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
+        results = d.inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
         ys = [y for y, g in zip(results, gs, strict=True) if g is not None]
         xs = [parameters[i] for i in live]
         inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
         found = backpropagate(ys, xs, seeds, between(ys, set(xs), (), inside), inside)
         filled = [zeros_like(x) if dx is None else dx for x, dx in zip(xs, found, strict=True)]
-        return close(trace, [*seeds, *parameters], filled), [dx is not None for dx in found]
+        return d.close(trace, [*seeds, *parameters], filled), [dx is not None for dx in found]

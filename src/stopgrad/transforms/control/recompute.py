@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from stopgrad.base.errors import ShapeError
-from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import TensorType
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import emit
-from stopgrad.graph.graph import Graph, Operation, Output
-from stopgrad.graph.op import Joint, Op, Wire
-from stopgrad.graph.operands import as_array, type_of
-from stopgrad.graph.public import call, guarded, publish
-from stopgrad.graph.scope import Scope, as_scope
-from stopgrad.graph.selective import Acting
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Acting,
+    Body,
+    Graph,
+    Joint,
+    Op,
+    Operation,
+    Output,
+    Scope,
+    ShapeError,
+    TensorType,
+    Wire,
+)
 from stopgrad.transforms.control.batches import CHECKPOINT
 from stopgrad.transforms.control.functions import (
     apply_traced,
@@ -38,7 +41,7 @@ def _pull(
         return [None] * len(live)
     step = Body(step.graph, step.inputs, [*compress(step.results, arrives)])
     given = [g for g in gs if g is not None]
-    made = iter(emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs)
+    made = iter(d.emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs)
     return [next(made) if there else None for there in arrives]
 
 
@@ -92,8 +95,8 @@ class Checkpoint(Op):
         cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
         """The operation that runs a function, which comes first, on its arguments."""
-        with as_scope(scope, f"{cls.type}.create"):
-            made = flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
+        with d.as_scope(scope, f"{cls.type}.create"):
+            made = d.flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
         op: Operation = made[0].op
         return op
 
@@ -125,16 +128,17 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
     check_function(f, "checkpoint", "f")
 
     @functools.wraps(f)
-    @guarded("checkpoint")
+    @d.guarded("checkpoint")
     def recomputed(*args: Any, **kwargs: Any) -> Any:
-        leaves, spec = flatten((args, kwargs))
+        leaves, spec = d.flatten((args, kwargs))
         places = [
             i
             for i, leaf in enumerate(leaves)
             if isinstance(leaf, (Output, Operation)) or hasattr(leaf, "dtype")
         ]
         given = [
-            x.as_output() if isinstance(x := leaves[i], (Output, Operation)) else as_array(x) for i in places
+            x.as_output() if isinstance(x := leaves[i], (Output, Operation)) else d.as_array(x)
+            for i in places
         ]
         graph = graph_of(given)
 
@@ -142,11 +146,11 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
             filled = list(leaves)
             for i, parameter in zip(places, parameters, strict=True):
                 filled[i] = parameter
-            return (unflatten(spec, filled),)
+            return (d.unflatten(spec, filled),)
 
         traced = trace_function(
-            lambda called: call(f, *called[0], **called[1]),
-            [type_of(x) for x in given],
+            lambda called: d.call(f, *called[0], **called[1]),
+            [d.type_of(x) for x in given],
             arguments,
             "checkpoint",
             graph,
@@ -154,9 +158,9 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
         made = apply_traced(
             Checkpoint, traced, (*given, *traced.trace.captures), (traced.body(), False), name
         )
-        return unflatten(traced.spec, made)
+        return d.unflatten(traced.spec, made)
 
     return recomputed
 
 
-publish(Checkpoint, checkpoint)
+d.publish(Checkpoint, checkpoint)

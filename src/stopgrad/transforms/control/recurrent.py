@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stopgrad.base.coercion import flag
-from stopgrad.base.errors import ArgumentError, ShapeError
-from stopgrad.base.types import same_size
-from stopgrad.graph.build import together
-from stopgrad.graph.operands import Tensor, type_of
-from stopgrad.graph.public import call, guarded
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
 from stopgrad.ops.composing import FLOATING, chosen, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater
@@ -35,7 +31,7 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "simple_rnn", "simple_rnn_cel
 
 def _gates(x: Any, count: int) -> list[Tensor]:
     """The parts of the gates, which stand beside each other along the last axis."""
-    kind = type_of(x)
+    kind = d.type_of(x)
     units = kind.shape[-1] // count
     return [part_of(x, kind.ndim - 1, i * units, units) for i in range(count)]
 
@@ -54,7 +50,7 @@ def _lstm_step(x: Any, state: tuple[Any, Any], weights: Mapping[str, Any]) -> tu
 
 def _gru_step(x: Any, h: Any, weights: Mapping[str, Any], gates: str, reset_after: bool) -> Tensor:
     kernel = weights["recurrent_kernel"]
-    units = type_of(h).shape[-1]
+    units = d.type_of(h).shape[-1]
     if reset_after:
         inner = matmul(h, kernel)
         inner = add(inner, weights["recurrent_bias"]) if "recurrent_bias" in weights else inner
@@ -81,20 +77,20 @@ def _read(
     """Inputs, weights and states of one dtype, their shapes checked; weights that are None are left out."""
     there = {name: w for name, w in weights.items() if w is not None}
     given = [s for s in states if s is not None]
-    x, *rest = together(x, *there.values(), *given, promotes=FLOATING)
+    x, *rest = d.together(x, *there.values(), *given, promotes=FLOATING)
     found = dict(zip(there, rest, strict=False))
-    kernel, recurrent = type_of(found["kernel"]), type_of(found["recurrent_kernel"])
-    kind = type_of(x)
+    kernel, recurrent = d.type_of(found["kernel"]), d.type_of(found["recurrent_kernel"])
+    kind = d.type_of(x)
     units = recurrent.shape[0] if recurrent.ndim else 0
-    if recurrent.ndim != 2 or not same_size(units * count, recurrent.shape[1]):
+    if recurrent.ndim != 2 or not d.same_size(units * count, recurrent.shape[1]):
         raise ShapeError(f"recurrent_kernel must be [units, {count} · units], not {recurrent!r}")
-    if kernel.ndim != 2 or not same_size(kernel.shape[1], recurrent.shape[1]):
+    if kernel.ndim != 2 or not d.same_size(kernel.shape[1], recurrent.shape[1]):
         raise ShapeError(f"kernel must be [features, {recurrent.shape[1]}], not {kernel!r}")
-    if not kind.ndim or not same_size(kind.shape[-1], kernel.shape[0]):
+    if not kind.ndim or not d.same_size(kind.shape[-1], kernel.shape[0]):
         raise ShapeError(f"inputs {kind!r} must have the {kernel.shape[0]} features that the kernel takes")
     for state in rest[len(there) :]:
-        if not type_of(state).ndim or not same_size(type_of(state).shape[-1], units):
-            raise ShapeError(f"a state must be [..., {units}], not {type_of(state)!r}")
+        if not d.type_of(state).ndim or not d.same_size(d.type_of(state).shape[-1], units):
+            raise ShapeError(f"a state must be [..., {units}], not {d.type_of(state)!r}")
     return x, found, rest[len(there) :]
 
 
@@ -115,20 +111,20 @@ def _layer(
     time_major: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     """A scan of a step, from a projected input and states to the next states, the first being the result."""
-    if type_of(x).ndim != 3:
+    if d.type_of(x).ndim != 3:
         axes = "[time, batch, features]" if time_major else "[batch, time, features]"
-        raise ShapeError(f"takes {axes}, not {type_of(x)!r}")
+        raise ShapeError(f"takes {axes}, not {d.type_of(x)!r}")
     projected = _projected(x, weights)
     xs = projected if time_major else transpose(projected, (1, 0, 2))
-    steps, batch, _ = type_of(xs).shape
+    steps, batch, _ = d.type_of(xs).shape
     if not states:
-        units = type_of(weights["recurrent_kernel"]).shape[0]
+        units = d.type_of(weights["recurrent_kernel"]).shape[0]
         states = [zeros_beside((batch, units), xs) for _ in range(count)]
     if sequence_length is None:
         alive = None
     else:
-        lengths = type_of(sequence_length)
-        if not lengths.dtype.is_integer or lengths.ndim != 1 or not same_size(lengths.shape[0], batch):
+        lengths = d.type_of(sequence_length)
+        if not lengths.dtype.is_integer or lengths.ndim != 1 or not d.same_size(lengths.shape[0], batch):
             raise ShapeError(f"sequence_length must be integers [{batch}], not {lengths!r}")
         places = expand_dims(cast(positions(steps, xs), lengths.dtype), 1)
         alive = expand_dims(greater(sequence_length, places), 2)
@@ -141,13 +137,15 @@ def _layer(
         kept = [where(here, new, old) for new, old in zip(made, carry, strict=True)]
         return kept, where(here, made[0], 0)
 
-    last, results = scan(run, list(states), (xs, alive), reverse=flag(reverse))
+    last, results = scan(run, list(states), (xs, alive), reverse=d.flag(reverse))
     return results if time_major else transpose(results, (1, 0, 2)), last
 
 
 def _one_step(x: Any, states: Sequence[Any], weights: Mapping[str, Any]) -> Tensor:
-    if any(type_of(s).ndim != type_of(x).ndim for s in states):
-        raise ShapeError(f"inputs {type_of(x)!r} and states {[type_of(s) for s in states]} differ in axes")
+    if any(d.type_of(s).ndim != d.type_of(x).ndim for s in states):
+        raise ShapeError(
+            f"inputs {d.type_of(x)!r} and states {[d.type_of(s) for s in states]} differ in axes"
+        )
     return _projected(x, weights)
 
 
@@ -160,11 +158,11 @@ def _named(y: Any, name: str | None) -> Tensor:
 
 def _activation(given: Any) -> Callable[[Any], Any]:
     if callable(given):
-        return lambda x: call(given, x)
+        return lambda x: d.call(given, x)
     return chosen(given, {"tanh": tanh, "relu": relu}, "activation")
 
 
-@guarded("simple_rnn_cell")
+@d.guarded("simple_rnn_cell")
 def simple_rnn_cell(
     inputs: Any,
     state: Any,
@@ -200,7 +198,7 @@ def simple_rnn_cell(
     return _named(_simple_step(_one_step(x, [h], weights), h, weights, _activation(activation)), name)
 
 
-@guarded("simple_rnn")
+@d.guarded("simple_rnn")
 def simple_rnn(
     inputs: Any,
     kernel: Any,
@@ -255,7 +253,7 @@ def simple_rnn(
         1,
         sequence_length,
         reverse,
-        flag(time_major),
+        d.flag(time_major),
     )
     return _named(results, name), h
 
@@ -271,7 +269,7 @@ def _pair(state: Any) -> list[Any]:
     return list(state)
 
 
-@guarded("lstm_cell")
+@d.guarded("lstm_cell")
 def lstm_cell(
     inputs: Any,
     state: Any,
@@ -309,7 +307,7 @@ def lstm_cell(
     return _named(h, name), c
 
 
-@guarded("lstm")
+@d.guarded("lstm")
 def lstm(
     inputs: Any,
     kernel: Any,
@@ -363,7 +361,7 @@ def lstm(
         2,
         sequence_length,
         reverse,
-        flag(time_major),
+        d.flag(time_major),
     )
     return _named(results, name), (h, c)
 
@@ -376,19 +374,19 @@ def _gru_weights(
 ) -> tuple[dict[str, Any], str, bool]:
     """The weights by name, the order of the gates, and where the reset gate stands."""
     chosen(gates, {"zrn": 0, "rzn": 1}, "gates")
-    after = flag(reset_after)
+    after = d.flag(reset_after)
     given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
-    if bias is not None and type_of(bias).ndim == 2:
-        if not after or type_of(bias).shape[0] != 2:
+    if bias is not None and d.type_of(bias).ndim == 2:
+        if not after or d.type_of(bias).shape[0] != 2:
             raise ShapeError(
-                f"bias must be [3 · units], or with reset_after [2, 3 · units], not {type_of(bias)!r}"
+                f"bias must be [3 · units], or with reset_after [2, 3 · units], not {d.type_of(bias)!r}"
             )
         own, inner = (squeeze(part_of(bias, 0, i, 1), 0) for i in (0, 1))
         given |= {"bias": own, "recurrent_bias": inner}
     return given, str(gates), after
 
 
-@guarded("gru_cell")
+@d.guarded("gru_cell")
 def gru_cell(
     inputs: Any,
     state: Any,
@@ -427,7 +425,7 @@ def gru_cell(
     return _named(_gru_step(_one_step(x, [h], weights), h, weights, order, after), name)
 
 
-@guarded("gru")
+@d.guarded("gru")
 def gru(
     inputs: Any,
     kernel: Any,
@@ -485,6 +483,6 @@ def gru(
         1,
         sequence_length,
         reverse,
-        flag(time_major),
+        d.flag(time_major),
     )
     return _named(results, name), h

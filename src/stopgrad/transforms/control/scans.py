@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stopgrad.base.coercion import flag, is_whole, whole
-from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import Dim, Size, TensorType, dtype_of, float32, same_size, tensor_type
-from stopgrad.graph.body import Body
-from stopgrad.graph.build import building_in, close, emit, inline, parameter_of, tracing
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.op import Joint, Op, Wire
-from stopgrad.graph.operands import show_shape, type_of
-from stopgrad.graph.public import guarded, publish, reads_arguments
-from stopgrad.graph.selective import Acting
+from stopgrad.graph import defining as d
+from stopgrad.graph.defining import (
+    Acting,
+    ArgumentError,
+    Body,
+    Dim,
+    DTypeError,
+    Joint,
+    Op,
+    Operation,
+    Output,
+    ShapeError,
+    Size,
+    TensorType,
+    Wire,
+)
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.structural.sources import zeros_like
@@ -66,15 +71,15 @@ def _pull(
     wanted, given = _alive(op, body_masks(body, acting), gs, live)
     if not given:
         return [None] * len(live)
-    with tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
-        seeds = [parameter_of(trace.graph, body.results[o].type, op) for o in given]
+    with d.tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
+        seeds = [d.parameter_of(trace.graph, body.results[o].type, op) for o in given]
         ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
         path = between(ys, set(xs), (), acting)
         found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
         pull = _Pull(op, gs, given, seeds, found)
         pull.arrange()
         results = [*pull.next_carries(), *pull.next_sums(), *pull.slices()]
-        step = close(trace, pull.parameters, results)
+        step = d.close(trace, pull.parameters, results)
         pull.keep(dict(trace.captures))
     return pull.emit(Body(step.graph, pull.all_parameters(), step.outputs), live)
 
@@ -114,7 +119,7 @@ def _may_be_empty(op: Operation) -> bool:
 def _sum_type(x: TensorType) -> TensorType:
     """In what the cotangents of a constant are added up: as everywhere, not in 16 bits."""
     narrow = x.dtype.is_floating and x.dtype.itemsize == 2
-    return tensor_type(float32, x.shape) if narrow else x
+    return d.tensor_type(d.float32, x.shape) if narrow else x
 
 
 class _Pull:
@@ -153,9 +158,9 @@ class _Pull:
         graph = next(iter(self.seed.values())).op.graph
         for j in self.carries:
             if j not in self.seed:
-                self.seed[j] = parameter_of(graph, self.op.outputs[j].type, self.op)
+                self.seed[j] = d.parameter_of(graph, self.op.outputs[j].type, self.op)
         for i in self.constants:
-            self.sums[i] = parameter_of(graph, _sum_type(self.op.inputs[i].type), self.op)
+            self.sums[i] = d.parameter_of(graph, _sum_type(self.op.inputs[i].type), self.op)
         self.parameters = [
             *(self.seed[j] for j in self.carries),
             *self.sums.values(),
@@ -200,13 +205,13 @@ class _Pull:
                 self.kept.append((op.outputs[handed_out[x]], parameter))
             else:
                 extra.append((x, parameter))
-        with building_in(op.graph):
+        with d.building_in(op.graph):
             if unchanging:
-                made = inline([x for x, _ in unchanging], operand)
+                made = d.inline([x for x, _ in unchanging], operand)
                 self.fixed += zip(made, [parameter for _, parameter in unchanging], strict=True)
             if extra:
                 wider = Body(body.graph, body.inputs, [*body.outputs, *(x for x, _ in extra)])
-                again = emit(Scan, op.inputs, (wider, *op.values[1:]), "")
+                again = d.emit(Scan, op.inputs, (wider, *op.values[1:]), "")
                 self.kept += zip(again.outputs[len(op.outputs) :], [p for _, p in extra], strict=True)
 
     def all_parameters(self) -> list[Output]:
@@ -222,7 +227,7 @@ class _Pull:
         inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
         count = len(first) + len(sums)
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
-        made = emit(Scan, inputs, values, "").outputs
+        made = d.emit(Scan, inputs, values, "").outputs
         places = dict(zip([*self.carries, *self.constants, *self.sequences], made, strict=True))
         arrived = {
             i for i in places if self.found.get(i) is not None or (_may_be_empty(op) and i < op.carries)
@@ -272,17 +277,17 @@ class Scan(Op):
     ) -> tuple[TensorType, ...]:
         parts = list(operands)
         for i in range(carries, carries + sequences):
-            if not operands[i].ndim or not same_size(operands[i].shape[0], length):
+            if not operands[i].ndim or not d.same_size(operands[i].shape[0], length):
                 raise ShapeError(
                     f"(C3) the first axis of {operands[i]!r} must have the loop's length {length}"
                 )
-            parts[i] = tensor_type(operands[i].dtype, operands[i].shape[1:])
+            parts[i] = d.tensor_type(operands[i].dtype, operands[i].shape[1:])
         taken, given = body.input_types, body.output_types
         if not same_types(taken, parts):
             raise ShapeError(f"(C1) the body takes {taken}, not {tuple(parts)}")
         if not same_types(given[:carries], taken[:carries]):
             raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
-        return (*operands[:carries], *(tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
+        return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
 
     gradient = Joint(_pull)
     samples = ()
@@ -345,7 +350,7 @@ class Scan(Op):
         return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, _may_be_empty(op))]
 
 
-@guarded("scan")
+@d.guarded("scan")
 def scan(
     f: Callable[..., Any],
     init: Any,
@@ -384,12 +389,12 @@ def scan(
         (array(7.), array([0., 2., 6.]))
     """
     check_function(f, "scan", "f")
-    if not is_whole(unroll) or unroll < 1:
+    if not d.is_whole(unroll) or unroll < 1:
         raise ArgumentError(f"scan: unroll must be a positive number of steps, not {unroll!r}")
-    return run_scan("scan", f, init, xs, length, flag(reverse), whole(unroll), name)
+    return run_scan("scan", f, init, xs, length, d.flag(reverse), d.whole(unroll), name)
 
 
-@guarded("map_fn")
+@d.guarded("map_fn")
 def map_fn(
     fn: Callable[..., Any],
     elems: Any,
@@ -447,13 +452,13 @@ def map_fn(
     return made
 
 
-@reads_arguments
+@d.reads_arguments
 def _check_signature(said: Any, made: Any) -> None:
     """Refuse results of other dtypes than they were said to have."""
-    dtypes, spec = flatten(said)
-    expected = [dtype_of(d) for d in dtypes]
-    results, made_spec = flatten(made)
-    found = [type_of(y).dtype for y in results]
+    dtypes, spec = d.flatten(said)
+    expected = [d.dtype_of(dtype) for dtype in dtypes]
+    results, made_spec = d.flatten(made)
+    found = [d.type_of(y).dtype for y in results]
     if expected != found or (spec != made_spec and len(found) > 1):
         raise DTypeError(
             f"map_fn: the function returns {', '.join(map(str, found))}, not "
@@ -465,19 +470,19 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     """The number of steps, which all sequences and *length* must agree on."""
     found = length
     if length is not None and not isinstance(length, Dim):
-        if not is_whole(length):
+        if not d.is_whole(length):
             raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}")
-        found = whole(length)
+        found = d.whole(length)
         if found < 0:
             raise ArgumentError(f"{what}: length must not be negative, not {found}")
     for x in parts:
-        kind = type_of(x)
+        kind = d.type_of(x)
         if not kind.ndim:
             raise ShapeError(f"{what}: a sequence needs a first axis, and {kind!r} has none")
         if found is None or isinstance(found, Dim):
-            found = kind.shape[0] if found is None or same_size(found, kind.shape[0]) else found
-        if not same_size(found, kind.shape[0]):
-            sizes = show_shape([type_of(y).shape[:1] for y in parts])
+            found = kind.shape[0] if found is None or d.same_size(found, kind.shape[0]) else found
+        if not d.same_size(found, kind.shape[0]):
+            sizes = d.show_shape([d.type_of(y).shape[:1] for y in parts])
             of_length = "" if length is None else f", and length={length}"
             raise ShapeError(f"{what}: the sequences' first axes must have one size, not {sizes}{of_length}")
     if found is None:
@@ -500,10 +505,12 @@ def run_scan(
     (first, carry_spec), (parts, part_spec) = operands(what, init, xs)
     length = _length(parts, length, what)
     graph = graph_of(first, parts)
-    slices = [tensor_type(type_of(x).dtype, type_of(x).shape[1:]) for x in parts]
+    slices = [d.tensor_type(d.type_of(x).dtype, d.type_of(x).shape[1:]) for x in parts]
 
     def arguments(parameters: list[Any]) -> tuple[Any, Any]:
-        return unflatten(carry_spec, parameters[: len(first)]), unflatten(part_spec, parameters[len(first) :])
+        return d.unflatten(carry_spec, parameters[: len(first)]), d.unflatten(
+            part_spec, parameters[len(first) :]
+        )
 
     def called(carry: Any, part: Any) -> Any:
         made = f(carry, part)
@@ -511,23 +518,23 @@ def run_scan(
             raise ArgumentError(
                 f"{what}: the function must return a pair (carry, result), not {type(made).__name__}"
             )
-        specs[:] = [flatten(part)[1] for part in made]
+        specs[:] = [d.flatten(part)[1] for part in made]
         return made
 
     specs: list[Any] = []
 
     def trace() -> Traced:
-        types = [*(type_of(x) for x in first), *slices]
+        types = [*(d.type_of(x) for x in first), *slices]
         return trace_function(called, types, arguments, f"the body of {what}", graph)
 
     traced = trace()
-    if specs[0] == carry_spec and (again := weak(flatten(init)[0], first, traced.results)) is not None:
+    if specs[0] == carry_spec and (again := weak(d.flatten(init)[0], first, traced.results)) is not None:
         first = again
         traced = trace()
-    check_carry([type_of(x) for x in first], carry_spec, traced, specs[0], what)
+    check_carry([d.type_of(x) for x in first], carry_spec, traced, specs[0], what)
     values = (traced.body(), len(first), len(parts), length, reverse, unroll)
     made = apply_traced(Scan, traced, (*first, *parts, *traced.trace.captures), values, name)
-    return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
+    return d.unflatten(carry_spec, made[: len(first)]), d.unflatten(specs[1], made[len(first) :])
 
 
-publish(Scan, scan)
+d.publish(Scan, scan)
