@@ -43,7 +43,7 @@ def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None
         [0, 1, …, (n - 1) // 2, -(n // 2), …, -1] / (n · d).
 
     Examples:
-        >>> from stopgrad.ops import frequencies
+        >>> from stopgrad.ops.fourier import frequencies
         >>> frequencies.fftfreq(4, 0.5)
         array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
     """
@@ -66,7 +66,7 @@ def rfftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | Non
         [0, 1, …, n // 2] / (n · d).
 
     Examples:
-        >>> from stopgrad.ops import frequencies
+        >>> from stopgrad.ops.fourier import frequencies
         >>> frequencies.rfftfreq(4, 0.5)
         array([0. , 0.5, 1. ], dtype=float32)
     """
@@ -94,7 +94,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
         A tensor of x's type.
 
     Examples:
-        >>> from stopgrad.ops import frequencies
+        >>> from stopgrad.ops.fourier import frequencies
         >>> frequencies.fftshift(np.array([0.0, 1.0, 2.0, -2.0, -1.0]))
         array([-2., -1.,  0.,  1.,  2.])
     """
@@ -114,7 +114,7 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
         A tensor of x's type.
 
     Examples:
-        >>> from stopgrad.ops import frequencies
+        >>> from stopgrad.ops.fourier import frequencies
         >>> frequencies.ifftshift(np.array([-2.0, -1.0, 0.0, 1.0, 2.0]))
         array([ 0.,  1.,  2., -2., -1.])
     """

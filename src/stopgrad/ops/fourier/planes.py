@@ -42,7 +42,7 @@ def _along_two(whole: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         The transform.
 
     Examples:
-        >>> from stopgrad.ops import fourier_planes
+        >>> from stopgrad.ops.fourier import planes as fourier_planes
         >>> fourier_planes.{name}(np.ones((5, 2, 2))).shape
         (5, 2, 2)
     """
@@ -75,7 +75,7 @@ def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
         The real numbers.
 
     Examples:
-        >>> from stopgrad.ops import fourier_planes
+        >>> from stopgrad.ops.fourier import planes as fourier_planes
         >>> fourier_planes.hfft(np.array([1.0, 1.0]))
         array([2., 0.])
     """
@@ -97,7 +97,7 @@ def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: s
         The first n // 2 + 1 elements, complex.
 
     Examples:
-        >>> from stopgrad.ops import fourier_planes
+        >>> from stopgrad.ops.fourier import planes as fourier_planes
         >>> fourier_planes.ihfft(np.array([2.0, 0.0]))
         array([1.-0.j, 1.-0.j])
     """

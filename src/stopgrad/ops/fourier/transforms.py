@@ -323,7 +323,7 @@ def fftn(
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.fftn(np.ones((2, 2)))
         array([[4.+0.j, 0.+0.j],
                [0.+0.j, 0.+0.j]])
@@ -351,7 +351,7 @@ def ifftn(
         The inverse transform, complex.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.ifftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
         array([[1.+0.j, 1.+0.j],
                [1.+0.j, 1.+0.j]])
@@ -374,7 +374,7 @@ def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str
         The transform: complex128 for 64-bit numbers, complex64 for others.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.fft(np.array([1.0, 1.0]))
         array([2.+0.j, 0.+0.j])
     """
@@ -396,7 +396,7 @@ def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
         The inverse transform, complex.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.ifft(np.array([2.0, 0.0]))
         array([1.+0.j, 1.+0.j])
     """
@@ -427,7 +427,7 @@ def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.rfft(np.array([1.0, 0.0, 0.0]))
         array([1.+0.j, 1.+0.j])
     """
@@ -460,7 +460,7 @@ def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: s
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.irfft(np.array([1.0, 1.0]), 3)
         array([1., 0., 0.])
     """
@@ -497,7 +497,7 @@ def rfftn(
         The transform, complex.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.rfftn(np.ones((2, 2)))
         array([[4.+0.j, 0.+0.j],
                [0.+0.j, 0.+0.j]])
@@ -532,7 +532,7 @@ def irfftn(
         The real numbers.
 
     Examples:
-        >>> from stopgrad.ops import fourier
+        >>> from stopgrad.ops.fourier import transforms as fourier
         >>> fourier.irfftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
         array([[1., 1.],
                [1., 1.]])
