@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,6 +52,9 @@ class Compiler:
     Args:
         options: what was asked for.
         name: of the session or function, for reports, notes and errors.
+
+    Attributes:
+        measures: whether several ways to run a graph are measured.
     """
 
     def __init__(self, options: Options, name: str = "Session") -> None:
@@ -61,13 +64,10 @@ class Compiler:
                 f"{name}: tune={options.tune!r} measures engines on one device; leave it out on a mesh"
             )
         self.options, self.name = options, name
+        self.measures = options.tune != "off"
         self.reports: deque[Report] = deque(maxlen=REPORTS)
         self._strict = flag(options.strict, "strict")
         self._any_engine = options.engine == "auto" and options.mesh is None
-
-    def sample(self, arrays: Iterable[Any], anywhere: bool = True) -> Sample | None:
-        """The values of one run, where several ways are to be measured on them."""
-        return None if self.options.tune == "off" else Sample([*arrays], anywhere)
 
     def compile(
         self,

@@ -113,7 +113,7 @@ class Function:
             return self._build(leaves, args, kwargs)
         engine = self._usable()
         given = self._given(leaves, spec, static, engine)
-        sample = self._compiler.sample(given.arrays)
+        sample = Sample(given.arrays) if self._compiler.measures else None
         traced = self._find(engine, given, sample)
         if not traced.called:
             traced.called = True

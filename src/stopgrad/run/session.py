@@ -318,7 +318,9 @@ class Session:
         """Compute all, then replace the state: with the lock held."""
         old = self._present("run")
         shapes = tuple([a.shape for a in arrays])
-        sample = self._compiler.sample((*map(old.value, plan.parameters), *arrays), anywhere=not old.values)
+        sample = None
+        if self._compiler.measures:
+            sample = Sample([*[old.value(p) for p in plan.parameters], *arrays], anywhere=not old.values)
         program: Program = self._programs(old.engine, plan, shapes, sample)
         engine, state = program.backend, old
         try:

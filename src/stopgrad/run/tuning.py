@@ -97,7 +97,7 @@ class Report:
 class Sample:
     """Values of the inputs to measure with; all samples are equal, so that caches do not tell them apart."""
 
-    def __init__(self, arrays: Sequence[Any], anywhere: bool) -> None:
+    def __init__(self, arrays: Sequence[Any], anywhere: bool = True) -> None:
         self._arrays = arrays
         self.anywhere = anywhere  # Whether engines other than the one asked for come into question.
 
