@@ -30,6 +30,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def waves(fault: Fault, near: Reaching, slow: bool, limit: float, distrusted: se
     first: list[tuple[float, str, list[Test]]] = []
     rest: list[tuple[float, str, list[Test]]] = []
     for file, reached in near.tests.items():
-        tests = _varied([x for x in reached if x.slow == slow and x.name not in distrusted])
+        tests = _varied([x for x in reached if x.slow == slow and not {x.name, x.file} & distrusted])
         if not tests:
             continue
         begin = _quick(tests)
@@ -176,7 +177,7 @@ def _grouped(picked: Sequence[tuple[str, list[Test]]], near: Reaching) -> Iterat
         tests = [test for _, those in parts for test in those]
         files = list(dict.fromkeys(file for file, _ in parts))
         expected = sum(near.collecting[file] for file in files) + sum(test.seconds for test in tests)
-        yield Wave(files, [test.name for test in tests], seconds=20 + 6 * expected)
+        yield Wave(files, [test.name for test in tests], seconds=60 + 6 * expected)
         begin, size = begin + size, 2 * size
 
 
@@ -233,8 +234,10 @@ class Trial:
             outcome = self._run(parts, folder)
             if outcome["outcome"] == "survived":
                 return outcome
-            if self._is_trusted(outcome["test"]):
+            if self._is_trusted(outcome["test"], parts):
                 return {**outcome, "tier": tier}
+            if not any(outcome["test"] in (*wave.files, *(wave.tests or ())) for wave in parts):
+                raise RuntimeError(f"tests cannot be run without a fault, either: {outcome}")
 
     def _run(self, parts: Sequence[Wave], folder: Path) -> Result:
         ran, test = 0, ""
@@ -253,14 +256,17 @@ class Trial:
             return {"outcome": "killed", "test": test, "why": "the process ended", "ran": ran}
         return {"outcome": "survived", "ran": ran}
 
-    def _is_trusted(self, name: str) -> bool:
-        """Whether a test passes without the fault, or what killed was no test."""
-        if "::" not in name:
-            return True
+    def _is_trusted(self, name: str, parts: Sequence[Wave]) -> bool:
+        """Whether a test passes, or its file can be imported after those before it, without the fault."""
         if name not in self._passes:
+            file, _, test = name.partition("::")
+            if test:
+                company = [Wave([file], [name], seconds=180)]
+            else:
+                last = next((index for index, wave in enumerate(parts) if file in wave.files), len(parts) - 1)
+                company = [replace(wave, tests=[]) for wave in parts[: last + 1]]
             with tempfile.TemporaryDirectory(prefix="mutant-") as empty:
-                wave = Wave([name.partition("::")[0]], [name], seconds=180)
-                self._passes[name] = self._run([wave], Path(empty))["outcome"] == "survived"
+                self._passes[name] = self._run(company, Path(empty)).get("test") != name
         return self._passes[name]
 
 

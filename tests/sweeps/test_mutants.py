@@ -85,6 +85,19 @@ def test_long():
     assert scaled(4) == 8
 """
 
+# Cannot be imported after the other file, and is no witness of anything.
+BROKEN = """
+import sys
+from tiny.inner.numbers import clipped
+
+if "test_numbers" in " ".join(sys.modules):
+    raise ImportError("alone only")
+
+
+def test_small():
+    assert clipped(0) == 0
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -92,6 +105,7 @@ def checkout(tmp_path: Path) -> Path:
     tree = tmp_path / "tree"
     for name, text in {
         "src/tiny/__init__.py": "",
+        "tests/test_broken.py": BROKEN,
         "src/tiny/inner/__init__.py": "",
         "src/tiny/inner/numbers.py": NUMBERS,
         "tests/test_numbers.py": TESTS,
