@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
@@ -244,12 +244,13 @@ class Trial:
         if not parts:
             return {"outcome": "survived", "ran": 0}
         run = Run(self._sources.place, folder, parts)
-        for message in run.messages():
-            if "begins" in message:
-                ran, test = ran + 1, message["begins"]
-            elif "failed" in message:
-                why = f"{message['when']}: {message['why']}"
-                return {"outcome": "killed", "test": message["failed"], "why": why, "ran": ran}
+        with closing(run.messages()) as messages:
+            for message in messages:
+                if "begins" in message:
+                    ran, test = ran + 1, message["begins"]
+                elif "failed" in message:
+                    why = f"{message['when']}: {message['why']}"
+                    return {"outcome": "killed", "test": message["failed"], "why": why, "ran": ran}
         if run.ended == "timeout":
             return {"outcome": "timeout", "test": test, "ran": ran}
         if run.ended == "crash":

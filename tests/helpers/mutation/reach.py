@@ -11,6 +11,7 @@ import zlib
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -138,16 +139,17 @@ def note(sources: Sources, files: Sequence[str], seconds: float) -> None:
     run = Run(sources.place, folder, parts, blocks=len(names), first_only=False)
     records: list[dict[str, Any]] = [{"collecting": 0.0, "collected": 0, "tests": []} for _ in files]
     current, began = -1, 0.0
-    for message in run.messages():
-        if "wave" in message:
-            current, began = message["wave"], time.monotonic()
-        elif "collected" in message:
-            collecting = round(time.monotonic() - began, 2)
-            records[current].update(collected=message["collected"], collecting=collecting)
-        elif "test" in message:
-            records[current]["tests"].append(message)
-        elif "failed" in message:
-            print(f"fails without any fault: {message['failed']}: {message['why']}", flush=True)
+    with closing(run.messages()) as messages:
+        for message in messages:
+            if "wave" in message:
+                current, began = message["wave"], time.monotonic()
+            elif "collected" in message:
+                collecting = round(time.monotonic() - began, 2)
+                records[current].update(collected=message["collected"], collecting=collecting)
+            elif "test" in message:
+                records[current]["tests"].append(message)
+            elif "failed" in message:
+                print(f"fails without any fault: {message['failed']}: {message['why']}", flush=True)
     if not any(record["collected"] for record in records):
         print(f"no test could be run in {', '.join(files)}: {run.ended}\n{run.output}")
     for file, record in zip(files, records, strict=True):

@@ -15,7 +15,7 @@ import traceback
 import zlib
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +169,7 @@ class Run:
     ended: str = field(default="", init=False)
     output: str = field(default="", init=False)
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Generator[Message, None, None]:
         """What the process tells, as it tells it; ``ended`` then says how it ended."""
         folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         listening, telling = os.pipe()
