@@ -6,14 +6,14 @@ each gate and comes out of what is not differentiable, in the order of the run, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from flow_graphs import CLOSED, Case, Walk
 
 import stopgrad as sg
-from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared
+from stopgrad.graph.interpreter import Observer, Step, computation
 from stopgrad.graph.selective import by_gates, selective_gates
 
 CHANGED = (*CLOSED, "Sign", "StopGradientWhen", "ZeroGradient", "ScaleGradient", "CustomGradient")
@@ -40,49 +40,33 @@ class Frozen:
     def _run(self, moved: Any) -> float:
         notes = iter(list(self._tape))
         self._tape.clear()
-
-        def regions(operations: Sequence[sg.Operation], outputs: Any) -> list[Region]:
-            return [self._region(op, notes, moved) for op in operations if self._special(op)]
-
         feeds = dict(self.feeds)
         if moved is not None and self.x in feeds:
             feeds[self.x] = feeds[self.x] + moved
-        found = interpret(self.ys, feeds, regions) if self.ys else []
-        return float(sum(np.sum(y) for y in found))
+        if not self.ys:
+            return 0.0
+        run = computation([*feeds], self.ys, observer=_Noting(self, notes, moved))
+        return float(sum(np.sum(y) for y in run([*feeds.values()])))
 
-    def _special(self, op: sg.Operation) -> bool:
+    def special(self, op: sg.Operation) -> bool:
+        """Whether an operation is another one here than in the graph."""
         wall = any(x.dtype.is_differentiable for x in op.inputs) and not all(
             y.dtype.is_differentiable for y in op.outputs
         )
         mine = any(y is self.x or y in self.stops for y in op.outputs)
         return op.type in CHANGED or wall or mine
 
-    def _region(self, op: sg.Operation, notes: Any, moved: Any) -> Region:
-        types = Types(tuple(x.type for x in op.inputs), tuple(y.type for y in op.outputs))
-        compute = prepared(
-            op.definition, op.values, types, NUMPY_BACKEND, lambda: op.name, self._regions(notes, moved)
-        )
-
-        def run(*arrays: Any) -> list[Any]:
-            made = compute(*arrays)
-            results = [made] if len(op.outputs) == 1 else list(made)
-            if moved is not None:
-                given, base = next(notes)
-                results = self._frozen(op, arrays, results, given, base)
-                self._tape.append((given, base))
-            else:
-                self._tape.append((arrays, results))
-            for k, y in enumerate(op.outputs):
-                if y is self.x and moved is not None:
-                    results[k] = results[k] + moved
-            return results
-
-        return Region((op,), op.inputs, op.outputs, run)
-
-    def _regions(self, notes: Any, moved: Any) -> Any:
-        return lambda operations, outputs: [
-            self._region(op, notes, moved) for op in operations if self._special(op)
-        ]
+    def results(
+        self, op: sg.Operation, arrays: Sequence[Any], made: list[Any], notes: Iterator[Any], moved: Any
+    ) -> list[Any]:
+        """What one hands on, from what it is given and what it computes of that."""
+        if moved is None:
+            self._tape.append((arrays, made))
+            return made
+        given, base = next(notes)
+        made = self._frozen(op, arrays, made, given, base)
+        self._tape.append((given, base))
+        return [v + moved if y is self.x else v for y, v in zip(op.outputs, made, strict=True)]
 
     def _frozen(
         self, op: sg.Operation, arrays: Sequence[Any], live: list[Any], given: Sequence[Any], base: list[Any]
@@ -109,3 +93,16 @@ class Frozen:
             for k, y in enumerate(op.outputs)
         ]
         return frozen
+
+
+class _Noting(Observer):
+    """Stands around what is another operation in the frozen function."""
+
+    def __init__(self, frozen: Frozen, notes: Iterator[Any], moved: Any) -> None:
+        self.frozen, self.notes, self.moved = frozen, notes, moved
+
+    def around(self, op: sg.Operation, plain: Callable[[], Step]) -> Step | None:
+        if not self.frozen.special(op):
+            return None
+        compute = plain()
+        return lambda *arrays: self.frozen.results(op, arrays, list(compute(*arrays)), self.notes, self.moved)

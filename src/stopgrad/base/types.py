@@ -5,7 +5,7 @@ What :mod:`stopgrad.base.dtypes` and :mod:`stopgrad.base.sizes` have is to be ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.coercion import is_whole, whole
@@ -86,6 +86,7 @@ __all__ = [
     "same_size",
     "shape_of",
     "size_value",
+    "sized",
     "tensor_type",
     "total",
     "uint8",
@@ -198,6 +199,13 @@ _TYPES: Interned[TensorType] = Interned()
 def tensor_type(dtype: DType, shape: Shape) -> TensorType:
     """The one :class:`TensorType` of this dtype and shape."""
     return _TYPES.get((dtype, shape)) or _made(dtype, shape)
+
+
+def sized(type: TensorType, binding: Mapping[str, int]) -> TensorType:
+    """A type with the numbers that its sizes stand for once their names have values."""
+    if not type.symbolic:
+        return type
+    return tensor_type(type.dtype, tuple(length_value(size, binding) for size in type.shape))
 
 
 def _made(dtype: DType, shape: Shape) -> TensorType:

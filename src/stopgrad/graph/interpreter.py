@@ -1,6 +1,7 @@
 """The one interpreter: runs operations in order, over the array library of whoever asks.
 
-NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Lowerings that run bodies are
+NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Whoever wants to see or change
+what operations compute, in bodies too, puts an :class:`Observer` around them. Lowerings that run bodies are
 handed a function for it (``run``), those that want to know types are handed these (``types``).
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -19,7 +20,7 @@ import numpy as np
 from stopgrad.base.errors import EngineError, InternalError, StopgradError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.namespaces import NUMPY
-from stopgrad.base.types import TensorType, map_sizes
+from stopgrad.base.types import TensorType, map_sizes, sized
 from stopgrad.graph.body import Body, walk
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.op import Op, Unsupported
@@ -27,6 +28,8 @@ from stopgrad.graph.op import Op, Unsupported
 T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
 """From the values of inputs to those of outputs."""
+RunBody = Callable[[Body, Sequence[Any]], list[Any]]
+"""From a body and the values of its inputs to those of its results."""
 
 
 class Backend(Protocol):
@@ -73,6 +76,32 @@ Regions = Callable[[Sequence[Operation], Sequence[Output]], Sequence[Region]]
 """From the operations of a graph and its results to those that are computed together."""
 
 
+Step = Callable[..., Sequence[Any]]
+"""An operation as a function: from arrays for its inputs to those of all its outputs."""
+
+
+class Observer:
+    """What stands around operations as they run, in the bodies of loops and branches, too.
+
+    This one lets everything run as it is; each method may be overridden. Both are asked when a program is
+    made ready, and what they return is what runs, as often as it runs. An observer may put what it likes in
+    the place of arrays: operations that run bodies hand it on. No operation of a :class:`Region` is observed.
+
+    Attributes:
+        sizes: the sizes by name, for a graph in which some are symbolic still.
+    """
+
+    sizes: Mapping[str, int] | None = None
+
+    def around(self, op: Operation, plain: Callable[[], Step]) -> Step | None:
+        """What runs in an operation's place; None where it does itself. *plain* makes what computes it."""
+        return None
+
+    def inside(self, op: Operation, body: Body, run: Run) -> Run:
+        """What runs in the place of one of the bodies of an operation."""
+        return run
+
+
 class Types(NamedTuple):
     """The inferred types of an operation, as a lowering sees them."""
 
@@ -115,9 +144,12 @@ def prepared(
     types: Types,
     backend: Backend,
     what: Callable[[], str],
-    regions: Regions | None = None,
+    run: RunBody | None = None,
 ) -> Callable[..., Any]:
-    """An operation as a function of arrays alone, or an error that says why there is none."""
+    """An operation as a function of arrays alone, or an error that says why there is none.
+
+    Its bodies are run by *run*; if that is not given, operation by operation over the same backend.
+    """
     function = lowering(definition, backend.name)
     if isinstance(function, Unsupported):
         raise EngineError(f"the {backend.name} engine cannot compute {what()}: {function.reason}")
@@ -125,7 +157,7 @@ def prepared(
     runs, typed, adds = _asks_for(function)
     narrow = [_is_narrow(x) for x in types.inputs] if definition.rounds_once else []
     if runs:
-        attributes["run"] = _Runner(backend, regions)
+        attributes["run"] = run or _Bodies(_Way(backend))
     if typed:
         attributes["types"] = types
     if adds:
@@ -135,18 +167,28 @@ def prepared(
     return functools.partial(function, backend.namespace, **attributes)
 
 
-class _Runner:
-    """Runs bodies for a lowering; each is made ready once."""
+class _Way(NamedTuple):
+    """How operations are computed: the same in a graph and in the bodies of its operations."""
 
-    def __init__(self, backend: Backend, regions: Regions | None) -> None:
-        self._backend = backend
-        self._regions = regions
+    backend: Backend
+    regions: Regions | None = None
+    observer: Observer | None = None
+
+
+class _Bodies:
+    """Runs bodies for the lowering of an operation; each is made ready once."""
+
+    def __init__(self, way: _Way, op: Operation | None = None) -> None:
+        self._way, self._op = way, op
         self._ready: dict[Body, Run] = {}
 
     def __call__(self, body: Body, arrays: Sequence[Any]) -> list[Any]:
         run = self._ready.get(body)
         if run is None:
-            run = self._ready[body] = program(body.inputs, body.results, self._backend, self._regions)
+            run = program(body.inputs, body.results, *self._way)
+            if self._op is not None and self._way.observer is not None:
+                run = self._way.observer.inside(self._op, body, run)
+            self._ready[body] = run
         return run(arrays)
 
 
@@ -162,14 +204,19 @@ class _Step(NamedTuple):
 
 
 def program(
-    inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend, regions: Regions | None = None
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    backend: Backend,
+    regions: Regions | None = None,
+    observer: Observer | None = None,
 ) -> Run:
     """The computation of *outputs* from *inputs*, operation by operation, over a backend's arrays.
 
-    With *regions*, the operations of each are one step; also inside bodies.
+    With *regions*, the operations of each are one step, with an *observer* it runs what that puts around
+    the others; also inside bodies.
     """
     slots = {x: i for i, x in enumerate(inputs)}
-    steps = without_gc(_steps, slots, inputs, outputs, backend, regions)
+    steps = without_gc(_steps, slots, inputs, outputs, _Way(backend, regions, observer))
     results = [slots[y] for y in outputs]
     count = len(slots)
     convert = backend.array
@@ -198,17 +245,22 @@ def program(
     return run
 
 
-def _steps(
-    slots: dict[Output, int],
+def computation(
     inputs: Sequence[Output],
     outputs: Sequence[Output],
-    backend: Backend,
-    regions: Regions | None,
+    regions: Regions | None = None,
+    observer: Observer | None = None,
+) -> Run:
+    """The computation of *outputs* from *inputs* with NumPy, without its warnings."""
+    return functools.partial(quietly, program(inputs, outputs, NUMPY_BACKEND, regions, observer))
+
+
+def _steps(
+    slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output], way: _Way
 ) -> list[_Step]:
     given = {x.op for x in inputs}
     operations = [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in given] if outputs else []
-    together = [] if regions is None else [_as_lowering(r) for r in regions(operations, outputs)]
-    units = _units(operations, together, backend, regions)
+    units = _units(operations, [] if way.regions is None else way.regions(operations, outputs), way)
     for unit in units:
         for y in unit.outputs:
             slots[y] = len(slots)
@@ -232,21 +284,23 @@ def _steps(
     ]
 
 
-def _units(
-    operations: Sequence[Operation], together: Sequence[Region], backend: Backend, regions: Regions | None
-) -> Sequence[Region]:
-    """Regions, and all other operations as regions of their own, each after what it needs."""
+def _units(operations: Sequence[Operation], together: Sequence[Region], way: _Way) -> Sequence[Region]:
+    """Regions, and all other operations as regions of their own, each after what it needs.
+
+    Their functions return, as lowerings do, one array bare.
+    """
     home: dict[Operation, Region] = {}
+    observer = way.observer
     for region in together:
-        home.update(dict.fromkeys(region.operations, region))
+        bare = region._replace(function=_bare(region.function, len(region.outputs)))
+        home.update(dict.fromkeys(region.operations, bare))
     functions: dict[Any, Callable[..., Any]] = {}  # One for all that differ in operands only.
     for op in operations:
         if op not in home:
-            types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
-            same = op.definition, op.definition.identity(op.values), types
-            function = functions.get(same)
-            if function is None:
-                function = functions[same] = _function_of(op, types, backend, regions)
+            if observer is None:
+                function = _shared(op, way, functions)
+            else:
+                function = observed(op, way.backend, observer, way.regions)
             home[op] = Region((op,), op.inputs, op.outputs, function)
     if all(len(region.operations) == 1 for region in together):
         return [home[op] for op in operations]
@@ -270,18 +324,47 @@ def _units(
     return ordered
 
 
-def _as_lowering(region: Region) -> Region:
-    """A region whose function returns, as lowerings do, one array bare."""
-    function = region.function
-    if len(region.outputs) != 1:
-        return region
-    return region._replace(function=lambda *arrays: function(*arrays)[0])
+def _bare(function: Step, count: int) -> Callable[..., Any]:
+    return function if count != 1 else lambda *arrays: function(*arrays)[0]
 
 
-def _function_of(
-    op: Operation, types: Types, backend: Backend, regions: Regions | None
+def _shared(op: Operation, way: _Way, functions: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+    types = _types_of(op)
+    same = op.definition, op.definition.identity(op.values), types
+    function = functions.get(same)
+    if function is None:
+        function = functions[same] = _lowered(op, op.values, types, way)
+    return function
+
+
+def observed(
+    op: Operation, backend: Backend, observer: Observer, regions: Regions | None = None
 ) -> Callable[..., Any]:
-    return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
+    """One operation as programs run it with an observer: a function of arrays, which returns one bare."""
+    way = _Way(backend, regions, observer)
+    sizes, count = observer.sizes, len(op.outputs)
+
+    def lowered() -> Callable[..., Any]:
+        if sizes is None:
+            return _lowered(op, op.values, _types_of(op), way)
+        types = Types(*[tuple([sized(type, sizes) for type in some]) for some in _types_of(op)])
+        return _lowered(op, op.definition.sized(op.values, sizes), types, way)
+
+    def plain() -> Step:
+        function = lowered()
+        return function if count != 1 else lambda *arrays: (function(*arrays),)
+
+    step = observer.around(op, plain)
+    return lowered() if step is None else _bare(step, count)
+
+
+def _types_of(op: Operation) -> Types:
+    return Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+
+
+def _lowered(op: Operation, values: Sequence[Any], types: Types, way: _Way) -> Callable[..., Any]:
+    run = _Bodies(way, op) if op.definition.has_bodies else None
+    return prepared(op.definition, values, types, way.backend, lambda: describe(op), run)
 
 
 def failed(what: str, engine: str, error: Exception) -> StopgradError:
@@ -301,7 +384,7 @@ def interpret(
     outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]], regions: Regions | None = None
 ) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
-    return quietly(program(list(feeds), outputs, NUMPY_BACKEND, regions), list(feeds.values()))
+    return computation(list(feeds), outputs, regions)(list(feeds.values()))
 
 
 def constant_value(y: Output) -> np.ndarray[Any, Any] | None:

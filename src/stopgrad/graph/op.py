@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
@@ -29,7 +30,17 @@ from stopgrad.base.coercion import flag, real, whole
 from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import Sample
-from stopgrad.base.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
+from stopgrad.base.types import (
+    Dim,
+    DType,
+    Shape,
+    TensorType,
+    length_value,
+    map_sizes,
+    size_value,
+    whole_size,
+    within_bounds,
+)
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
@@ -222,6 +233,15 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
 To Python ``1 == 1.0 == True``; here they are told apart, so that no key that holds attributes confuses them.
 """
 
+_SIZES = {
+    Kind.SIZE: length_value,
+    Kind.SHAPE: length_value,
+    Kind.SIZES: size_value,
+    Kind.SPANS: size_value,
+    Kind.SCALAR: size_value,
+}
+"""From sizes in an attribute to numbers; those that are lengths are not negative."""
+
 _BY_ANNOTATION = {
     "Axis": Kind.AXIS,
     "Axes": Kind.AXES,
@@ -390,6 +410,15 @@ class Op:
                 found.append(_CANONICAL[kind](value))
             except (TypeError, ShapeError, OverflowError):
                 raise ArgumentError(f"{name} is {kind.value}, not {shorten(value)}") from None
+        return tuple(found)
+
+    @classmethod
+    def sized(cls, values: tuple[Any, ...], binding: Mapping[str, int]) -> tuple[Any, ...]:
+        """Attributes with the numbers that sizes stand for once their names have values."""
+        found = []
+        for kind, value in zip(cls.kinds.values(), values, strict=True):
+            known = _SIZES.get(kind)
+            found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
         return tuple(found)
 
     @classmethod

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from stopgrad.base.errors import StopgradError
@@ -20,9 +19,7 @@ from stopgrad.base.types import (
     TensorType,
     checking,
     dtype_of,
-    length_value,
-    map_sizes,
-    size_value,
+    sized,
     tensor_type,
 )
 from stopgrad.graph.body import Body
@@ -39,15 +36,6 @@ Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Se
 
 An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
 """
-
-# From sizes to numbers; those that are lengths are not negative.
-_VALUES = {
-    Kind.SIZE: length_value,
-    Kind.SHAPE: length_value,
-    Kind.SIZES: size_value,
-    Kind.SPANS: size_value,
-    Kind.SCALAR: size_value,
-}
 
 
 @dataclass
@@ -142,22 +130,12 @@ class Copying:
         """A type with the sizes that are known, and the element type that is to be."""
         if self.dtypes and type.dtype in self.dtypes:
             type = tensor_type(self.dtypes[type.dtype], type.shape)
-        if self.binding is None or not type.symbolic:
-            return type
-        binding = self.binding
-        return tensor_type(type.dtype, tuple(length_value(s, binding) for s in type.shape))
+        return type if self.binding is None else sized(type, self.binding)
 
     def values(self, op: Operation) -> tuple[Any, ...]:
         """An operation's attributes with the sizes that are known and the element types that are to be."""
-        binding = self.binding
         given = self._retyped(op) if self.dtypes else op.values
-        if binding is None:
-            return given
-        found = []
-        for kind, value in zip(op.definition.kinds.values(), given, strict=True):
-            known = _VALUES.get(kind)
-            found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
-        return tuple(found)
+        return given if self.binding is None else op.definition.sized(given, self.binding)
 
     def _retyped(self, op: Operation) -> tuple[Any, ...]:
         """An operation's attributes with other element types and constants."""

@@ -22,7 +22,7 @@ from stopgrad.graph import rowwise
 from stopgrad.graph.body import Body, walk
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output
-from stopgrad.graph.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.graph.interpreter import Run, computation
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
 from stopgrad.run.compiling import Compiler, Options
@@ -118,23 +118,22 @@ class Variant:
         self.operations = sum(1 for _ in walk(body.operations()))
 
     @cached_property
-    def _run(self) -> Callable[[Arrays], list[Any]]:
-        return _program(self.prepared)
+    def _run(self) -> Run:
+        return _computation(self.prepared)
 
     def run(self, values: Arrays) -> Gradients:
         """The gradients, computed with NumPy; None where none arrives."""
         made = iter(self._run(values)[len(self.ys) :])
         return [None if g is None else np.asarray(next(made)) for g in self.gradients]
 
-    def compute(self, outputs: Sequence[Output]) -> Callable[[Arrays], list[Any]]:
+    def compute(self, outputs: Sequence[Output]) -> Run:
         """A function of the inputs' values that computes further tensors of the copy, with NumPy."""
-        return _program(prepare(outputs, self.inputs))
+        return _computation(prepare(outputs, self.inputs))
 
 
-def _program(prepared: Rewritten) -> Callable[[Arrays], list[Any]]:
+def _computation(prepared: Rewritten) -> Run:
     """A prepared graph as a function of the inputs' values, with NumPy."""
-    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, rowwise.regions)
-    return lambda values: quietly(run, values)
+    return computation(prepared.inputs, prepared.outputs, rowwise.regions)
 
 
 # ----------------------------------------------------------------------------------------------- time

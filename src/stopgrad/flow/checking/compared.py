@@ -13,7 +13,7 @@ from stopgrad.flow.checking.frozen import Posed
 from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Output
-from stopgrad.graph.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.graph.interpreter import computation
 from stopgrad.graph.operands import Array
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
@@ -73,10 +73,10 @@ class Generated:
     ) -> Callable[[Sequence[Array]], list[Array | None]]:
         there = [y for y in outputs if y is not None]
         made = prepare(there, [*self._feeds, *inputs])
-        run = program(made.inputs, made.outputs, NUMPY_BACKEND)
+        run = computation(made.inputs, made.outputs)
 
         def compute(values: Sequence[Array]) -> list[Array | None]:
-            results = iter(quietly(run, [*self._feeds.values(), *values]))
+            results = iter(run([*self._feeds.values(), *values]))
             return [None if y is None else np.asarray(next(results)) for y in outputs]
 
         return compute

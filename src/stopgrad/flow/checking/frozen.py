@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from stopgrad.flow.checking.quantiles import moved_log_gamma
 from stopgrad.flow.fed import fed_to
 from stopgrad.graph.batch_rules import KEYS
 from stopgrad.graph.body import walk
-from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
+from stopgrad.graph.graph import Graph, Operation, Output, by_id
+from stopgrad.graph.interpreter import Observer, Step, computation, interpret
 from stopgrad.graph.op import NoGradient, Status
 from stopgrad.graph.operands import Array
 from stopgrad.graph.selective import NOBODY, Acting, acts, selective_gates
@@ -207,23 +207,45 @@ def _behind(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
 # --------------------------------------------------------------------------------------- keeping and reading
 
 
-@dataclass
-class _Kept:
-    """What arrived at each gate in the run at the base point, and how far this run has read it."""
+class _Kept(Observer):
+    """What arrived at each gate in the run at the base point, and how far this run has read it.
 
-    recording: bool = True
-    acting: Acting = NOBODY
-    arrived: dict[Operation, list[tuple[Array, ...]]] = field(default_factory=dict)
-    read: dict[Operation, int] = field(default_factory=dict)
+    Attributes:
+        recording: whether this is the run at the base point.
+        acting: the selective gates that act in this run.
+    """
+
+    def __init__(self) -> None:
+        self.recording = True
+        self.acting: Acting = NOBODY
+        self._arrived: dict[Operation, list[tuple[Array, ...]]] = {}
+        self._read: dict[Operation, int] = {}
+
+    def again(self, acting: Acting) -> None:
+        """From now on, what was kept is read, from its beginning."""
+        self.recording, self.acting = False, acting
+        self._read.clear()
+
+    def around(self, op: Operation, plain: Callable[[], Step]) -> Step | None:
+        """A gate hands on what it does in the frozen function, a draw the numbers of the base point."""
+        if op.definition.batch is KEYS:
+            compute = plain()
+            return lambda *arrays: self.at_base(op, tuple(compute(*arrays)) if self.recording else ())
+        if not holds(op):
+            return None
+        act, passes = _FROZEN.get(op.definition), op.definition.passes
+        if act is None:
+            return lambda *arrays: [self.at_base(op, arrays)[passes]]
+        return lambda *arrays: [act(op, self, arrays, self.at_base(op, arrays))]
 
     def at_base(self, op: Operation, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         """What arrived there, when it ran for the same time; itself where it ran less often then."""
         if self.recording:
-            self.arrived.setdefault(op, []).append(arrays)
+            self._arrived.setdefault(op, []).append(arrays)
             return arrays
-        n = self.read.get(op, 0)
-        self.read[op] = n + 1
-        known = self.arrived.get(op, [])
+        n = self._read.get(op, 0)
+        self._read[op] = n + 1
+        known = self._arrived.get(op, [])
         return known[n] if n < len(known) else arrays
 
 
@@ -301,7 +323,6 @@ class Frozen:
         self._kept = _Kept()
         self._from_edge = self._program(None)
         self.here = self._run(self._from_edge, self._inputs)
-        self._kept.recording = False
         self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
 
     def _program(self, x: Output | None) -> Callable[[Sequence[Array]], list[Array]]:
@@ -309,7 +330,7 @@ class Frozen:
         inputs = [*self._inputs]
         if x is not None and x not in self._inputs:
             inputs.append(x)
-        return program(inputs, self._ys, NUMPY_BACKEND, self._regions if self._hold else None)
+        return computation(inputs, self._ys, observer=self._kept if self._hold else None)
 
     def at(self, which: int, value: Array) -> list[Array]:
         """The results where one x has another value, and what is stopped the value that it had."""
@@ -319,32 +340,10 @@ class Frozen:
         if which not in self._ways:
             acting = frozenset(gate for gate, names in self._gates if acts(gate, x, names))
             self._ways[which] = (self._from_edge if x in self._inputs else self._program(x)), acting
-        run, self._kept.acting = self._ways[which]
-        self._kept.read.clear()
+        run, acting = self._ways[which]
+        self._kept.again(acting)
         return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
 
     @staticmethod
     def _run(run: Callable[..., Any], given: Mapping[Output, Array]) -> list[Array]:
-        return [np.asarray(v) for v in quietly(run, list(given.values()))]
-
-    def _regions(self, operations: Sequence[Operation], outputs: Sequence[Output]) -> list[Region]:
-        """Each gate as a step of its own."""
-        return [Region((op,), op.inputs, op.outputs, self._step(op)) for op in operations if holds(op)]
-
-    def _step(self, op: Operation) -> Callable[..., Sequence[Array]]:
-        kept = self._kept
-        act = _FROZEN.get(op.definition)
-        if op.definition.batch is KEYS:
-            compute = _alone(op)
-            return lambda *arrays: kept.at_base(op, tuple(compute(*arrays)) if kept.recording else ())
-        if act is None:
-            passes = op.definition.passes
-            return lambda *arrays: [kept.at_base(op, arrays)[passes]]
-        return lambda *arrays: [act(op, kept, arrays, kept.at_base(op, arrays))]
-
-
-def _alone(op: Operation) -> Callable[..., Sequence[Array]]:
-    """One operation as a function of arrays."""
-    types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
-    compute = prepared(op.definition, op.values, types, NUMPY_BACKEND, lambda: describe(op))
-    return compute if len(op.outputs) > 1 else lambda *arrays: (compute(*arrays),)
+        return [np.asarray(v) for v in run(list(given.values()))]

@@ -17,10 +17,9 @@ import numpy as np
 from stopgrad.base.garbage import without_gc
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.body import Body
-from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Types, prepared, program, quietly
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.interpreter import NumPyBackend, Observer, Run, Step, program, quietly
 from stopgrad.ops.structural.sources import Const
-from stopgrad.rewrite.engine import Copying
 from stopgrad.transforms.control.loops import While
 from stopgrad.transforms.control.scans import Scan
 
@@ -61,40 +60,20 @@ class Marked:
 
     __slots__ = ("marks", "value")
 
-    def __init__(self, value: Array, marks: Any) -> None:
-        self.value = value
-        self.marks = marks  # None while nothing has been put into a new array.
+    def __init__(self, value: Array, marks: Array) -> None:
+        self.value, self.marks = value, marks
 
     def __getitem__(self, i: Any) -> Any:
-        marks = None if self.marks is None else self.marks[i]
+        """A part of it, as loops take one in each step."""
+        marks = self.marks[i]
         return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
 
-    def __setitem__(self, i: Any, part: Any) -> None:
-        if type(part) is Marked:
-            if self.marks is None:
-                self.marks = np.zeros(self.value.shape, np.int64)
-            self.marks[i], part = part.marks, part.value
-        elif self.marks is not None:
-            self.marks[i] = 0
-        self.value[i] = part
 
-
-class _Arrays:
-    """What the lowerings of loops and branches use of NumPy."""
-
-    @staticmethod
-    def empty(shape: Any, dtype: Any) -> Marked:
-        return Marked(np.empty(shape, dtype), None)
-
-
-class _Backend:
-    """NumPy, for steps that have their results in the right dtype already."""
-
-    name = "numpy"
-    namespace = _Arrays
+class _Backend(NumPyBackend):
+    """NumPy, for arrays with and without marks."""
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
-        return value
+        return value if type(value) is Marked else np.asarray(value, dtype)
 
 
 _BACKEND = _Backend()
@@ -155,7 +134,28 @@ MOVES = frozenset(
 """Operations that only put elements of their operands elsewhere: they do so with marks, too."""
 
 
-class Follower:
+class _Loop:
+    """A loop that runs: the step that it is in, and the marks of what it stacks, by output."""
+
+    def __init__(self, length: int, backwards: bool) -> None:
+        self._length = length
+        self.index, self.by = (length - 1, -1) if backwards else (0, 1)
+        self.stacked: dict[int, Array] = {}
+
+    def stack(self, made: list[Any], first: int) -> None:
+        """Keep the marks of what a step has made to be stacked, which is all from one output on.
+
+        The loop gets the arrays, which it puts into one array.
+        """
+        for k in range(first, len(made)):
+            if type(made[k]) is Marked:
+                value, marks = made[k].value, made[k].marks
+                if k not in self.stacked:
+                    self.stacked[k] = np.zeros((self._length, *marks.shape), np.int64)
+                self.stacked[k][self.index], made[k] = marks, value
+
+
+class Follower(Observer):
     """Runs graphs and follows what is not finite.
 
     Attributes:
@@ -181,10 +181,10 @@ class Follower:
         self.beside: dict[int, list[frozenset[int]]] = {}
         self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
         self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
-        self._sizes = Copying(Graph(), (), binding)
+        self.sizes = binding
         self._watched, self._steps = watched, steps
         self._around: list[tuple[Operation, int | None]] = []
-        self._programs: dict[Body, Callable[[Sequence[Any]], list[Any]]] = {}
+        self._loops: dict[Operation, _Loop] = {}
 
     def run(
         self, outputs: Sequence[Output], feeds: Mapping[Output, Array]
@@ -200,7 +200,7 @@ class Follower:
             given.append(self._checked(x, array))
             if x.op in self._watched:
                 self.seen.setdefault(x.op, ([], [array]))
-        made = program(list(feeds), outputs, _BACKEND, self._regions)(given)
+        made = program(list(feeds), outputs, _BACKEND, observer=self)(given)
         return [(y.value, y.marks) if type(y) is Marked else (y, None) for y in made]
 
     def _checked(self, x: Output, array: Array) -> Array | Marked:
@@ -210,25 +210,13 @@ class Follower:
 
     # ------------------------------------------------------------------------------------- a step
 
-    def _regions(self, operations: Sequence[Operation], outputs: Sequence[Output]) -> list[Region]:
-        """Each operation as a step of its own, of arrays with or without marks."""
-        return [Region((op,), op.inputs, op.outputs, self._step(op)) for op in operations]
-
-    def _step(self, op: Operation) -> Callable[..., Sequence[Any]]:
-        definition, values = op.definition, self._sizes.values(op)
-        concrete = self._sizes.concrete
-        types = Types(
-            tuple([concrete(x.type) for x in op.inputs]), tuple([concrete(y.type) for y in op.outputs])
-        )
-        backend: Any = _BACKEND if definition.has_bodies and definition.type not in MOVES else NUMPY_BACKEND
-        function = prepared(definition, values, types, backend, lambda: describe(op))
-        if backend is _BACKEND:
-            step = self._with_bodies(op, function, dict(zip(definition.attributes, values, strict=True)))
-        else:
-            step = self._plain(op, function)
+    def around(self, op: Operation, plain: Callable[[], Step]) -> Step:
+        """The operation on arrays with or without marks."""
+        runs_bodies = op.definition.has_bodies and op.definition.type not in MOVES
+        step = (self._with_bodies if runs_bodies else self._followed)(op, plain())
         return self._recorded(op, step) if op in self._watched else step
 
-    def _plain(self, op: Operation, function: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
+    def _followed(self, op: Operation, function: Step) -> Step:
         dtypes = [y.dtype.numpy for y in op.outputs]
         single, dtype, floating = (
             len(dtypes) == 1,
@@ -251,7 +239,7 @@ class Follower:
             if unsound is not None:
                 self._note(op, unsound(op, arrays))
             if single:
-                y = asarray(made, dtype)
+                y = asarray(made[0], dtype)
                 if not looks or isfinite(y).all():
                     return (y,)
                 ys = [y]
@@ -349,39 +337,41 @@ class Follower:
 
     # ------------------------------------------------------------------------------------- bodies
 
-    def _with_bodies(
-        self, op: Operation, function: Callable[..., Any], attributes: Mapping[str, Any]
-    ) -> Callable[..., Sequence[Any]]:
+    def _with_bodies(self, op: Operation, function: Step) -> Step:
         """A loop or branch, whose bodies run step by step."""
-        is_loop = op.definition in (Scan, While)
-        counted = attributes.get("body")
-        last = attributes["length"] - 1 if op.definition is Scan and attributes["reverse"] else None
-        dtypes = [y.dtype.numpy for y in op.outputs]
+        known = dict(zip(op.definition.attributes, op.definition.sized(op.values, self.sizes), strict=True))
+        length, backwards = known.get("length", 0), known.get("reverse", False)
 
         def step(*given: Any) -> Sequence[Any]:
-            done = 0
-
-            def run(body: Body, arrays: Sequence[Any]) -> list[Any]:
-                nonlocal done
-                self._around.append((op, (done if last is None else last - done) if is_loop else None))
-                made = self._program(body)(arrays)
-                self._around.pop()
-                done += body is counted
-                return made
-
-            made = function(*given, run=run)
-            ys = [made] if len(dtypes) == 1 else made
-            return [_plainly(y, dtype) for y, dtype in zip(ys, dtypes, strict=True)]
+            loop = self._loops[op] = _Loop(length, backwards)
+            made = list(function(*given))
+            for k, marks in loop.stacked.items():
+                made[k] = Marked(np.asarray(made[k]), marks)
+            return made
 
         return step
 
-    def _program(self, body: Body) -> Callable[[Sequence[Any]], list[Any]]:
-        found = self._programs.get(body)
-        if found is None:
-            found = self._programs[body] = program(body.inputs, body.results, _BACKEND, self._regions)
-        return found
+    def inside(self, op: Operation, body: Body, run: Run) -> Run:
+        """A body of a loop or branch, in which it is known which step this is."""
+        definition = op.definition
+        is_loop = definition in (Scan, While)
+        is_step = is_loop and body is op.body
+        first = op.carries if definition is Scan else None
 
-    def _recorded(self, op: Operation, step: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        def entered(arrays: Sequence[Any]) -> list[Any]:
+            loop = self._loops[op]
+            self._around.append((op, loop.index if is_loop else None))
+            made = run(arrays)
+            self._around.pop()
+            if first is not None:
+                loop.stack(made, first)
+            if is_step:
+                loop.index += loop.by
+            return made
+
+        return entered
+
+    def _recorded(self, op: Operation, step: Step) -> Step:
         """The same step, which keeps its operands and results in the steps of the loops that are watched."""
 
         def recorded(*given: Any) -> Sequence[Any]:
@@ -402,13 +392,6 @@ def _value(x: Any) -> Array:
     return x.value if type(x) is Marked else np.asarray(x)
 
 
-def _plainly(y: Any, dtype: Any) -> Any:
-    """What a loop returned: without marks where it has none."""
-    if type(y) is not Marked:
-        return np.asarray(y, dtype)
-    return y if y.marks is not None and y.marks.any() else y.value
-
-
 # -------------------------------------------------------------------------------- where marks come from
 
 
@@ -417,14 +400,13 @@ def _marks_of(x: Any, array: Array) -> Array:
     return marks
 
 
-def _moved(op: Operation, function: Callable[..., Any], given: Sequence[Any]) -> Sequence[Any]:
+def _moved(op: Operation, function: Step, given: Sequence[Any]) -> Sequence[Any]:
     """What an operation that moves elements does to marks: it moves them. Nothing where it cannot."""
     arrays = [
         _marks_of(x, _value(x)) if _may_hold(operand) else x
         for x, operand in zip(given, op.inputs, strict=True)
     ]
-    made = function(*arrays)
-    return [made] if len(op.outputs) == 1 else list(made)
+    return list(function(*arrays))
 
 
 def _sources(

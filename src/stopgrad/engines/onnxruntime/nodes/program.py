@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, Body, Named, No
 from stopgrad.engines.onnxruntime.nodes.tidying import tidied
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.interpreter import Region, Regions, Types, lowering, prepared, program, quietly
+from stopgrad.graph.interpreter import Observer, Step, lowering, observed, program, quietly
 from stopgrad.graph.op import Unsupported
 from stopgrad.ops.gates import stopping as gates
 
@@ -94,7 +94,7 @@ def written(
         value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
-    run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
+    run = program([*inputs.values()], [*outputs.values()], backend, observer=_Naming(xp))
     made = quietly(run, given)  # What is known is computed by NumPy at once.
     results = []
     for y, value in zip(outputs.values(), made, strict=True):
@@ -125,37 +125,33 @@ def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
     return np.dtype(np.int16) if bits and dtype == bfloat16.numpy else dtype
 
 
-def _named(xp: Xp, backend: Any) -> Regions:
-    """Each operation by itself; what it writes is called as it is."""
+class _Naming(Observer):
+    """What operations write is called as they are; gates write calls of their functions."""
 
-    def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
-        return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
+    def __init__(self, xp: Xp) -> None:
+        self._xp = xp
 
-    def _function(op: Operation) -> Any:
-        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
-            raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
-        if issubclass(op.definition, gates.Gate):
-            lowered = gate(xp, op)
-        else:
-            lowered = _lowered(op)
+    def around(self, op: Operation, plain: Callable[[], Step]) -> Step:
+        xp, step = self._xp, self._written(op, plain)
 
-        def function(*arrays: Any) -> Any:
+        def named(*arrays: Any) -> Sequence[Any]:
             with xp.nodes.at(op.name):
-                made = lowered(*arrays)
-            made = (made,) if len(op.outputs) == 1 else made
+                made = step(*arrays)
             _note(xp, made[0] if made else None, op)
             return made
 
-        return function
+        return named
 
-    def _lowered(op: Operation) -> Any:
-        form = lowering(op.definition, backend.name)
-        if isinstance(form, Unsupported):
-            raise NotInOnnx(f"{describe(op)} has no form in ONNX: {form.reason}")
-        types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
-        return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
-
-    return regions
+    def _written(self, op: Operation, plain: Callable[[], Step]) -> Step:
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
+        if issubclass(op.definition, gates.Gate):
+            form = gate(self._xp, op)
+            return lambda *arrays: (form(*arrays),)
+        found = lowering(op.definition, _Backend.name)
+        if isinstance(found, Unsupported):
+            raise NotInOnnx(f"{describe(op)} has no form in ONNX: {found.reason}")
+        return plain()
 
 
 def _note(xp: Xp, value: Any, op: Operation) -> None:
@@ -214,7 +210,7 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
         xp = Xp(Nodes(LATEST))
         try:
             given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
-            quietly(_named(xp, _Backend(xp))([op], op.outputs)[0].function, *given)
+            quietly(observed(op, _Backend(xp), _Naming(xp)), *given)
         except EngineError as error:
             if not getattr(error, "sizes", False):
                 return f"cannot compute {describe(op)}: {error.message}"
