@@ -8,7 +8,7 @@ that applies, the operation is run example by example, in a loop.
 
 Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further),
 :func:`FOLD` (the examples join the first axis). How a whole function is batched stands in
-:mod:`stopgrad.graph.batch_core`.
+:mod:`stopgrad.graph.batched_bodies`.
 """
 
 from __future__ import annotations

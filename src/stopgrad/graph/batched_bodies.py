@@ -15,6 +15,7 @@ from stopgrad.graph.batch_rules import Flags, Partly, again, repeated
 from stopgrad.graph.body import Body, scan_key
 from stopgrad.graph.build import close, emit, parameter_of, tracing
 from stopgrad.graph.builder import Builder, Inside, current
+from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.op import REGISTRY
@@ -46,10 +47,7 @@ def replay(
     outer = current()
     with Inside(graph=graph, place=outer.place):  # Each step says its own.
         copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
-        for op, parts in _united(body.operations()):
-            copy.step(op)
-            for one in parts:
-                copy.take_over(one, op)
+        copy_operations(copy.settled(), copy.made, copy.build)
         made = [None if y is None else copy.made[y] for y in body.outputs]
         return made, [y is not None and y in copy.batched for y in body.outputs]
 
@@ -76,40 +74,55 @@ class _Replay:
         self.place = builder.place
         self.origin = builder.origin
         self.origins: dict[Operation, Operation] = {}
+        self.operations = body.operations()
+        self.united = _united(self.operations)
 
-    def step(self, op: Operation) -> None:
+    def settled(self) -> Iterator[Operation]:
+        """The body's operations, each settled when it is its turn."""
+        for op in self.operations:
+            op.definition.settle(op)
+            yield op
+
+    def build(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
         """Build one operation again, at its line, under its name, for the same forward operation."""
+        wider = self.united.get(op)
+        if wider is None:
+            return self._built(op, operands)
+        if wider not in self.origins:
+            self.made.update(zip(wider.outputs, self._built(wider, operands), strict=True))
+        return self._parts(op, wider)
+
+    def _built(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
         builder, label = self.builder, op._label
-        op.definition.settle(op)
         builder.place = self.place if op._place is None else (op._place, op._instruction)
         builder.prefix = self.prefix + label if label.endswith("/") else self.prefix
         builder.origin = self.origin if op.origin is None else self.origins.get(op.origin, op.origin)
-        named, operands = self._named(op)
+        named, operands = self._named(op, operands)
         flags = [x in self.batched for x in named.inputs]
         if any(flags):
             outputs, which = self._in_batch(named, operands, flags)
         else:
             outputs, which = again(named, operands), [False] * len(op.outputs)
-        self.made.update(zip(op.outputs, outputs, strict=True))
         self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
         if op.definition is REGISTRY["Identity"] and op.inputs[0] in self.originals:
             # To name an identity is to name its operand; a vmap inside makes one of each argument.
             self.originals[op.outputs[0]] = self.originals[op.inputs[0]]
         self.origins[op] = outputs[0].op
+        return outputs
 
-    def take_over(self, op: Operation, wider: Operation) -> None:
+    def _parts(self, op: Operation, wider: Operation) -> Sequence[Output]:
         """The outputs of a scan among those of one that hands out more."""
         places = {y: i for i, y in enumerate(wider.body.outputs)}
-        for i, (y, result) in enumerate(zip(op.outputs, op.body.outputs, strict=True)):
-            source = wider.outputs[i if i < op.carries else places[result]]
-            self.made[y] = self.made[source]
-            if source in self.batched:
-                self.batched.add(y)
+        sources = [
+            wider.outputs[i if i < op.carries else places[result]] for i, result in enumerate(op.body.outputs)
+        ]
+        self.batched.update(y for y, x in zip(op.outputs, sources, strict=True) if x in self.batched)
         self.origins[op] = self.origins[wider]
+        return [self.made[x] for x in sources]
 
-    def _named(self, op: Operation) -> tuple[Operation, list[Output]]:
+    def _named(self, op: Operation, operands: Sequence[Output]) -> tuple[Operation, list[Output]]:
         """The operation and its operands, where gates, in its bodies too, name originals."""
-        operands = [self.made[x] for x in op.inputs]
+        operands = list(operands)
         if self.originals and op.definition.selective:
             first = len(op.definition.operands)
             operands[first:] = [self.originals.get(x, self.made[x]) for x in op.inputs[first:]]
@@ -131,8 +144,8 @@ class _Replay:
         return found if isinstance(found, Partly) else (found, [True] * len(found))
 
 
-def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequence[Operation]]]:
-    """The operations to build again; of scans that differ in what they hand out, one for all.
+def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
+    """For scans that differ in what they hand out only, the one that hands out all of it.
 
     A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
     do the same and are run as one. Batched each by itself they would share nothing.
@@ -141,14 +154,8 @@ def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequen
     for op in operations:
         if op.type == "Scan":
             groups.setdefault(scan_key(op), []).append(op)
-    groups = {key: some for key, some in groups.items() if len(some) > 1}
-    first = {some[0]: some for some in groups.values()}
-    others = {op for some in groups.values() for op in some[1:]}
-    for op in operations:
-        if op in first:
-            yield _wider(first[op]), first[op]
-        elif op not in others:
-            yield op, ()
+    wider = [(some, _wider(some)) for some in groups.values() if len(some) > 1]
+    return {op: one for some, one in wider for op in some}
 
 
 def _wider(scans: Sequence[Operation]) -> Operation:
@@ -159,10 +166,7 @@ def _wider(scans: Sequence[Operation]) -> Operation:
     outputs = (*body.outputs[: op.carries], *handed_out)
     # One body each time, so that what is found out about it, and about those inside, is found out once.
     wider = body.memo.setdefault(("wider", outputs), Body(body.graph, body.inputs, outputs))
-    values = (wider, *op.values[1:])
-    types = infer_types(op.definition, tuple([x.type for x in op.inputs]), values)
-    place = (op._place, op._instruction)
-    return Operation(op.graph, op.definition, op.inputs, values, types, op._label, place, op.origin)
+    return _changed(op, op.inputs, (wider, *op.values[1:]))
 
 
 def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -> Operation:
@@ -185,10 +189,13 @@ def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -
             return tuple([wider(body) for body in value])
         return wider(value) if isinstance(value, Body) else value
 
-    inputs, values = (*op.inputs, *originals), tuple([widened(value) for value in op.values])
+    return _changed(op, (*op.inputs, *originals), tuple([widened(value) for value in op.values]))
+
+
+def _changed(op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Operation:
+    """The operation beside itself, with other operands and attributes, to be read and never run."""
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
-    place = (op._place, op._instruction)
-    return Operation(op.graph, op.definition, inputs, values, types, op._label, place, op.origin)
+    return Operation.like(op, op.graph, inputs, types, values)
 
 
 def batched_body(

@@ -19,7 +19,8 @@ from stopgrad.base.source import capture
 from stopgrad.base.types import Dim, DType, TensorType, bool_, complex64, float32, int32
 from stopgrad.graph.body import Body
 from stopgrad.graph.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
-from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.graph.copying import copy_operations
+from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe, needed
 from stopgrad.graph.immediate import evaluate, recalled
 from stopgrad.graph.inferred import (
     about,
@@ -92,17 +93,18 @@ def emit(
     else:
         prefix, origin, pending = builder.prefix_in(graph), None, None
     place = place or capture() if origin is None else None
-    if origin is not None and definition.merged and builder.shared is not None:
+    shared = builder.shared if origin is not None and definition.merged else None
+    if shared is not None:
         key = (definition, inputs, definition.identity(values) if definition.inexact else values)
-        found = builder.shared.get(key)
+        found = shared.get(key)
         if found is not None and graph.holds(found):
             return found
-        op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
-        builder.shared[key] = op
-        return op
-    if name is None or (type(name) is str and not name):
-        return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
-    return named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
+    elif name is not None and (name or type(name) is not str):
+        return named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
+    op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+    if shared is not None:
+        shared[key] = op
+    return op
 
 
 @exclusive
@@ -172,26 +174,38 @@ def captured(trace: Trace, x: Output) -> Output:
         if not trace.adopts(x.op.graph):
             return x
         if x.op.type in trace.remade:
-            return _remade(trace, x)
+            return remade(_sources(trace, x))[x]
         found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
     return found
 
 
-def _remade(trace: Trace, x: Output) -> Output:
-    """*x* built again inside a body, from captures of what it is made of."""
+def _sources(trace: Trace, x: Output) -> list[Operation]:
+    """The operations to build again inside a body for *x*, in order."""
     chain, stack = {x.op}, [x.op]
     while stack:
         for source in {y.op for y in stack.pop().inputs} - chain:
             if source.type in trace.remade:
                 chain.add(source)
                 stack.append(source)
-    built: dict[Output, Output] = {}
-    for op in sorted(chain, key=by_id):
-        inputs = tuple([built[y] if y in built else captured(trace, y) for y in op.inputs])
-        built.update(
-            zip(op.outputs, emit(op.definition, inputs, op.values, "", trace.graph).outputs, strict=True)
-        )
-    return built[x]
+    return sorted(chain, key=by_id)
+
+
+def remade(operations: Sequence[Operation]) -> dict[Output, Output]:
+    """Operations of enclosing graphs built again in the body being traced, from captures of what they take.
+
+    Called inside :func:`tracing`.
+
+    Returns:
+        What has become of their operands and outputs.
+    """
+    trace, inside = current().tracing, set(operations)
+    assert trace is not None
+    graph = trace.graph
+    built = {x: captured(trace, x) for op in operations for x in op.inputs if x.op not in inside}
+    copy_operations(
+        operations, built, lambda op, inputs: emit(op.definition, inputs, op.values, "", graph).outputs
+    )
+    return built
 
 
 def tracing(
@@ -260,22 +274,21 @@ def inline(
     built = {} if built is None else built
     built.update(given)
     builder = current()
-    for op in outputs[0].op.graph.subgraph_to(outputs) if outputs else ():
-        if op.outputs[0] not in built:
-            if builder.origin is not None:
-                builder.origin = op
-            made = emit(op.definition, tuple([built[x] for x in op.inputs]), op.values, "")
-            built.update(zip(op.outputs, made.outputs, strict=True))
+
+    def build(op: Operation, inputs: tuple[Output, ...]) -> Sequence[Output]:
+        if builder.origin is not None:
+            builder.origin = op
+        return emit(op.definition, inputs, op.values, "").outputs
+
+    copy_operations(needed(outputs, built), built, build)
     return [built[y] for y in outputs]
 
 
 def parameter_of(graph: Graph, type: TensorType, like: Operation | None = None) -> Output:
     """A new parameter of a body, with the location of what stands for it outside."""
     place = None if like is None else (like._place, like._instruction)
-    placeholder = REGISTRY["Placeholder"]
-    return Operation(graph, placeholder, (), (type.dtype, type.shape, ()), (type,), "", place, None).outputs[
-        0
-    ]
+    values = (type.dtype, type.shape, ())
+    return Operation(graph, REGISTRY["Placeholder"], (), values, (type,), location=place).outputs[0]
 
 
 def local(x: Output) -> Output:
@@ -303,9 +316,8 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     found = graph._exits.get(key)
     if found is None or not graph.holds(found.op):
         # The stop at the end of the block, at the line of that block.
-        stop = Operation(
-            graph, REGISTRY["StopGradient"], (x,), (), (x.type,), "", region.location, None, here
-        )
+        gate, types = REGISTRY["StopGradient"], (x.type,)
+        stop = Operation(graph, gate, (x,), (), types, location=region.location, region=here)
         found = graph._exits[key] = stop.outputs[0]
     return found
 

@@ -8,7 +8,7 @@ asked for; locations are decoded only when printed. An operation holds its defin
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from threading import get_ident
 from types import CodeType, MappingProxyType
@@ -167,9 +167,9 @@ class Operation:
         inputs: tuple[Output, ...],
         values: tuple[Any, ...],
         types: tuple[TensorType, ...],
-        label: str,
-        location: RawLocation | tuple[CodeType | Location | None, int] | None,
-        origin: Operation | None,
+        label: str = "",
+        location: RawLocation | tuple[CodeType | Location | None, int] | None = None,
+        origin: Operation | None = None,
         region: Region | None = None,
     ) -> None:
         self.graph = graph
@@ -195,6 +195,34 @@ class Operation:
             operations.append(self)
         if graph._author != thread:  # Another thread built here last, or has begun to in the meantime.
             graph._join(self, id)
+
+    @classmethod
+    def like(
+        cls,
+        old: Operation,
+        graph: Graph,
+        inputs: tuple[Output, ...],
+        types: tuple[TensorType, ...],
+        values: tuple[Any, ...] | None = None,
+        definition: Definition | None = None,
+        label: str | None = None,
+    ) -> Operation:
+        """An operation with the name, line, origin and ``no_gradient`` block of an old one.
+
+        Its attributes and definition, too, where no others are given.
+        """
+        hidden = old.graph._hidden
+        return cls(
+            graph,
+            old.definition if definition is None else definition,
+            inputs,
+            old.values if values is None else values,
+            types,
+            old._label if label is None else label,
+            (old._place, old._instruction),
+            old.origin,
+            hidden.get(old) if hidden else None,
+        )
 
     @property
     def type(self) -> str:
@@ -266,6 +294,18 @@ def describe(x: Operation | Output) -> str:
     return f"{what} built at {location.describe()}" if location else what
 
 
+def needed(outputs: Iterable[Output], given: Container[Output] = frozenset()) -> list[Operation]:
+    """The operations to compute, in order, where the given outputs need not be."""
+    stack = [y.op for y in outputs if y not in given]
+    found: set[Operation] = set()
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack.extend([x.op for x in op.inputs if x not in given])
+    return sorted(found, key=by_id)
+
+
 class Graph:
     """An append-only list of operations.
 
@@ -331,14 +371,7 @@ class Graph:
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
         """The operations that the targets are computed from, themselves included, in order."""
-        stack = self._members(targets)
-        found = set(stack)
-        while stack:
-            for source in [x.op for x in stack.pop().inputs]:
-                if source not in found:
-                    found.add(source)
-                    stack.append(source)
-        return sorted(found, key=by_id)
+        return needed([op.outputs[0] for op in self._members(targets)])
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""

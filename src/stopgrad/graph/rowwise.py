@@ -349,5 +349,4 @@ def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) 
     """An operation on that many rows."""
     values = _cut_values(op, count)
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
-    place = op._place, op._instruction
-    return Operation(graph, op.definition, inputs, values, types, op._label, place, op.origin).outputs
+    return Operation.like(op, graph, inputs, types, values).outputs

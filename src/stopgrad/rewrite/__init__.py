@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopgrad.rewrite.engine import Pass, Rewritten, Rule, check_sizes, needed, rewrite
+from stopgrad.rewrite.engine import Pass, Rewritten, Rule, check_sizes, rewrite
 from stopgrad.rewrite.passes import erase_gates, fold, formed, merge, prepare, simplify
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "fold",
     "formed",
     "merge",
-    "needed",
     "prepare",
     "rewrite",
     "simplify",

@@ -23,7 +23,8 @@ from stopgrad.base.types import (
     tensor_type,
 )
 from stopgrad.graph.body import Body
-from stopgrad.graph.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.graph.copying import copy_operations
+from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.op import Kind
 from stopgrad.graph.operands import Literal
@@ -88,25 +89,41 @@ class Copying:
     dtypes: Mapping[DType, DType] = field(default_factory=dict)
 
     def add(
-        self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
+        self,
+        definition: Any,
+        inputs: tuple[Output, ...],
+        values: tuple[Any, ...],
+        like: Operation,
+        label: str | None = None,
     ) -> tuple[Output, ...]:
-        """An operation in the new graph, with the location, origin and ``no_gradient`` block of an old one.
+        """An operation in the new graph, with the line, origin and ``no_gradient`` block of an old one.
 
-        Its bodies, if it has any, are old ones, and are rewritten.
+        Its name, too, where no *label* is given. Its bodies, if it has any, are old ones, and are rewritten.
         """
         if definition.has_bodies:
             values = tuple([self._rewritten(value) for value in values])
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
-        place = (like._place, like._instruction)
-        region = like.graph._hidden.get(like) if like.graph._hidden else None
-        return Operation(
-            self.graph, definition, inputs, values, types, like._label, place, like.origin, region
-        ).outputs
+        return Operation.like(like, self.graph, inputs, types, values, definition, label).outputs
+
+    def copy(self, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
+        """Put operations into the new graph, and where their outputs went into the mapping."""
+        copy_operations(operations, mapping, self._placed)
+
+    def _placed(self, op: Operation, inputs: tuple[Output, ...]) -> Sequence[Output | None]:
+        try:
+            values = self.values(op)
+            for rule in self.rules:
+                placed = rule(self, op, inputs, values)
+                if placed is not None:
+                    return placed
+            return self.add(op.definition, inputs, values, op)
+        except StopgradError as error:
+            raise type(error)(f"{describe(op)}: {error.message}") from None
 
     def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
         """Outputs of some other graph, computed in the new one from what is given, through the rules."""
         mapping = dict(given)
-        _place(self, needed(outputs, mapping), mapping)
+        self.copy(needed(outputs, mapping), mapping)
         return [mapping[y] for y in outputs]
 
     def once(
@@ -197,43 +214,8 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     copying.wanted, copying.coming = outputs, needed(outputs, mapping)
     if copying.binding is not None:
         check_sizes(copying.coming, copying.binding)
-    _place(copying, copying.coming, mapping)
+    copying.copy(copying.coming, mapping)
     return mapping
-
-
-def _place(copying: Copying, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
-    """Put operations into the new graph, and where their outputs went into the mapping."""
-    for op in operations:
-        new_inputs = tuple([mapping[x] for x in op.inputs])
-        try:
-            placed = _placed(copying, op, new_inputs, copying.values(op))
-        except StopgradError as error:
-            raise type(error)(f"{describe(op)}: {error.message}") from None
-        for y, new in zip(op.outputs, placed, strict=True):
-            if new is not None:
-                mapping.setdefault(y, new)
-
-
-def _placed(
-    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
-) -> Sequence[Output | None]:
-    for rule in copying.rules:
-        placed = rule(copying, op, inputs, values)
-        if placed is not None:
-            return placed
-    return copying.add(op.definition, inputs, values, op)
-
-
-def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output]) -> list[Operation]:
-    """The operations to compute, in order, where the given outputs need not be."""
-    found: set[Operation] = set()
-    stack = [y.op for y in outputs if y not in given]
-    while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack.extend([x.op for x in op.inputs if x not in given])
-    return sorted(found, key=by_id)
 
 
 def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.types import DType, float32
 from stopgrad.graph.body import Body, bodies_in
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.graph.operands import Literal
 from stopgrad.graph.verify import verify_if_enabled
 from stopgrad.ops.elementwise.arithmetic import AddN
@@ -24,7 +24,7 @@ from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.indexing.slices import StridedSliceGrad
 from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Assign, Const, Fill, Placeholder
-from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
+from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
 from stopgrad.rewrite.segments import Listing, Run
 from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
 from stopgrad.transforms.control.scans import Scan

@@ -18,11 +18,11 @@ from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fai
 from stopgrad.graph.body import Body
 from stopgrad.graph.build import emit
 from stopgrad.graph.fingerprint import fingerprint
-from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import Shard, declared_sharding
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
+from stopgrad.rewrite import Rewritten, check_sizes, formed, prepare
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
 

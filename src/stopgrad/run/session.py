@@ -19,11 +19,10 @@ from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.files import ArrayFile, checked_path, write_arrays
 from stopgrad.graph.fingerprint import digest
-from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
-from stopgrad.rewrite import needed
 from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compile_sized, has_hash
 from stopgrad.run.feeds import feed_value, sizes_of
 from stopgrad.run.programs import Program

@@ -14,7 +14,7 @@ from stopgrad.base.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import DType, DTypeLike, dtype_of
 from stopgrad.flow.patterns import matching
-from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import constant_value
 from stopgrad.graph.operands import Array, Literal
@@ -28,7 +28,7 @@ from stopgrad.ops.random.draws import random_uniform
 from stopgrad.ops.random.keys import random_fold_in, random_key
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
 from stopgrad.ops.structural.sources import Const, Parameter
-from stopgrad.rewrite.engine import Copying, needed, rewrite
+from stopgrad.rewrite.engine import Copying, rewrite
 from stopgrad.transforms.gradients.tracing import outputs_in
 
 __all__ = ["add_lora"]
@@ -327,7 +327,7 @@ class _Writing:
     ) -> Sequence[Output] | None:
         if op.definition is Parameter and op.outputs[0] in self._uses:
             adapter = self._adapter(copying, op, values)
-            return _added(copying, StopGradient, (adapter.weight,), (), op, "lora/").outputs
+            return copying.add(StopGradient, (adapter.weight,), (), op, _below(op))
         if op in self._places:
             return self._product(copying, op, inputs, values)
         return None
@@ -363,7 +363,7 @@ class _Writing:
         other = inputs[1 - use.operand]
 
         def add(definition: Any, operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()) -> Output:
-            return _added(copying, definition, operands, attributes, op, "lora/").outputs[0]
+            return copying.add(definition, operands, attributes, op, _below(op))[0]
 
         def of(factor: Output) -> Output:
             return factor if factor.dtype is other.dtype else add(Cast, (factor,), (other.dtype,))
@@ -376,7 +376,7 @@ class _Writing:
         else:
             inner = add(MatMul, (of(second[0]), other), (second[1], values[1]))
             low = add(MatMul, (of(first[0]), add(Mul, (inner, scale))), (first[1], False))
-        return _added(copying, AddV2, (whole, low), (), op, None).outputs
+        return copying.add(AddV2, (whole, low), (), op)
 
 
 def _parameter(copying: Copying, weight: Operation, name: str, value: Array) -> Output:
@@ -384,26 +384,12 @@ def _parameter(copying: Copying, weight: Operation, name: str, value: Array) -> 
     label, graph = f"{weight.name}/{name}", weight.graph
     while graph.operation(label) is not None:
         label += "_"
-    place = (weight._place, weight._instruction)
-    types = infer_types(Parameter, (), (Literal(value), ()))
-    return Operation(
-        copying.graph, Parameter, (), (Literal(value), ()), types, label, place, None, None
-    ).outputs[0]
+    place, values = (weight._place, weight._instruction), (Literal(value), ())
+    types = infer_types(Parameter, (), values)
+    return Operation(copying.graph, Parameter, (), values, types, label, place).outputs[0]
 
 
-def _added(
-    copying: Copying,
-    definition: Any,
-    inputs: tuple[Output, ...],
-    values: tuple[Any, ...],
-    like: Operation,
-    below: str | None,
-) -> Operation:
-    """An operation at the line of an old one; with its name, or named below it."""
-    label = like._label
-    if below is not None:
-        label = f"{label}/{below}" if label and label[-1] != "/" else f"{label}{below}"
-    types = infer_types(definition, tuple([x.type for x in inputs]), values)
-    region = like.graph._hidden.get(like) if like.graph._hidden else None
-    place = (like._place, like._instruction)
-    return Operation(copying.graph, definition, inputs, values, types, label, place, like.origin, region)
+def _below(op: Operation) -> str:
+    """What is named below an operation: it has no name of its own."""
+    label = op._label
+    return f"{label}/lora/" if label and label[-1] != "/" else f"{label}lora/"

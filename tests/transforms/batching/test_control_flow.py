@@ -12,7 +12,7 @@ from all_engines import each_engine
 
 import stopgrad as sg
 from stopgrad.base.structure import flatten, unflatten
-from stopgrad.graph import batch_core
+from stopgrad.graph import batched_bodies
 from stopgrad.graph.graph import Graph
 
 XS = np.array([0.5, -1.25, 2.0, 3.5])
@@ -186,8 +186,10 @@ def test_loops_in_loops_are_batched_once_each(monkeypatch: pytest.MonkeyPatch) -
         return sg.scan(lambda c, _: (nest(depth - 1, c), None), x, None, 2)[0]
 
     steps = []
-    step = batch_core._Replay.step
-    monkeypatch.setattr(batch_core._Replay, "step", lambda self, op: (steps.append(op), step(self, op)))
+    build = batched_bodies._Replay.build
+    monkeypatch.setattr(
+        batched_bodies._Replay, "build", lambda self, op, xs: (steps.append(op), build(self, op, xs))[1]
+    )
     counts = []
     for depth in (6, 12):
         steps.clear()

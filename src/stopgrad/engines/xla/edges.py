@@ -14,12 +14,12 @@ import numpy as np
 from stopgrad.base.types import TensorType
 from stopgrad.engines.protocol import Compiled
 from stopgrad.graph.body import bodies_in
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.ops.indexing.slices import StridedSlice
 from stopgrad.ops.shapes.join import ConcatV2, Pack
 from stopgrad.ops.shapes.reshape import Reshape
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite.engine import Copying, needed
+from stopgrad.rewrite.engine import Copying
 
 STACKED = 50
 """How many arrays are stacked by one call. Fewer than twice as many the program stacks itself."""
@@ -161,11 +161,8 @@ def _without(
         if alone:
             made.append(copying.add(Pack, tuple(alone), (0,), pack)[0])
         mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(made), (0,), pack)[0]
-    for op in rest:
-        for body in bodies_in(op.values) if op.definition.has_bodies else ():
-            copying.bodies[body] = body
-        made_here = copying.add(op.definition, tuple([mapping[x] for x in op.inputs]), op.values, op)
-        mapping.update(zip(op.outputs, made_here, strict=True))
+    copying.bodies = {body: body for op in rest for body in bodies_in(op.values)}  # They stay as they are.
+    copying.copy(rest, mapping)
     return Edges(new_inputs, [mapping[y] for y in wanted], direct, groups, kept)
 
 

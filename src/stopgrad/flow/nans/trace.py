@@ -17,10 +17,10 @@ from stopgrad.flow.nans.cures import cure_of
 from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.run import Array, Follower, Made, number
 from stopgrad.graph.body import walk
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.graph.public import guarded
 from stopgrad.ops.structural.sources import Const, Identity, Parameter, ones_like
-from stopgrad.rewrite import check_sizes, needed
+from stopgrad.rewrite import check_sizes
 from stopgrad.run.feeds import sizes_of
 from stopgrad.run.session import Session
 from stopgrad.transforms.control.loops import While

@@ -17,12 +17,12 @@ from stopgrad.engines.onnxruntime.nodes import Beside, Program, model_of, writte
 from stopgrad.engines.onnxruntime.nodes.program import LATEST, OLDEST
 from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
-from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.graph import Operation, Output, describe, needed
 from stopgrad.graph.operands import Array, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.sources import Parameter, Placeholder
-from stopgrad.rewrite import needed, rewrite
+from stopgrad.rewrite import rewrite
 from stopgrad.run.function import Function
 from stopgrad.run.session import Session
 

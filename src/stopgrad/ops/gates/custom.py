@@ -10,7 +10,8 @@ from typing import Any
 
 from stopgrad.base.locks import holding
 from stopgrad.graph import defining as d
-from stopgrad.graph.batch_core import batched_body
+from stopgrad.graph.batched_bodies import batched_body
+from stopgrad.graph.build import remade
 from stopgrad.graph.defining import (
     ArgumentError,
     Body,
@@ -93,11 +94,7 @@ def _remade(
             )
     with d.tracing("the gradient function of custom_gradient", op.graph) as trace:
         cotangents = [d.parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
-        built: dict[Output, Output] = {}
-        for step in newer:
-            inputs = tuple([built.get(x, x) for x in step.inputs])
-            made = d.emit(step.definition, inputs, step.values, "", trace.graph)
-            built.update(zip(step.outputs, made.outputs, strict=True))
+        built = remade(newer)
         inside = [built[x] if x in built else d.local(x) for x in used]
         given = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
         results = iter(d.inline(body.results, given))

@@ -14,7 +14,8 @@ import numpy as np
 
 from stopgrad.base.types import float32, float64, int32
 from stopgrad.graph.body import Body
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.copying import copy_operations
+from stopgrad.graph.graph import Graph, Operation, Output, by_id
 from stopgrad.ops.elementwise.arithmetic import Abs, AddV2, Mul, Neg, RealDiv, Square, SquaredDifference, Sub
 from stopgrad.ops.elementwise.compare import GreaterEqual
 from stopgrad.ops.elementwise.composite import Softmax
@@ -401,9 +402,11 @@ def _chosen(
     body = Copying(Graph(), (), None)
     parameters = [body.add(Placeholder, (), (y.dtype, y.shape, ()), like)[0] for y in (done, *given)]
     mapping = dict(zip(given, parameters[1:], strict=True))
-    for op in sorted(what.between, key=lambda op: op.id):
-        made = body.add(op.definition, tuple([mapping[y] for y in op.inputs]), op.values, like)
-        mapping.update(zip(op.outputs, made, strict=True))
+    copy_operations(
+        sorted(what.between, key=by_id),
+        mapping,
+        lambda op, operands: body.add(op.definition, operands, op.values, like),
+    )
     written = body.add(like.definition, (mapping[inputs[0]],), values, like)
     branches = tuple([Body(body.graph, parameters, [y]) for y in (written[0], parameters[0])])
     copying.bodies.update(zip(branches, branches, strict=True))

@@ -14,16 +14,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.base.types import product
-from stopgrad.graph.batch_core import batched_body
 from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.graph.batched_bodies import batched_body
 from stopgrad.graph.body import Body
-from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.ops.elementwise.arithmetic import AddN, AddV2
 from stopgrad.ops.linalg.contractions import Einsum, MatMul
 from stopgrad.ops.neural.convolution import Conv
 from stopgrad.ops.shapes.reshape import Reshape, Sum, Transpose
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite.engine import Copying, needed, rewrite
+from stopgrad.rewrite.engine import Copying, rewrite
 from stopgrad.rewrite.passes import is_all
 from stopgrad.transforms.control.scans import Scan
 

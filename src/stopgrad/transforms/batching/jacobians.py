@@ -11,8 +11,8 @@ from stopgrad.base.errors import DTypeError, ShapeError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import product
-from stopgrad.graph.batch_core import replay
 from stopgrad.graph.batch_rules import repeated
+from stopgrad.graph.batched_bodies import replay
 from stopgrad.graph.body import Body
 from stopgrad.graph.build import as_output, close, local, parameter_of, tracing, visible
 from stopgrad.graph.builder import current

@@ -17,8 +17,8 @@ from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, ShapeError
 from stopgrad.base.structure import NAMESPACE, flatten, paths, unflatten
 from stopgrad.base.types import Dim, Size, TensorType, same_size, tensor_type
-from stopgrad.graph.batch_core import replay
 from stopgrad.graph.batch_rules import moved, repeated
+from stopgrad.graph.batched_bodies import replay
 from stopgrad.graph.build import as_output, close, local, parameter_of, tracing
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import shorten, type_of

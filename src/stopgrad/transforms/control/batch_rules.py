@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.batch_core import batched_body, for_all, replay
 from stopgrad.graph.batch_rules import build, changed, lengthened, moved, repeated, scalar_beside
+from stopgrad.graph.batched_bodies import batched_body, for_all, replay
 from stopgrad.graph.defining import Body, Flags, Graph, Operation, Output, Outputs, Partly, Size
 
 

@@ -25,7 +25,7 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast
-from stopgrad.transforms.control.batches import CASE
+from stopgrad.transforms.control.batch_rules import CASE
 from stopgrad.transforms.control.functions import (
     Traced,
     apply_traced,

@@ -29,7 +29,7 @@ from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.shapes.ranges import range as numbers
-from stopgrad.transforms.control.batches import WHILE
+from stopgrad.transforms.control.batch_rules import WHILE
 from stopgrad.transforms.control.branches import Case
 from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,

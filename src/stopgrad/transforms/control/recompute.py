@@ -21,7 +21,7 @@ from stopgrad.graph.defining import (
     TensorType,
     Wire,
 )
-from stopgrad.transforms.control.batches import CHECKPOINT
+from stopgrad.transforms.control.batch_rules import CHECKPOINT
 from stopgrad.transforms.control.functions import (
     apply_traced,
     check_function,

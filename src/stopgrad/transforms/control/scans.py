@@ -28,7 +28,7 @@ from stopgrad.graph.defining import (
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.structural.sources import zeros_like
-from stopgrad.transforms.control.batches import SCAN
+from stopgrad.transforms.control.batch_rules import SCAN
 from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,
     NOT_SWAPPED,

@@ -13,9 +13,9 @@ from stopgrad.base.errors import GradientError
 from stopgrad.graph.batch_rules import BROADCAST, ELEMENTWISE
 from stopgrad.graph.body import bodies_in, walk
 from stopgrad.graph.build import emit
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import needed, rewrite
+from stopgrad.rewrite import rewrite
 from stopgrad.rewrite.loops import unite_scans
 from stopgrad.transforms.gradients.reverse import gradients
 

@@ -209,7 +209,7 @@ class _Building:
     ) -> Operation:
         if name:
             return named(self.graph, "", name, None, definition, inputs, values, types, place, None)
-        return Operation(self.graph, definition, inputs, values, types, "", place, None)  # type: ignore[arg-type]
+        return Operation(self.graph, definition, inputs, values, types, "", place)  # type: ignore[arg-type]
 
 
 def _type(sizes: tuple[object, ...]) -> TensorType:
