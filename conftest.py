@@ -1,4 +1,4 @@
-"""What doctests find without importing it; and the user's cache folder left alone, by new processes too."""
+"""What doctests find without importing it; the tiers of tests; the user's cache folder left alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from stopgrad.errors import EngineError
+from together import pytest_generate_tests as pytest_generate_tests
 
 import stopgrad as sg
 from stopgrad.engines.onnxruntime.nodes import NotInOnnx
@@ -47,3 +48,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         if reason is None or "onnxruntime" not in item.name:
             raise
         pytest.skip(str(reason))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Nightly tests run when they are asked for, whatever else they are."""
+    if "nightly" not in config.option.markexpr:
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]

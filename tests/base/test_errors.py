@@ -15,6 +15,7 @@ import numpy as np
 import pooled
 import pytest
 from junk import JUNK
+from together import together
 
 import stopgrad as sg
 from stopgrad.graph.op import Joint, Op
@@ -363,7 +364,7 @@ SEVERAL = {"vjp.ct", "cg.pull", "cg.pullret"}
 """Several calls, of which the last may fail."""
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_whatever_an_argument_is_it_is_no_defect_of_ours(name: str) -> None:
     length = len(GRAPH)
     for junk in JUNK:

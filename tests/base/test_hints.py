@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.hints import HINTS, OF_OUTPUTS, hint_for, hint_for_output
@@ -88,7 +89,7 @@ def test_there_are_many() -> None:
     assert len(OF_OUTPUTS) > 80
 
 
-@pytest.mark.parametrize(("table", "name"), [(t, n) for t in (HINTS, OF_OUTPUTS) for n in t])
+@together(("table", "name"), [(t, n) for t in (HINTS, OF_OUTPUTS) for n in t])
 def test_whatever_a_hint_names_exists(table: dict[str, str], name: str) -> None:
     named = re.findall(r"\bsg\.(\w+(?:\.\w+)?)", table[name])
     for path in named:
@@ -103,7 +104,7 @@ def test_no_name_that_is_there_has_a_hint() -> None:
     assert not PUBLIC & set(HINTS), "these exist now: take their hints away"
 
 
-@pytest.mark.parametrize("name", OF_OUTPUTS)
+@together("name", OF_OUTPUTS)
 def test_an_output_has_no_attribute_that_has_a_hint(name: str) -> None:
     with sg.Graph().as_default():
         x = sg.placeholder(sg.float32, [2])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import stopgrad as sg
 
@@ -25,8 +26,7 @@ def in_graph(f: Callable[..., Any], *arrays: Any) -> Any:
         return session.run(y, feeds)
 
 
-@pytest.mark.parametrize("a", NAMES)
-@pytest.mark.parametrize("b", NAMES)
+@together("a, b", [(a, b) for b in NAMES for a in NAMES])
 def test_two_tensors_have_the_dtype_that_numpy_gives_them(a: str, b: str) -> None:
     x, y = np.ones(3, a), np.ones(3, b)
     expected = np.result_type(a, b)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import ENGINES, each_engine
+from together import together
 
 import stopgrad as sg
 
@@ -75,7 +76,7 @@ OF_TENSORS = {
 
 
 @each_engine
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64])
+@together("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64])
 @pytest.mark.parametrize("name", OF_TENSORS)
 def test_a_size_counts_as_a_python_integer(name: str, dtype: Any, engine: str) -> None:
     for found, expected in run(OF_TENSORS[name], engine, dtype):

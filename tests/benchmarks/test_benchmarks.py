@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def run(script: str, *arguments: str, path: Path | None = None) -> str:
     """What a script prints; *path* is looked in before the installed packages."""

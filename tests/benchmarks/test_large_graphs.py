@@ -18,6 +18,8 @@ from places import ROOT
 import stopgrad as sg
 from stopgrad.rewrite import rolling
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 BYTES = 400
 """An operation takes no more, its share of all that stands beside it included."""

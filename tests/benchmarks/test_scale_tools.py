@@ -11,6 +11,8 @@ import pytest
 from hlo_tools import hlo
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
+pytestmark = pytest.mark.slow
+
 
 def module(*lines: str, more: str = "", count: int = 8) -> str:
     """A program whose entry computation has these lines."""

@@ -16,6 +16,8 @@ from places import ROOT
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(sg.__file__).parent
 
 

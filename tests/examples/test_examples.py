@@ -16,6 +16,8 @@ import stopgrad as sg
 from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.base.structure import flatten, unflatten
 
+pytestmark = pytest.mark.slow
+
 jax = pytest.importorskip("jax")
 
 CASES = all_cases()

@@ -18,6 +18,8 @@ import stopgrad as sg
 from examples_references import all_cases, example
 from stopgrad.base.structure import flatten, unflatten
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("jax")
 
 

@@ -21,6 +21,8 @@ import stopgrad as sg
 from examples_references import EXAMPLES, example
 from stopgrad.tools import cli
 
+pytestmark = pytest.mark.slow
+
 onnxruntime = pytest.importorskip("onnxruntime")
 stopgrad_trainer = pytest.importorskip("stopgrad_trainer")
 onnx = pytest.importorskip("onnx")

@@ -18,6 +18,8 @@ from pages import blocks
 
 from examples_references import example
 
+pytestmark = pytest.mark.slow
+
 onnxruntime = pytest.importorskip("onnxruntime")
 stopgrad_trainer = pytest.importorskip("stopgrad_trainer")
 pytest.importorskip("onnx")

@@ -11,7 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from places import EXAMPLES
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = EXAMPLES / "scale" / "train.py"
 

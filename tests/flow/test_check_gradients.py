@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sample_tools import with_dtype
 from stopgrad.errors import StopgradError
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
@@ -60,7 +61,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("definition", "sample"), CASES)
+@together(("definition", "sample"), CASES, parts=4)
 def test_every_rule_passes(definition: type[Op], sample: Sample) -> None:
     """First and second derivatives, reverse and forward: of all operations, gates among them."""
     graph, arrays = Graph(), drawn(sample)
@@ -572,7 +573,7 @@ def test_why_there_is_no_complex_step_is_told() -> None:
     assert sg.check_gradients(lambda x: sg.where(x > 0.0, x, 2.0 * x), X)["x"].method == "central"
 
 
-@pytest.mark.parametrize("name", [n for n, d in REGISTRY.items() if d.samples])
+@together("name", [n for n, d in REGISTRY.items() if d.samples], parts=2)
 def test_what_takes_complex_numbers_is_holomorphic_or_said_not_to_be(name: str) -> None:
     """On each sample in complex numbers: the complex step against central differences."""
     definition = REGISTRY[name]

@@ -20,6 +20,8 @@ from stopgrad.flow.page import html as page_html
 from stopgrad.flow.page.grouping import LIMIT
 from stopgrad.flow.page.sources import shown_names
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(page_html.__file__).parent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from all_engines import each_engine
+from all_engines import each_engine_plainly
 from bits import bits_of_every_kind
 from places import ROOT
 from safetensors.numpy import load_file, save_file
@@ -59,7 +59,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
-@each_engine
+@each_engine_plainly
 def test_a_session_saves_and_restores_every_bit(
     dtype: sg.base.types.DType, engine: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from junk import JUNK
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
@@ -475,7 +476,7 @@ def arguments(definition: type[Op], sample: Sample, xs: list[Any]) -> tuple[list
     return positional, keywords | {name: x for name, x in zip(named, xs, strict=False) if name in parameters}
 
 
-@pytest.mark.parametrize(("definition", "sample"), SAMPLED)
+@together(("definition", "sample"), SAMPLED)
 def test_every_operation_is_a_class_and_a_function(definition: type[Op], sample: Sample) -> None:
     as_function, as_class = sg.Graph(), sg.Graph()
     xs, attributes = arguments(definition, sample, operands(as_function, definition, sample))
@@ -502,7 +503,7 @@ def test_every_operation_is_a_class_and_a_function(definition: type[Op], sample:
         assert getattr(op, definition.variadic) == op.inputs[len(definition.operands) :]
 
 
-@pytest.mark.parametrize(("definition", "sample"), SAMPLED)
+@together(("definition", "sample"), SAMPLED, parts=2)
 def test_whatever_an_argument_is_errors_are_ours_and_nothing_is_half_built(
     definition: type[Op], sample: Sample
 ) -> None:

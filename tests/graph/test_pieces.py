@@ -12,6 +12,7 @@ import pytest
 from operation_cases import COMPUTED, DIFFERENTIATED, Array, build, draw
 from random_programs import OFFSETS, WEIGHTS, Stopgrad, evaluate, made
 from sample_tools import with_dtype
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.samples import Sample
@@ -73,7 +74,7 @@ def assert_same(outputs: Sequence[Output], inputs: Sequence[Output], arrays: Seq
 # ---------------------------------------------------------------------------------------- every operation
 
 
-@pytest.mark.parametrize(("definition", "sample"), COMPUTED)
+@together(("definition", "sample"), COMPUTED, parts=4)
 def test_operations_in_pieces(definition: type[Op], sample: Sample, small: None) -> None:
     for dtype in (None, float32, float16, bfloat16):
         (one,) = [sample] if dtype is None else with_dtype([sample], dtype)
@@ -88,7 +89,7 @@ def test_operations_in_pieces(definition: type[Op], sample: Sample, small: None)
         assert_same(ys, xs, arrays)
 
 
-@pytest.mark.parametrize(("definition", "sample"), DIFFERENTIATED)
+@together(("definition", "sample"), DIFFERENTIATED, parts=6)
 def test_gradients_in_pieces(definition: type[Op], sample: Sample, small: None) -> None:
     for dtype in (None, float16):
         (one,) = [sample] if dtype is None else with_dtype([sample], dtype)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from together import together
 
 import stopgrad as sg
 from stopgrad.base import sizes
@@ -56,8 +57,11 @@ def definitions_with_samples() -> list[tuple[str, Sample]]:
     return [(name, sample) for name, definition in REGISTRY.items() for sample in definition.samples]
 
 
-@pytest.mark.parametrize(
-    ("name", "sample"), definitions_with_samples(), ids=lambda p: p if isinstance(p, str) else repr(p)
+@together(
+    ("name", "sample"),
+    definitions_with_samples(),
+    ids=lambda p: p if isinstance(p, str) else repr(p),
+    parts=2,
 )
 def test_every_operation_reads_back(name: str, sample: Sample) -> None:
     definition = REGISTRY[name]

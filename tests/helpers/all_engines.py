@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,17 @@ ENGINES = ("numpy", "xla", "onnxruntime")
 STYLES = ("immediate", *ENGINES)
 """The ways in which one and the same code is computed."""
 
-each_engine = pytest.mark.parametrize("engine", ENGINES)
-each_style = pytest.mark.parametrize("engine", STYLES)
+
+def engines_where(plain: Sequence[str], names: Sequence[str] = ENGINES) -> list[Any]:
+    """Parameters of a test: the *plain* ones in every run of the tests, the others among the slow ones."""
+    return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+each_engine = pytest.mark.parametrize("engine", engines_where(["numpy"]))
+"""Of what does not depend on the engine; ``test_operations`` compares each operation's lowerings plainly."""
+each_engine_plainly = pytest.mark.parametrize("engine", engines_where(["numpy", "xla"]))
+"""Of what stands between users and engines."""
+each_style = pytest.mark.parametrize("engine", engines_where(["immediate", "numpy"], STYLES))
 
 
 def form_for(name: str) -> str:

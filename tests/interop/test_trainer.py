@@ -16,6 +16,8 @@ import stopgrad as sg
 import stopgrad.onnx as sgo
 from stopgrad.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -20,6 +20,8 @@ from values import by, close
 import stopgrad as sg
 from stopgrad.ops.special.incomplete import log_gamma_slope
 
+pytestmark = pytest.mark.slow
+
 KEY = sg.random_key(31)
 MANY = 20000
 LEAST = 1e-3  # Of the probability of what was drawn, were it drawn from the distribution.

@@ -17,6 +17,8 @@ from values import by, complex_normal, normal
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 S, Z = normal(2, 3, 3), complex_normal(2, 3, 3)
 D, H = S @ S.swapaxes(-1, -2) + np.eye(3), Z @ np.conj(Z.swapaxes(-1, -2)) + np.eye(3)
 TALL, WIDE = normal(2, 4, 3), normal(2, 3, 4)

@@ -10,6 +10,8 @@ import pytest
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("jax")
 
 

@@ -19,6 +19,8 @@ from values import Cases, by, close, normal, uniform, values_of
 import stopgrad as sg
 from stopgrad.ops.random.keys import threefry
 
+pytestmark = pytest.mark.slow
+
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from all_engines import each_engine
 from places import HELPERS
+from together import together
 
 import stopgrad as sg
 from stopgrad import xp
@@ -659,7 +660,7 @@ DISPATCHED: dict[str, Callable[..., Any]] = {
 
 
 @each_engine
-@pytest.mark.parametrize("name", DISPATCHED)
+@together("name", DISPATCHED)
 def test_numpys_functions_build_our_operations(engine: str, name: str) -> None:
     function = DISPATCHED[name]
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from all_engines import each_engine
+from all_engines import each_engine_plainly
 
 import stopgrad as sg
 from stopgrad.base.dtypes import DTYPES
@@ -43,7 +43,7 @@ def outcome(session: sg.Session, y: sg.Output, x: sg.Output, value: Any) -> Any:
     return found.dtype, found.shape, found.tobytes()
 
 
-@each_engine
+@each_engine_plainly
 @pytest.mark.parametrize("wanted", OURS, ids=str)
 def test_an_array_of_jax_is_fed_as_numpys_of_the_same_content(engine: str, wanted: sg.DType) -> None:
     with sg.Graph().as_default() as graph:
@@ -57,7 +57,7 @@ def test_an_array_of_jax_is_fed_as_numpys_of_the_same_content(engine: str, wante
                 assert outcome(session, y, x, jax_array(array)) == expected, (dtype, content)
 
 
-@each_engine
+@each_engine_plainly
 def test_a_narrow_array_of_jax_is_computed_wide(engine: str) -> None:
     with sg.Graph().as_default() as graph:
         x = sg.placeholder(sg.float64, [3])
@@ -79,7 +79,7 @@ def test_integers_too_wide_or_of_other_signedness_are_converted_or_refused() -> 
             session.run(y, {x: jnp.array([1, 128], "uint32")})
 
 
-@each_engine
+@each_engine_plainly
 def test_a_key_of_jax_is_no_array_of_numbers(engine: str) -> None:
     with sg.Graph().as_default() as graph:
         x = sg.placeholder(sg.uint32, [2])
@@ -90,7 +90,7 @@ def test_a_key_of_jax_is_no_array_of_numbers(engine: str) -> None:
         sg.function(lambda x: x + x, engine=engine)(jax.random.key(0))
 
 
-@each_engine
+@each_engine_plainly
 def test_what_stands_for_an_array_while_jax_traces_is_refused(engine: str) -> None:
     with sg.Graph().as_default() as graph:
         x = sg.placeholder(sg.float32, [2])
@@ -102,7 +102,7 @@ def test_what_stands_for_an_array_while_jax_traces_is_refused(engine: str) -> No
         assert session.run(step, {x: jnp.ones(2)}).tolist() == [1.0, 1.0]
 
 
-@each_engine
+@each_engine_plainly
 def test_what_is_fed_may_be_changed_afterwards(engine: str) -> None:
     size = 1 << 16
     with sg.Graph().as_default() as graph:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from all_engines import each_engine
+from all_engines import each_engine_plainly
 
 import stopgrad as sg
 
@@ -43,7 +43,7 @@ class Counted:
 # --------------------------------------------------------------------------------------- the signature
 
 
-@each_engine
+@each_engine_plainly
 def test_a_signature_is_traced_once(engine: str) -> None:
     f = Counted()
     fast = sg.function(f, engine=engine)
@@ -119,7 +119,7 @@ def test_a_function_compiled_too_often_warns() -> None:
 # ------------------------------------------------------------------------------------------- structures
 
 
-@each_engine
+@each_engine_plainly
 def test_arguments_and_results_are_nested_structures(engine: str) -> None:
     @sg.function(engine=engine)
     def forward(layers: list[Layer], point: Point, options: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ def test_a_function_may_return_anything() -> None:
     np.testing.assert_array_equal(got, [0.0, 1.0, 2.0])
 
 
-@each_engine
+@each_engine_plainly
 def test_an_argument_may_be_returned_as_it_is(engine: str) -> None:
     x = np.ones(3)
     got = sg.function(lambda x: (x, x), engine=engine)(x)
@@ -300,7 +300,7 @@ def test_a_stale_tensor_does_not_leak_out_silently() -> None:
         sg.function(lambda y: y + kept[0], engine="numpy")(1.0)
 
 
-@each_engine
+@each_engine_plainly
 def test_threads_share_a_function(engine: str) -> None:
     f = sg.function(lambda x: sg.reduce_sum(x * x), engine=engine)
     wrong: list[Any] = []
@@ -321,7 +321,7 @@ def test_threads_share_a_function(engine: str) -> None:
     assert f.traces == 7
 
 
-@each_engine
+@each_engine_plainly
 def test_arrays_of_the_other_byte_order_are_taken(engine: str) -> None:
     double = sg.function(lambda x, y: x * 2.0 + y, engine=engine)
     foreign = np.array([1.0, 2.0], ">f8")
@@ -332,7 +332,7 @@ def test_arrays_of_the_other_byte_order_are_taken(engine: str) -> None:
 # ------------------------------------------------------------------------------------- arrays of jax
 
 
-@each_engine
+@each_engine_plainly
 @pytest.mark.parametrize(
     "dtype", ["float16", "bfloat16", "float32", "float64", "int64", "uint64", "complex128"]
 )

@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from all_engines import each_engine
+from all_engines import each_engine_plainly
 from safetensors import safe_open
 
 import stopgrad as sg
@@ -52,7 +52,7 @@ class Both:
     y: Any
 
 
-@each_engine
+@each_engine_plainly
 def test_fetches_come_back_in_their_structure(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as session:
@@ -74,7 +74,7 @@ def test_fetches_come_back_in_their_structure(engine: str) -> None:
         assert (value.dtype, value.shape) == (F32, ())
 
 
-@each_engine
+@each_engine_plainly
 def test_feeds_are_found_by_output_operation_and_name(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as session:
@@ -98,7 +98,7 @@ def test_auto_is_the_best_that_is_installed() -> None:
 # ------------------------------------------------------------------------------- parameters and assign
 
 
-@each_engine
+@each_engine_plainly
 def test_an_assignment_takes_effect_when_the_run_has_ended(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as session:
@@ -109,7 +109,7 @@ def test_an_assignment_takes_effect_when_the_run_has_ended(engine: str) -> None:
         assert session.value(s.count) == 1
 
 
-@each_engine
+@each_engine_plainly
 def test_two_parameters_exchange_their_values_in_one_run(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as session:
@@ -118,7 +118,7 @@ def test_two_parameters_exchange_their_values_in_one_run(engine: str) -> None:
         np.testing.assert_array_equal(session.run([s.a, s.b]), [[3.0, 4.0], [1.0, 2.0]])
 
 
-@each_engine
+@each_engine_plainly
 def test_an_assignment_behind_what_is_fetched_counts(engine: str) -> None:
     s = Swap()
     with s.graph.as_default():
@@ -128,7 +128,7 @@ def test_an_assignment_behind_what_is_fetched_counts(engine: str) -> None:
         assert session.value(s.count) == 1
 
 
-@each_engine
+@each_engine_plainly
 def test_feeding_an_assignments_value_skips_it(engine: str) -> None:
     s = Swap()
     with s.graph.as_default():
@@ -138,7 +138,7 @@ def test_feeding_an_assignments_value_skips_it(engine: str) -> None:
         assert session.value(s.count) == 0
 
 
-@each_engine
+@each_engine_plainly
 def test_arrays_fetched_earlier_stay_what_they_were(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -156,7 +156,7 @@ def test_arrays_fetched_earlier_stay_what_they_were(engine: str) -> None:
     np.testing.assert_array_equal(values, np.full((2, 1000), 5, F32))
 
 
-@each_engine
+@each_engine_plainly
 def test_writing_into_a_fetched_array_changes_nothing_else(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as session:
@@ -168,7 +168,7 @@ def test_writing_into_a_fetched_array_changes_nothing_else(engine: str) -> None:
         np.testing.assert_array_equal(session.run(s.b), [3.0, 4.0])
 
 
-@each_engine
+@each_engine_plainly
 def test_several_sessions_over_one_graph_have_values_of_their_own(engine: str) -> None:
     s = Swap()
     with sg.Session(s.graph, engine=engine) as one, sg.Session(s.graph, engine=engine) as two:
@@ -255,7 +255,7 @@ EVERY = {
 }
 
 
-@each_engine
+@each_engine_plainly
 def test_save_and_restore_give_back_every_bit(engine: str, tmp_path: Path) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -352,7 +352,7 @@ def test_a_session_closes_after_an_error() -> None:
         session.run(s.count)
 
 
-@each_engine
+@each_engine_plainly
 def test_a_fetched_array_is_not_the_parameter_itself(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -402,7 +402,7 @@ def test_the_computations_used_last_are_kept(kind: Any, monkeypatch: pytest.Monk
         assert session.value(s.count) == 1
 
 
-@each_engine
+@each_engine_plainly
 def test_a_session_that_is_dropped_is_freed_at_once(engine: str) -> None:
     s = Swap()
     session = sg.Session(s.graph, engine=engine)
@@ -450,7 +450,7 @@ def test_views_that_numpy_has_of_old_values_stay_what_they_were() -> None:
             assert all((array == i).all() for array in arrays)
 
 
-@each_engine
+@each_engine_plainly
 def test_values_may_change_places_any_number_of_times(engine: str) -> None:
     s = Swap()
     with s.graph.as_default():

@@ -27,6 +27,8 @@ from stopgrad import distributed
 from stopgrad.scale import agreement, rendezvous
 from stopgrad.scale.agreement import Comparison
 
+pytestmark = pytest.mark.slow
+
 HOST = socket.gethostname()
 
 

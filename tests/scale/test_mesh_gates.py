@@ -16,6 +16,8 @@ from hlo_tools import hlo
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 MESHES = {
     "data": {"data": 8, "model": 1},
     "model": {"data": 1, "model": 8},

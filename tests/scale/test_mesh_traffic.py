@@ -14,6 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 AXES = {"data": 4, "model": 2}
 Spec = tuple[str | None, ...]
 

@@ -16,6 +16,8 @@ from process_tools import Run, launch
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = HELPERS / "process_program.py"
 
 

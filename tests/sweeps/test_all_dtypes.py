@@ -2,9 +2,9 @@
 
 The references are computed in 80 bits, in arbitrary precision or in integers without bounds:
 ``references`` and ``references_shaped`` in tests/helpers, which also say how many ulps an engine may be off.
-Results of float16 and bfloat16 must be the rounded ones, 0.51 ulp. XLA on CPUs flushes subnormal numbers to 0;
-so its
-results may be those of flushed operands, or off by a few times the least normal number (docs/numerics.md).
+Results of float16 and bfloat16 must be the rounded ones, 0.51 ulp. XLA on CPUs flushes subnormal numbers to
+0; so its results may be those of flushed operands, or off by a few times the least normal
+number (docs/numerics.md).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bad_input import Setting
+from together import together
 
 import stopgrad as sg
 
@@ -444,7 +445,7 @@ def test_there_are_many_rows() -> None:
     assert len({case.name for case in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize("case", ROWS, ids=repr)
+@together("case", ROWS, ids=repr)
 def test_bad_input_is_refused_in_a_graph(case: Row) -> None:
     s = Setting()
     with s.graph.as_default(), pytest.raises(case.error) as caught:
@@ -454,7 +455,7 @@ def test_bad_input_is_refused_in_a_graph(case: Row) -> None:
     s.check_unharmed()
 
 
-@pytest.mark.parametrize("case", [case for case in ROWS if case.immediately], ids=repr)
+@together("case", [case for case in ROWS if case.immediately], ids=repr)
 def test_bad_input_is_refused_immediately(case: Row) -> None:
     with pytest.raises(case.error) as caught:
         case.wrong(Arrays())

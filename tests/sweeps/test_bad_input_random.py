@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 import stopgrad.errors
+from together import together
 
 import stopgrad as sg
 
@@ -174,7 +175,7 @@ def test_there_are_many_rows() -> None:
     assert len(ROWS) >= 100
 
 
-@pytest.mark.parametrize("name", ROWS)
+@together("name", ROWS)
 def test_bad_input_is_refused(name: str) -> None:
     wrong, error, says = ROWS[name]
     graph = sg.Graph()

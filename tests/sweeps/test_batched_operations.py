@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
@@ -102,7 +103,7 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array], what: str) ->
             np.testing.assert_array_equal(a, b, err_msg=what)
 
 
-@pytest.mark.parametrize(("definition", "sample"), CASES)
+@together(("definition", "sample"), CASES, parts=8)
 def test_examples_at_once_give_what_they_give_one_by_one(definition: type[Op], sample: Sample) -> None:
     """Values and gradients: each operand batched alone, and all together with the cotangents."""
     drawn = examples(sample)
@@ -124,7 +125,7 @@ def test_examples_at_once_give_the_same_on_xla(definition: type[Op], sample: Sam
     assert_same(at_once(f, drawn, batched, "xla"), by_loop(f, drawn, batched), "xla")
 
 
-@pytest.mark.parametrize(("definition", "sample"), CASES[::2])
+@together(("definition", "sample"), CASES[::2], parts=8)
 def test_examples_of_examples(definition: type[Op], sample: Sample) -> None:
     """The first operand batched by the outer one alone, the others by the inner one alone."""
     drawn = examples(sample)

@@ -33,6 +33,8 @@ from stopgrad.base.types import TensorType
 from stopgrad.graph import inferred, interpreter, op
 from stopgrad.graph.body import Body
 
+pytestmark = pytest.mark.slow
+
 CONTAINERS = (
     *(dict, list, set, bytearray, deque, Interned, ContextVar, functools._lru_cache_wrapper),
     *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),

@@ -16,6 +16,7 @@ import constraint_cases_linalg
 import constraint_cases_more
 import pytest
 from stopgrad.errors import StopgradError
+from together import together
 
 from stopgrad.base.samples import Values
 from stopgrad.base.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
@@ -48,19 +49,19 @@ def promised(definition: type[Op]) -> list[str]:
     return numbers(sections(definition).get("Constraints", ""))
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@together("definition", DEFINITIONS)
 def test_constraints_are_listed_once_in_order_in_a_section_of_their_own(definition: type[Op]) -> None:
     listed = promised(definition)
     assert listed == [f"C{i + 1}" for i in range(len(listed))]
     assert numbers(inspect.getdoc(definition) or "") == listed
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@together("definition", DEFINITIONS)
 def test_each_documented_constraint_has_a_call_that_breaks_it(definition: type[Op]) -> None:
     assert {number for type, number in CASES if type == definition.type} == set(promised(definition))
 
 
-@pytest.mark.parametrize(("type", "number"), [pytest.param(*key, id="-".join(key)) for key in CASES])
+@together(("type", "number"), [pytest.param(*key, id="-".join(key)) for key in CASES])
 def test_a_broken_constraint_is_refused_by_operation_and_number(
     type: str, number: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +105,7 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS)
+@together("definition", DEFINITIONS)
 def test_whatever_is_refused_is_documented(definition: type[Op]) -> None:
     refused: set[str] = set()
     unnumbered = []

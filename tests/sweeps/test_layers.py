@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from together import together
 
 import stopgrad as sg
 from stopgrad.graph.op import REGISTRY
@@ -73,14 +73,14 @@ def test_every_module_stands_in_a_package() -> None:
     assert not unknown, f"these stand in no package: {sorted(unknown)}"
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "stopgrad"])
+@together("module", [m for m in MODULES if m != "stopgrad"])
 def test_a_module_imports_only_from_above(module: str) -> None:
     own = LEVEL[part_of(module)]
     below = [name for name, _ in imports(MODULES[module]) if LEVEL[part_of(name)] > own]
     assert not below, f"{module} imports from below: {below}"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@together("module", MODULES)
 def test_nothing_of_the_package_is_imported_inside_a_function(module: str) -> None:
     late = [name for name, is_late in imports(MODULES[module]) if is_late]
     assert not late, f"{module} imports inside a function: {late}"
@@ -210,7 +210,7 @@ def test_a_module_that_needs_another_to_be_imported_first_is_seen(tmp_path: Path
 # ------------------------------------------------------------------------------------------------- size
 
 
-@pytest.mark.parametrize("module", MODULES)
+@together("module", MODULES)
 def test_a_module_is_under_600_lines(module: str) -> None:
     assert len(MODULES[module].read_text().splitlines()) < 600
 
@@ -253,7 +253,7 @@ INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in nam
 }
 
 
-@pytest.mark.parametrize("name", [name for name in REGISTRY if name not in INNER])
+@together("name", [name for name in REGISTRY if name not in INNER])
 def test_an_operations_function_is_public(name: str) -> None:
     function = REGISTRY[name].function
     assert getattr(sg, function.__name__, None) is function, (
@@ -261,7 +261,7 @@ def test_an_operations_function_is_public(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@together("name", REGISTRY)
 def test_an_operations_class_is_found_by_its_type(name: str) -> None:
     assert getattr(sg.ops, name) is REGISTRY[name]
 

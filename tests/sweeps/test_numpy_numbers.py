@@ -18,6 +18,7 @@ import numpy_numbers_fft
 import numpy_numbers_linalg
 import numpy_numbers_nn
 import pytest
+from together import together
 
 import stopgrad as sg
 from stopgrad.graph.body import walk
@@ -409,7 +410,7 @@ def of_numpy(integer: Callable[[int], Any]) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("integer", [np.int64, np.int8, np.array], ids=["int64", "int8", "array"])
-@pytest.mark.parametrize("c", CALLS, ids=repr)
+@together("c", CALLS, ids=repr)
 def test_numbers_of_numpy_build_what_pythons_build(c: Call, integer: Callable[[int], Any]) -> None:
     if c.name in ("random_key", "random_integers") and integer is np.array:
         integer = np.int64
@@ -446,7 +447,7 @@ FLOATS_TOO = {"range", "polygamma"}
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=["float", "True", "numpy.True"])
-@pytest.mark.parametrize("c", [c for c in CALLS if c.name not in FLOATS_TOO], ids=repr)
+@together("c", [c for c in CALLS if c.name not in FLOATS_TOO], ids=repr)
 def test_what_is_no_whole_number_is_not_taken_for_one(c: Call, wrong: Callable[[int], Any]) -> None:
     graph_of(c, lambda value: value)  # Caches have seen the right one.
     for change in each_wrong(c, int, wrong):
@@ -460,7 +461,7 @@ NONE_IS_A_FLAG = {"count_nonzero", "norm"}
 
 
 @pytest.mark.parametrize("wrong", [2, 1.0, "yes", None], ids=repr)
-@pytest.mark.parametrize("c", CALLS, ids=repr)
+@together("c", CALLS, ids=repr)
 def test_what_is_no_flag_is_not_taken_for_one(c: Call, wrong: Any) -> None:
     if wrong is None and c.name in NONE_IS_A_FLAG:
         return

@@ -29,6 +29,7 @@ from operation_cases import (
     draw,
 )
 from sample_tools import with_dtype
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.namespaces import NUMPY
@@ -60,7 +61,7 @@ STEP = 1e-6
 # ------------------------------------------------------------------------------------------ types, values
 
 
-@pytest.mark.parametrize(("definition", "sample"), COMPUTED)
+@together(("definition", "sample"), COMPUTED, parts=8)
 def test_inferred_types_are_the_computed_ones(definition: type[Op], sample: Sample) -> None:
     arrays = draw(sample)
     attributes = dict(sample.attributes)
@@ -77,7 +78,7 @@ def test_inferred_types_are_the_computed_ones(definition: type[Op], sample: Samp
         assert [(str(v.dtype), tuple(v.shape)) for v in results] == [(t.dtype.name, t.shape) for t in types]
 
 
-@pytest.mark.parametrize(("definition", "sample"), SYMBOLIC)
+@together(("definition", "sample"), SYMBOLIC, parts=4)
 def test_symbolic_sizes_give_what_fixed_sizes_give(definition: type[Op], sample: Sample) -> None:
     for n in (1, 4):
         arrays = draw(sample, n)
@@ -225,7 +226,7 @@ def test_engines_agree_on_derivatives(definition: type[Op], sample: Sample) -> N
             assert_close(here[y], value, f"numpy and {name}: {y!r}", atol=1e-9)
 
 
-@pytest.mark.parametrize(("definition", "sample"), DIFFERENTIATED)
+@together(("definition", "sample"), DIFFERENTIATED, parts=8)
 def test_derivatives(definition: type[Op], sample: Sample) -> None:
     case = Derivatives(definition, sample)
     here = case.at()

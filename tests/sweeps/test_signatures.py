@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from places import HELPERS
+from together import together
 
 import stopgrad as sg
 from stopgrad.base.types import dtype_of
@@ -162,7 +163,7 @@ def differences(name: str, allowed: tuple[str, ...] = ()) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", SHARED)
+@together("name", SHARED)
 def test_a_function_of_tensorflows_name_is_called_as_tensorflows(name: str) -> None:
     allowed = DELIBERATE[name].parameters if name in DELIBERATE else ()
     found = differences(name, allowed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 import stopgrad as sg
 from calls import Call, all_calls
@@ -84,7 +85,7 @@ class Prepared:
         return flatten(getattr(sg, self.name)(*args, **kwargs))
 
 
-@pytest.mark.parametrize(("name", "one"), CASES)
+@together(("name", "one"), CASES, parts=8)
 def test_three_styles_agree(name: str, one: Call) -> None:
     called = Prepared(name, one)
     expected, structure = called(called.arrays)

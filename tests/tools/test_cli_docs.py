@@ -15,6 +15,8 @@ from pages import DOCS, blocks
 import stopgrad as sg
 from stopgrad.tools import cli
 
+pytestmark = pytest.mark.slow
+
 PAGE = "command-line.md"
 
 # Where one of these is set, pytest prints a failure's whole message in its summary; at a desk it does not.

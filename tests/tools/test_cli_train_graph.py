@@ -15,6 +15,8 @@ import stopgrad as sg
 import stopgrad.onnx as sgo
 from stopgrad.tools import cli
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -21,6 +21,8 @@ from stopgrad.tools.cli.asking import losses_in
 from stopgrad.tools.cli.failing import only
 from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, home, kind, named_worlds
 
+pytestmark = pytest.mark.slow
+
 TORCH_FILE = """\
 import torch
 import torch.nn as nn

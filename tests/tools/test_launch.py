@@ -17,6 +17,8 @@ import stopgrad as sg
 from stopgrad.tools import cli
 from stopgrad.tools.cli import launch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:

@@ -227,7 +227,7 @@ def test_one():
     model(X).sum().backward()
 """,
     "a backward that must fail": """
-pytestmark = pytest.mark.gradient_flow
+pytestmark = [pytest.mark.slow, pytest.mark.gradient_flow]
 
 def test_one():
     with pytest.raises(RuntimeError):

@@ -17,6 +17,8 @@ from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets,
 from stopgrad.tools.recipes.result import Check, LossGraph, Result, differentiate
 from stopgrad.tools.tour import graphs
 
+pytestmark = pytest.mark.slow
+
 
 def status(graph: LossGraph) -> set[str]:
     return {found.status for found in graph.flow.values()}

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from places import HELPERS
 
+pytestmark = pytest.mark.slow
+
 HERE = HELPERS
 
 

@@ -14,6 +14,8 @@ from places import HELPERS
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = HELPERS / "checkpoints_processes.py"
 
 

@@ -25,6 +25,8 @@ from hypothesis import given, settings, strategies as st
 import stopgrad as sg
 from stopgrad.train.data.order import permuted
 
+pytestmark = pytest.mark.slow
+
 SRC = Path(sg.__file__).parents[1]
 
 

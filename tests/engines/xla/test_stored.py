@@ -18,6 +18,8 @@ from stopgrad.engines.xla import stored
 from stopgrad.engines.xla.native import library
 from stopgrad.graph.fingerprint import fingerprint
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

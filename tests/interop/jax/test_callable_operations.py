@@ -16,6 +16,8 @@ from stopgrad.graph.build import as_output, emit
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.op import Op
 
+pytestmark = pytest.mark.slow
+
 # An assignment lives in a session, and these compute with 64 bits only.
 ELSEWHERE = {"Assign", "RandomLogGamma", "RandomPoisson"}
 FIRST = {

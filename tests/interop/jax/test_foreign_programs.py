@@ -20,6 +20,8 @@ import stopgrad.jax as sgj
 from stopgrad.graph.graph import Graph
 from stopgrad.interop.jax.foreign import foreign_of
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("flatbuffers", reason="JAX writes programs with it")
 
 A = np.array([1.0, 2.0, 3.0], np.float32)

@@ -11,7 +11,10 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-pytestmark = pytest.mark.filterwarnings("ignore:Rlax .* will be deprecated:PendingDeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Rlax .* will be deprecated:PendingDeprecationWarning"),
+]
 
 import jax.numpy as jnp  # noqa: E402 - JAX may be absent
 from library_checks import Lines, check_flow, lines  # noqa: E402

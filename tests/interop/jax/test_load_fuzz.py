@@ -19,6 +19,8 @@ from jax_programs import Program  # noqa: E402
 
 import stopgrad.jax as sgj  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 KEYS = ("params.b.scale", "params.b.shift", "params.w", "data.0", "data.1")
 """The arguments that are floating-point, in JAX's order."""

@@ -30,6 +30,8 @@ from mistakes import MARK, Mistake  # noqa: E402
 
 import stopgrad.jax as sgj  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BY_NAME = {mistake.name: mistake for mistake in JAX.mistakes}
 
 DISCONNECTED = ("model_of_outside", "update_dropped")

@@ -26,6 +26,8 @@ from onnx_mutants import mutant, outcome, seeds
 import stopgrad as sg
 import stopgrad.onnx as sgo
 
+pytestmark = pytest.mark.slow
+
 FLOATS = TensorProto.FLOAT
 BYTES = 2**29
 """So much more memory no model of this file needs."""

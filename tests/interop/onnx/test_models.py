@@ -22,7 +22,10 @@ from onnx_models import CASES, WAYS, Exported, exported
 import stopgrad as sg
 import stopgrad.onnx as sgo
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # What the exporters warn of is PyTorch's.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # What the exporters warn of is PyTorch's.
 
 
 @pytest.fixture(autouse=True)

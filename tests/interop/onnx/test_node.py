@@ -8,6 +8,8 @@ pytest.importorskip("onnx")
 
 from onnx_node_tools import LEFT_OUT, Count, count
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def on_numpy() -> Count:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx_programs import PROGRAMS, assert_close, built
 from stopgrad.errors import EngineError
+from together import together
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -41,7 +42,7 @@ def _applied(definition: type[Op], s: Sample, arrays: list[Any], symbolic: bool)
     return xs, made.outputs
 
 
-@pytest.mark.parametrize(("definition", "s"), CASES)
+@together(("definition", "s"), CASES, parts=8)
 def test_operations_come_back_with_the_same_values(definition: type[Op], s: Sample) -> None:
     arrays = _drawn(s)
     xs, ys = _applied(definition, s, arrays, symbolic=True)

@@ -19,7 +19,7 @@ from torch_libraries_transformers import tiny_gpt
 
 import stopgrad.torch as sgt
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # What the libraries warn of is theirs.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # What the libraries warn of is theirs.
 
 ARRIVES = ("flows", "partly stopped")
 

@@ -15,7 +15,7 @@ from torch_libraries import library
 
 import stopgrad.torch as sgt
 
-pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 
 # What configurations call their sizes; each takes those that it knows.
 TINY = {

@@ -13,6 +13,8 @@ import stopgrad as sg
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.translating import name_of
 
+pytestmark = pytest.mark.slow
+
 aten = torch.ops.aten
 
 

@@ -15,6 +15,8 @@ from mistake_checks import (
 from mistakes import Mistake
 from torch_mistakes import TORCH, arrives
 
+pytestmark = pytest.mark.slow
+
 BY_NAME = {mistake.name: mistake for mistake in TORCH.mistakes}
 EXPLAINED = [pytest.param(m, id=m.name) for m in explained(TORCH)]
 STRAYS = ("layers_in_a_list", "optimizer_of_the_old_head")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")
 nn, functional = torch.nn, torch.nn.functional

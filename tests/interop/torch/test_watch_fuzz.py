@@ -13,6 +13,8 @@ from watch_programs import Program, drawn, parameters, quiet, run, works
 import stopgrad as sg
 import stopgrad.torch as sgt
 
+pytestmark = pytest.mark.slow
+
 QUICK = range(300)
 NIGHTLY = range(300, 10_300)
 

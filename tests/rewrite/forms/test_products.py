@@ -15,6 +15,8 @@ from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.rewrite.forms import contractions
 
+pytestmark = pytest.mark.slow
+
 F32 = np.float32
 INF, NAN = np.inf, np.nan
 

@@ -15,6 +15,8 @@ import stopgrad as sg
 from stopgrad.rewrite import formed, prepare
 from stopgrad.rewrite.forms import FORMS
 
+pytestmark = pytest.mark.slow
+
 F32 = np.float32
 INF, NAN = np.inf, np.nan
 

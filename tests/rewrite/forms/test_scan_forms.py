@@ -20,6 +20,8 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.rewrite import Rewritten, formed, prepare
 from stopgrad.rewrite.forms.scans import FORMS
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 

@@ -23,6 +23,8 @@ from stopgrad.base import locks
 from stopgrad.graph.builder import current
 from stopgrad.graph.verify import verify
 
+pytestmark = pytest.mark.slow
+
 # ----------------------------------------------------------------------------------------------- forks
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -347,10 +347,13 @@ def collected() -> Iterator[None]:
     gc.collect()
 
 
-pytestmark = pytest.mark.filterwarnings(
-    # Where no exception can be raised, as in the closing of a generator, Python prints it instead.
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        # Where no exception can be raised, as in the closing of a generator, Python prints it instead.
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

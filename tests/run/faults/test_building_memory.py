@@ -13,6 +13,8 @@ import pytest
 import stopgrad as sg
 from stopgrad.graph.op import REGISTRY
 
+pytestmark = pytest.mark.slow
+
 
 class Big:
     """Stands for what a user's function closes over."""

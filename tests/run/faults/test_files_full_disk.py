@@ -20,6 +20,8 @@ from privileges import without_privileges
 import stopgrad as sg
 from stopgrad.graph.files import write_arrays
 
+pytestmark = pytest.mark.slow
+
 OLD = {"w": np.arange(100.0)}
 NEW = {"w": np.arange(3000.0), "b": np.ones(7, np.int8)}
 

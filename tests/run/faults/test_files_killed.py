@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 KILLS = """
 import json, os, random, signal, sys, time
 import numpy as np

@@ -15,6 +15,8 @@ import pytest
 from stopgrad.base.types import float64, tensor_type
 from stopgrad.graph.files import ArrayFile, write_arrays
 
+pytestmark = pytest.mark.slow
+
 SHARE = """
 import json, sys, threading, time
 import numpy as np

@@ -14,6 +14,8 @@ from fault_tools import Counting
 import stopgrad as sg
 from stopgrad.engines.xla import XlaEngine
 
+pytestmark = pytest.mark.slow
+
 HUGE = [1 << 40]
 
 

@@ -21,7 +21,7 @@ from fault_tools import Counting
 
 import stopgrad as sg
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")]
 
 
 def in_child(function: Callable[[], Any], seconds: int = 20) -> None:

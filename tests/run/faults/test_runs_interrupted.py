@@ -22,7 +22,7 @@ import stopgrad as sg
 OURS = ("session.py", "function.py", "compiling.py", "feeds.py", "engines/")
 Alarm = Callable[[float, Callable[[], Any]], bool]
 # Python drops an exception that comes while a finalizer runs, and says so.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
 def still_good(c: Counting, session: sg.Session, before: float) -> float:

@@ -11,6 +11,8 @@ import pytest
 from all_engines import each_engine
 from places import HELPERS
 
+pytestmark = pytest.mark.slow
+
 # One process forks those that train, which is quick; JAX is imported there, but first runs in the children.
 TRAINING = """
 import json, os, random, signal, sys, time

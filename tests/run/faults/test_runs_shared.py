@@ -19,6 +19,8 @@ from fault_tools import Counting, whole
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _frequent_switches() -> Iterator[None]:

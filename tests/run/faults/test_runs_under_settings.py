@@ -16,6 +16,8 @@ from fault_tools import Counting, settings
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 HOSTILE: dict[str, list[Any]] = {
     "jax_numpy_rank_promotion": ["raise", "warn"],
     "jax_numpy_dtype_promotion": ["strict"],

@@ -30,7 +30,10 @@ CENSUS_AFTER = 10
 NO_GROWTH = 4096
 """Bytes a round by which resident memory may grow, less three standard errors of the trend: 16 MB an hour."""
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks /proc what there is")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks /proc what there is"),
+]
 
 
 class Census(NamedTuple):

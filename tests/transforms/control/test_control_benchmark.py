@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from places import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def test_loops_are_measured_beside_jax(tmp_path: Path) -> None:

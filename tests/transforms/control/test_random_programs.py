@@ -45,6 +45,8 @@ from random_programs import (
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 QUICK, NIGHTLY = 100, 2000
 MADE = 200
 

@@ -17,7 +17,10 @@ import stopgrad as sg
 from stopgrad.engines.xla.native import convolution
 from stopgrad.engines.xla.native.library import library
 
-pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}"),
+]
 
 
 def arguments(x: Any, filters: Any, **geometry: Any) -> tuple[Any, ...]:

@@ -11,6 +11,8 @@ import pytest
 
 from stopgrad.engines.xla.native.library import library
 
+pytestmark = pytest.mark.slow
+
 SAY = """
 from stopgrad.engines.xla.native.library import library
 found = library()

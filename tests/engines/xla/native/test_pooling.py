@@ -12,7 +12,10 @@ from native_kernels import Native, agree, floats
 import stopgrad as sg
 from stopgrad.engines.xla.native.library import library
 
-pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}"),
+]
 
 POOLS = [sg.max_pool, sg.avg_pool]
 

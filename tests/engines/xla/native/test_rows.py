@@ -18,7 +18,10 @@ from stopgrad.engines.xla.native import rows, schedule
 from stopgrad.engines.xla.native.library import HERE, library
 from stopgrad.graph.interpreter import Region
 
-pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}"),
+]
 
 R = np.random.default_rng(0)
 INF, NAN = np.inf, np.nan

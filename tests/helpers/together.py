@@ -1,0 +1,86 @@
+"""Many small cases in one test, which names every case that fails.
+
+A case of pytest's own costs more than most of these take to check, and is collected by every worker. With
+``-k`` they are tests of their own, so that one can be chosen by its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+SHOWN = 3
+"""Of so many failures the whole traceback is shown, of the others the last line."""
+
+
+def together(names: str | Sequence[str], cases: Iterable[Any], *, ids: Any = None, parts: int = 1) -> Any:
+    """As ``pytest.mark.parametrize``, with all cases in one test, or in as many as there are *parts*.
+
+    Cases that are marked, as slow or nightly, stay tests of their own. A fixture is made once for all cases.
+    """
+    words = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    listed = [_param(case, number, len(words), ids) for number, case in enumerate(cases)]
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(test)
+        def run(together: Sequence[Any], **fixtures: Any) -> None:
+            failed: list[tuple[str, BaseException]] = []
+            for case in together:
+                try:
+                    test(**dict(zip(words, case.values, strict=True)), **fixtures)
+                except (Exception, pytest.skip.Exception) as error:
+                    if len(together) == 1:
+                        raise
+                    if not isinstance(error, pytest.skip.Exception):
+                        failed.append((case.id, error))
+            if failed:
+                pytest.fail(_told(failed, len(together)), pytrace=False)
+
+        rest = [p for p in inspect.signature(test).parameters.values() if p.name not in words]
+        first = inspect.Parameter("together", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = inspect.Signature([first, *rest])  # type: ignore[attr-defined]
+        run.cases = listed, parts  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Hook of pytest's, for ``conftest.py``: the tests that the cases are run in."""
+    if not hasattr(metafunc.function, "cases"):
+        return
+    cases, parts = metafunc.function.cases
+    named = bool(metafunc.config.option.keyword)
+    apart = [case for case in cases if case.marks or named]
+    joined = [case for case in cases if not (case.marks or named)]
+    chosen = [
+        pytest.param(joined[k::parts], id=f"{k + 1} of {parts}") for k in range(parts) if joined[k::parts]
+    ]
+    chosen += [pytest.param([case], id=case.id, marks=case.marks) for case in apart]
+    metafunc.parametrize("together", chosen)
+
+
+def _param(case: Any, number: int, words: int, ids: Any) -> Any:
+    """A case as ``pytest.param``, which has an id."""
+    if not (hasattr(case, "values") and hasattr(case, "marks")):
+        case = pytest.param(*(case if words > 1 else (case,)))
+    if case.id is not None:
+        return case
+    if ids is not None and not callable(ids):
+        name = ids[number]
+    else:
+        name = "-".join(str((ids or repr)(value)) for value in case.values)
+    return pytest.param(*case.values, marks=case.marks, id=name[:200])
+
+
+def _told(failed: list[tuple[str, BaseException]], of: int) -> str:
+    lines = [f"{len(failed)} of {of} cases failed: {', '.join(name for name, _ in failed)}"]
+    for k, (name, error) in enumerate(failed):
+        whole = traceback.format_exception(error) if k < SHOWN else traceback.format_exception_only(error)
+        lines.append(f"\n---- {name}\n{''.join(whole)}")
+    return "\n".join(lines)
