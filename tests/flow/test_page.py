@@ -320,17 +320,6 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["flow.html"]
 
 
-def test_a_notebook_shows_statuses_cuts_and_findings_without_scripts() -> None:
-    shown = page_tools.q_learning()._repr_html_()
-    assert re.search(r"target/w</code>[^<]*<b[^>]*>stopped</b>", shown)
-    assert "<script" not in shown
-    assert re.search(r"<span style=\"text-decoration:underline[^>]*>sg.stop_gradient\(rewards \+ 0.9", shown)
-    assert "this stop does nothing" in shown
-    parser = Elements()
-    parser.feed(page_tools.hostile()._repr_html_())
-    assert set(parser.tags) <= {"div", "code", "b", "pre", "span"}
-
-
 # ------------------------------------------------------------------------------------- in the browser
 
 

@@ -16,7 +16,7 @@ import pytest
 import stopgrad as sg
 from stopgrad.base.source import Location
 from stopgrad.flow.source_lines import character_columns, columns, excerpt, shown_file, source_line
-from stopgrad.flow.text import CUTS, EXCERPTS
+from stopgrad.flow.stories import CUTS, EXCERPTS
 from stopgrad.flow.words import names, number
 
 Program = Callable[..., dict[str, Any]]

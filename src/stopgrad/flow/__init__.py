@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from stopgrad.flow.ablation.ablate import ablate
-from stopgrad.flow.ablation.report import Ablation, Change, Stop, Suggestion
+from stopgrad.flow.ablation.ablation import Ablation, Change, Stop, Suggestion
 from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_flows
 from stopgrad.flow.checking.check import check_gradients
-from stopgrad.flow.checking.report import Checked, GradientCheck
+from stopgrad.flow.checking.gradient_check import Checked, GradientCheck
 from stopgrad.flow.explain import explain
-from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.trace import trace_nan
 from stopgrad.flow.parts import Cut, Finding, GateUse, Reach, Story
-from stopgrad.flow.report import Flow
 
 __all__ = [
     "Ablation",

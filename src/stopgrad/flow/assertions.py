@@ -12,9 +12,9 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.structure import flatten, tensors_among
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.report import Flow
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.source_lines import excerpt, place
-from stopgrad.flow.text import of_what, stories_of
+from stopgrad.flow.stories import of_what, stories_of
 from stopgrad.flow.words import counted, listed, names, plain, some
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, describe, title

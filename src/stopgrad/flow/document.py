@@ -6,28 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.base.source import Location
-from stopgrad.flow.model import Report
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
-from stopgrad.flow.source_lines import character_columns
-from stopgrad.graph.graph import Operation, Output
+from stopgrad.flow.reaches import Reaches
+from stopgrad.flow.reports.json_form import integer, operation_of, place_of
+from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Status
 
-FORMAT = "stopgrad.flow"
-VERSION = 1
-"""Of the schema: it grows by new fields; where one is renamed or removed, or means something else, by one."""
 
-EXACT = 2**53
-"""Up to here every reader of JSON has integers exactly."""
-
-
-def document_of(report: Report) -> dict[str, Any]:
+def document_of(report: Reaches) -> dict[str, Any]:
     """The report as dicts, lists, strings, numbers and None."""
     cuts = report.cuts
     index = {report.place(cut): i for i, cut in enumerate(cuts)}
     return {
-        "format": FORMAT,
-        "version": VERSION,
         "summary": _summary(report, cuts),
         "ys": [_tensor(y) for y in report.ys],
         "xs": [_asked(label, x, report[label], index) for label, x in report.xs.items()],
@@ -37,28 +27,7 @@ def document_of(report: Report) -> dict[str, Any]:
     }
 
 
-def integer(n: int) -> int | str:
-    """A number as it is; from 2**53 on, which not every reader of JSON has exactly, as "0x..."."""
-    return n if n <= EXACT else hex(n)
-
-
-def place_of(location: Location | None) -> dict[str, Any] | None:
-    """A place in a file: lines count from 1, columns in characters from 0, the end being the first after."""
-    if location is None:
-        return None
-    columns = character_columns(location)
-    return {
-        "file": location.file,
-        "line": location.line,
-        "end_line": location.end_line,
-        "column": None if columns is None else columns[0],
-        "end_column": None if columns is None else columns[1],
-        "function": location.function or None,
-        "expression": location.source or None,
-    }
-
-
-def _summary(report: Report, cuts: Sequence[Cut]) -> dict[str, Any]:
+def _summary(report: Reaches, cuts: Sequence[Cut]) -> dict[str, Any]:
     statuses = Counter(reach.status for reach in report.values())
     return {
         "tensors": len(report),
@@ -85,24 +54,20 @@ def _asked(label: str, x: Output, reach: Any, index: Mapping[Place, int]) -> dic
     }
 
 
-def _operation(op: Operation) -> dict[str, Any]:
-    return {"name": op.name, "type": op.type, "gradient_of": None if op.origin is None else op.origin.name}
-
-
 def _cut(cut: Cut) -> dict[str, Any]:
     return {
         "status": str(cut.status),
         "reason": cut.reason,
         "location": place_of(cut.location),
         "uses": cut.uses,
-        "operations": [_operation(op) for op in cut.operations],
+        "operations": [operation_of(op) for op in cut.operations],
         "switched": cut.switched,
         "behind": list(cut.behind),
         "opens": list(cut.opens),
     }
 
 
-def _gates(report: Report) -> list[dict[str, Any]]:
+def _gates(report: Reaches) -> list[dict[str, Any]]:
     """The gates, those together that one line built and that do the same."""
     lines: dict[Any, list[GateUse]] = {}
     for gate in report.gates:
@@ -113,7 +78,7 @@ def _gates(report: Report) -> list[dict[str, Any]]:
         {
             "location": place_of(gates[0].location),
             "uses": len(gates),
-            "operations": [_operation(gate.operation) for gate in gates],
+            "operations": [operation_of(gate.operation) for gate in gates],
             "fully": list(gates[0].fully),
             "partly": list(gates[0].partly),
             "idle": gates[0].idle,

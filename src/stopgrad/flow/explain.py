@@ -7,8 +7,8 @@ from typing import Any
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked, asked
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import Finding
-from stopgrad.flow.report import Flow
 from stopgrad.flow.survey import surveys
 from stopgrad.graph.graph import Output
 from stopgrad.graph.public import guarded

@@ -1,7 +1,7 @@
 """The report: whether gradients flow, what keeps them, what does nothing.
 
-What shows it, as text, JSON or a page, reads a :class:`Report`; the :class:`stopgrad.flow.report.Flow` of a
-user is one that can be shown.
+What shows it, as text, JSON or a page, reads :class:`Reaches`; the :class:`stopgrad.flow.flow.Flow` of a user
+is one that can be shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined
 
 
-class Report(Mapping[Any, Reach]):
+class Reaches(Mapping[Any, Reach]):
     """Per tensor asked about, whether gradients arrive, and what cuts the paths of those that do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). A tensor

@@ -114,6 +114,11 @@ def place(location: Location) -> str:
     return f"{_printable(shown_file(location.file))}:{location.line}"
 
 
+def in_short(location: Location) -> str:
+    """A line without its folders: what stands in sentences does not depend on where it is read."""
+    return f"{os.path.basename(location.file)}:{location.line}"
+
+
 def character_columns(location: Location) -> tuple[int, int] | None:
     """Where in its lines an expression begins and ends, in characters from 0; None where that is unknown.
 

@@ -12,7 +12,7 @@ import numpy as np
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
-from stopgrad.flow.ablation.report import (
+from stopgrad.flow.ablation.ablation import (
     CHANGES,
     ERROR,
     IDLE,

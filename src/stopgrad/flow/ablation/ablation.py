@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.base.source import Location
-from stopgrad.flow.document import place_of
-from stopgrad.flow.documented import Documented
-from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.json_form import fields_of
+from stopgrad.flow.reports.parts import STRONG, Excerpt, Paragraph, Part, Section, Table
+from stopgrad.flow.source_lines import place
 from stopgrad.flow.words import counted, names
 from stopgrad.graph.graph import Operation, describe
 
@@ -111,9 +110,13 @@ class Suggestion:
         """How many operations less there would be."""
         return self.operations_without - self.operations_with
 
+    def to_dict(self) -> dict[str, Any]:
+        """As what JSON can hold."""
+        return {**fields_of(self), "operations_saved": self.operations_saved}
 
-@dataclass(frozen=True)
-class Ablation(Documented):
+
+@dataclass(frozen=True, repr=False)
+class Ablation(FlowReport):
     """What each stop does to a gradient, and where one more would cost nothing.
 
     Attributes:
@@ -126,6 +129,9 @@ class Ablation(Documented):
         engine: the name of the engine on which times were measured; None where none were.
     """
 
+    _format = "stopgrad.ablate"
+    _version = 2
+
     stops: tuple[Stop, ...]
     suggestions: tuple[Suggestion, ...]
     zeros: tuple[Suggestion, ...]
@@ -133,163 +139,88 @@ class Ablation(Documented):
     points: int
     engine: str | None
 
-    def to_text(self, width: int = 80) -> str:
-        """The report, for a terminal.
+    def _parts(self, width: int) -> Iterator[Part]:
+        count = len(self.stops)
+        head = f"{counted(count, 'line')} with stops" if count else "no stops"
+        yield Paragraph(f"{head}; gradients of {names(self.inputs, self.inputs) or 'nothing'}")
+        for stop in self.stops:
+            yield _headed(stop.kind, stop, _stop_parts(stop, self.engine))
+        for title, found in (
+            ("a stop here would change no gradient and save work", self.suggestions),
+            ("all that arrives here is zero", self.zeros),
+        ):
+            for one in found:
+                yield _headed(title, one, _suggestion_parts(one, self.engine))
 
-        Args:
-            width: how many characters a line has at most, at least 40.
-        """
-        return "\n".join(_text(self, max(40, width)))
-
-    __str__ = to_text
+    def _data(self) -> dict[str, Any]:
+        return fields_of(self)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)
         return f"<Ablation {verdicts or 'no stops'}; {len(self.suggestions)} suggestions>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Objects have the attributes of the classes, by their names; operations a name and a type.
 
-        Locations have what they have in :meth:`Flow.to_dict`. A number that is not finite is None.
-        """
-        return {
-            "schema": "stopgrad/ablation/1",
-            "inputs": list(self.inputs),
-            "points": self.points,
-            "engine": self.engine,
-            "stops": [_stop_json(stop) for stop in self.stops],
-            "suggestions": [_suggestion_json(one) for one in self.suggestions],
-            "zeros": [_suggestion_json(one) for one in self.zeros],
-        }
+# --------------------------------------------------------------------------------------------- parts
 
 
-# ---------------------------------------------------------------------------------------------- JSON
+def _headed(title: str, one: Stop | Suggestion, parts: Iterator[Part]) -> Section:
+    """Where it is, the source line with the expressions underlined, and what is told of it."""
+    if one.location is None:
+        return Section(Paragraph(f"{describe(one.operations[0])}: {title}"), list(parts))
+    lines = Excerpt([op.location for op in one.operations])
+    return Section(Paragraph((one.location, STRONG), f": {title}"), [lines, *parts])
 
 
-def _number(x: float | None) -> float | None:
-    return x if x is not None and math.isfinite(x) else None
-
-
-def _operations_json(operations: Iterable[Operation]) -> list[dict[str, str]]:
-    return [{"name": op.name, "type": op.type} for op in operations]
-
-
-def _stop_json(stop: Stop) -> dict[str, Any]:
-    return {
-        "kind": stop.kind,
-        "location": place_of(stop.location),
-        "operations": _operations_json(stop.operations),
-        "verdict": stop.verdict,
-        "evidence": stop.evidence,
-        "error": stop.error,
-        "difference": _number(stop.difference),
-        "cosine": _number(stop.cosine),
-        "inputs": {
-            label: {
-                "difference": _number(change.difference),
-                "cosine": _number(change.cosine),
-                "arrives_with": change.arrives_with,
-                "arrives_without": change.arrives_without,
-            }
-            for label, change in stop.inputs.items()
-        },
-        "operations_with": stop.operations_with,
-        "operations_without": stop.operations_without,
-        "seconds_with": stop.seconds_with,
-        "seconds_without": stop.seconds_without,
-    }
-
-
-def _suggestion_json(one: Suggestion) -> dict[str, Any]:
-    return {
-        "location": place_of(one.location),
-        "operations": _operations_json(one.operations),
-        "operations_saved": one.operations_saved,
-        "operations_with": one.operations_with,
-        "operations_without": one.operations_without,
-        "seconds_with": one.seconds_with,
-        "seconds_without": one.seconds_without,
-        "disconnects": list(one.disconnects),
-        "within": one.within,
-        "points": one.points,
-    }
-
-
-# ---------------------------------------------------------------------------------------------- text
-
-
-def _text(report: Ablation, width: int) -> Iterator[str]:
-    count = len(report.stops)
-    head = f"{counted(count, 'line')} with stops" if count else "no stops"
-    yield from _wrapped(f"{head}; gradients of {names(report.inputs, report.inputs) or 'nothing'}", width)
-    for stop in report.stops:
-        yield ""
-        yield from _headed(stop.kind, stop.location, stop.operations, width)
-        yield from _stop_lines(stop, report.engine, width)
-    for title, found in (
-        ("a stop here would change no gradient and save work", report.suggestions),
-        ("all that arrives here is zero", report.zeros),
-    ):
-        for one in found:
-            yield ""
-            yield from _headed(title, one.location, one.operations, width)
-            yield from _suggestion_lines(one, report.engine, width)
-
-
-def _stop_lines(stop: Stop, engine: str | None, width: int) -> Iterator[str]:
-    yield from _wrapped(stop.verdict, width, "  ")
+def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
+    yield Paragraph((stop.verdict, STRONG), indent=2)
     if stop.error is not None:
-        yield from _wrapped(stop.error, width, "    ")
+        yield Paragraph(stop.error, indent=4)
         return
     if stop.evidence:
-        yield from _wrapped(stop.evidence, width, "    ")
+        yield Paragraph(stop.evidence, indent=4)
     if stop.verdict == CHANGES:
-        yield from _table(stop, width)
-    yield from _wrapped(
-        f"operations: {stop.operations_with} with, {stop.operations_without} without", width, "    "
-    )
-    if stop.seconds_with is not None and stop.seconds_without is not None:
-        took = f"{_seconds(stop.seconds_with)} with, {_seconds(stop.seconds_without)} without"
-        yield from _wrapped(f"time: {took} ({engine})", width, "    ")
+        yield from _table(stop)
+    yield Paragraph(f"operations: {stop.operations_with} with, {stop.operations_without} without", indent=4)
+    yield from _times(stop, "{with} with, {without} without", engine)
 
 
-def _table(stop: Stop, width: int) -> Iterator[str]:
+def _table(stop: Stop) -> Iterator[Part]:
     """The difference and cosine of all inputs together, and of those that the stop changes most."""
     changed = {name: one for name, one in stop.inputs.items() if one.difference}
     shown = sorted(changed, key=lambda name: changed[name].difference, reverse=True)[:ROWS]
-    label = min(max(map(len, [*shown, "all"])), width - 40)
-    yield f"    {'':<{label}}  difference  cosine"
-    rows = [
-        (name, one.difference, one.cosine, _arrival(one)) for name, one in changed.items() if name in shown
-    ]
-    for name, difference, cosine, note in [("all", stop.difference, stop.cosine, ""), *rows]:
-        angle = "-" if cosine is None else f"{cosine:.4f}"
-        short = name if len(name) <= label else f"…{name[len(name) - label + 1 :]}"
-        yield f"    {short:<{label}}  {_figure(difference):>10}  {angle:>6}{note}"
+    rows = [["", "difference", "cosine", ""], ["all", *_figures(stop), ""]]
+    rows += [[name, *_figures(one), _arrival(one)] for name, one in changed.items() if name in shown]
+    yield Table(rows, "<>><", shrinks=0, indent=4)
     if len(changed) > len(shown):
-        yield f"    and {counted(len(changed) - len(shown), 'input')} with less difference"
+        left = counted(len(changed) - len(shown), "input")
+        yield Paragraph(f"and {left} with less difference", indent=4)
     if len(changed) < len(stop.inputs):
-        yield f"    the same with and without: {counted(len(stop.inputs) - len(changed), 'input')}"
+        left = counted(len(stop.inputs) - len(changed), "input")
+        yield Paragraph(f"the same with and without: {left}", indent=4)
 
 
 def _arrival(change: Change) -> str:
     if change.arrives_with == change.arrives_without:
         return ""
-    return "  none with it" if change.arrives_without else "  none without"
+    return "none with it" if change.arrives_without else "none without"
 
 
-def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterator[str]:
+def _suggestion_parts(one: Suggestion, engine: str | None) -> Iterator[Part]:
     if one.within:
-        yield from _wrapped("at an inner value of this call: to be mended there", width, "    ")
-    yield from _wrapped(zero_at("what arrives", one.points), width, "    ")
+        yield Paragraph("at an inner value of this call: to be mended there", indent=4)
+    yield Paragraph(zero_at("what arrives", one.points), indent=4)
     if one.disconnects:
         told = f"with a stop here, the gradient of {names(one.disconnects)} is none instead of zero"
-        yield from _wrapped(told, width, "    ")
+        yield Paragraph(told, indent=4)
     saved = f"{one.operations_saved} of {one.operations_without} operations"
-    yield from _wrapped(f"a stop saves {saved}", width, "    ")
+    yield Paragraph(f"a stop saves {saved}", indent=4)
+    yield from _times(one, "{without} as it is, {with} with a stop", engine)
+
+
+def _times(one: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:
     if one.seconds_with is not None and one.seconds_without is not None:
-        took = f"{_seconds(one.seconds_without)} as it is, {_seconds(one.seconds_with)} with a stop"
-        yield from _wrapped(f"time: {took} ({engine})", width, "    ")
+        took = form.format_map({"with": _seconds(one.seconds_with), "without": _seconds(one.seconds_without)})
+        yield Paragraph(f"time: {took} ({engine})", indent=4)
 
 
 def zero_at(what: str, points: int) -> str:
@@ -298,23 +229,14 @@ def zero_at(what: str, points: int) -> str:
     return f"{what} is zero up to rounding at {counted(points, 'data point')}{more}: evidence, no proof"
 
 
-def _headed(
-    title: str, location: Location | None, operations: Sequence[Operation], width: int
-) -> Iterator[str]:
-    """Where it is, and the source line with the expressions underlined."""
-    if location is None:
-        yield from _wrapped(f"{describe(operations[0])}: {title}", width)
-        return
-    yield from _wrapped(f"{place(location)}: {title}", width)
-    yield from excerpt([op.location for op in operations], width)
-
-
 def _place(stop: Stop) -> str:
     return "?" if stop.location is None else place(stop.location)
 
 
-def _figure(x: float | None) -> str:
-    return "-" if x is None else f"{x:.4g}"
+def _figures(one: Stop | Change) -> tuple[str, str]:
+    """The difference and the cosine, as they are shown."""
+    difference = "-" if one.difference is None else f"{one.difference:.4g}"
+    return difference, "-" if one.cosine is None else f"{one.cosine:.4f}"
 
 
 def _seconds(x: float) -> str:
@@ -322,7 +244,3 @@ def _seconds(x: float) -> str:
         if x * factor >= 1.0:
             return f"{x * factor:.3g} {unit}"
     return f"{x * 1e6:.3g} µs"
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=f"{indent}  ") or [indent]

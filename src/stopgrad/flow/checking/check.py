@@ -15,8 +15,8 @@ from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.checking.compared import Comparison, Rows, compared
 from stopgrad.flow.checking.differences import JUMP, SMOOTH
 from stopgrad.flow.checking.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
+from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
 from stopgrad.flow.checking.numeric import Settings
-from stopgrad.flow.checking.report import Checked, GradientCheck, Held, Kink, Worst
 from stopgrad.flow.checking.suspects import suspects
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Operation, Output

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stopgrad.base.errors import GradientError
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
-from stopgrad.flow.documented import Documented
-from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.json_form import fields_of, place_of
+from stopgrad.flow.reports.parts import STRONG, Excerpt, Paragraph, Part, Section
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Status
 
-WIDTH = 80
 _SHOWN = 6
 
 
@@ -100,7 +100,7 @@ class Held(NamedTuple):
     rule: Location | None = None
 
 
-class GradientCheck(Mapping[Any, Checked], Documented):
+class GradientCheck(Mapping[Any, Checked], FlowReport):
     """Per input, how the generated derivatives compare with numeric ones. It is true if all passed.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). An
@@ -117,6 +117,8 @@ class GradientCheck(Mapping[Any, Checked], Documented):
             values that they got; those in bodies are not looked at.
         notes: what else a reader should know.
     """
+
+    _format = "stopgrad.check"
 
     def __init__(
         self,
@@ -163,51 +165,35 @@ class GradientCheck(Mapping[Any, Checked], Documented):
         told = ", ".join(f"{label(k)}: {'passed' if v.passed else 'FAILED'}" for k, v in self._found.items())
         return f"<GradientCheck {told}>"
 
-    def to_text(self) -> str:
-        """The report, in lines of at most 80 columns; what failed comes first.
-
-        Examples:
-            >>> check = sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0)
-            >>> print(check.to_text().splitlines()[0])
-            gradients of order 1, reverse and forward, stops held: passed
-        """
+    def _parts(self, width: int) -> Iterator[Part]:
         held = "held" if self.stops == "hold" else "ignored, so compared with the true total derivative"
         orders = "order 1" if self.order == 1 else "orders 1 and 2"
         failed = sum(not found.passed for found in self._found.values())
         verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
-        lines = _wrapped(f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: {verdict}", "")
+        head = f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: "
+        yield Paragraph(head, (verdict, _VERDICTS[not failed]))
         for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
-            lines += _of_input(label(key), found)
-        lines += _of_places("operations whose own rules differ:", self.wrong)
+            yield _of_input(label(key), found)
+        yield from _of_places("operations whose own rules differ:", self.wrong)
         guilty = {op for held in self.wrong for op in held.operations}
-        lines += _of_places(
-            "custom gradients on the way:", [held for held in self.custom if not guilty & {*held.operations}]
-        )
-        lines += _of_places(
-            "held at the base point:" if self.stops == "hold" else "gates on the way:", self.held
-        )
+        custom = [held for held in self.custom if not guilty & {*held.operations}]
+        yield from _of_places("custom gradients on the way:", custom)
+        where = "held at the base point:" if self.stops == "hold" else "gates on the way:"
+        yield from _of_places(where, self.held)
         for note in self.notes:
-            lines += _wrapped(f"note: {note}", "  ")
-        return "\n".join(lines)
+            yield Paragraph(f"note: {note}", indent=2)
 
-    __str__ = to_text
-
-    def to_dict(self) -> dict[str, Any]:
-        """The attributes, and under ``inputs`` those of each input."""
-
-        def gate(held: Held) -> dict[str, Any]:
-            where = held.location
-            return {
-                "operations": [op.name for op in held.operations],
-                "file": where.file if where else None,
-                "line": where.line if where else None,
-                "what": held.what,
-            }
-
-        def checked(found: Checked) -> dict[str, Any]:
-            worst = None if found.worst is None else vars(found.worst)
-            kinks = [vars(kink) for kink in found.kinks]
-            return {**vars(found), "worst": worst, "kinks": kinks}
+    def _data(self) -> dict[str, Any]:
+        def gates(places: Iterable[Held]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "operations": [op.name for op in held.operations],
+                    "location": place_of(held.location),
+                    "what": held.what,
+                    "rule": place_of(held.rule),
+                }
+                for held in places
+            ]
 
         return {
             "passed": self.passed,
@@ -215,10 +201,10 @@ class GradientCheck(Mapping[Any, Checked], Documented):
             "modes": self.modes,
             "stops": self.stops,
             "rtol": self.rtol,
-            "inputs": {label(key): checked(found) for key, found in self._found.items()},
-            "held": [gate(held) for held in self.held],
-            "custom": [gate(held) for held in self.custom],
-            "wrong": [gate(held) for held in self.wrong],
+            "inputs": {label(key): fields_of(found) for key, found in self._found.items()},
+            "held": gates(self.held),
+            "custom": gates(self.custom),
+            "wrong": gates(self.wrong),
             "notes": self.notes,
         }
 
@@ -229,35 +215,32 @@ class GradientCheck(Mapping[Any, Checked], Documented):
             GradientError: its message is the report.
         """
         if not self.passed:
-            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self.to_text()}")
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self}")
 
 
 def _names(key: Any) -> tuple[str, ...]:
     return (key.name, key.name.removesuffix(":0")) if isinstance(key, Output) else (key,)
 
 
-# ---------------------------------------------------------------------------------------------- the text
+# ---------------------------------------------------------------------------------------------- the parts
+
+_VERDICTS = {True: Status.FLOWS, False: Status.STOPPED}
+"""The styles of what passed and of what did not."""
 
 
-def _wrapped(text: str, indent: str, width: int = WIDTH) -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
-    )
-
-
-def _of_input(name: str, found: Checked) -> list[str]:
-    error = f"error {found.error:.1e}"
+def _of_input(name: str, found: Checked) -> Section:
     verdict = "passed" if found.passed else "DIFFERS"
-    lines = _wrapped(f"{name} {found.type}: {verdict}, {error}, {found.method}", "  ")
+    pieces = (f"{name} {found.type}: ", (verdict, _VERDICTS[found.passed]))
+    parts = [Paragraph(found.reason, indent=6)] if found.reason else []
     worst = found.worst
-    if found.reason:
-        lines += _wrapped(found.reason, "      ")
     if worst is not None and not found.passed:
         where = "along a random direction" if worst.index is None else f"at {_index(worst.index)}"
-        lines += _wrapped(f"worst {where}, order {worst.order}, {worst.mode} mode:", "      ")
-        lines.append(f"        generated {worst.generated:.10g}")
-        lines.append(f"        numeric   {worst.numeric:.10g}")
-        lines += _wrapped(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", "        ")
+        parts += [
+            Paragraph(f"worst {where}, order {worst.order}, {worst.mode} mode:", indent=6),
+            Paragraph(f"generated {worst.generated:.10g}", indent=8),
+            Paragraph(f"numeric   {worst.numeric:.10g}", indent=8),
+            Paragraph(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", indent=8),
+        ]
     if found.kinks:
         shown = [
             f"{'direction' if k.index is None else _index(k.index)} ({k.low:.4g} to {k.high:.4g})"
@@ -265,28 +248,23 @@ def _of_input(name: str, found: Checked) -> list[str]:
         ]
         more = f" and {len(found.kinks) - _SHOWN} more" if len(found.kinks) > _SHOWN else ""
         what = "no derivative, only one-sided ones, at"
-        lines += _wrapped(f"{what} {', '.join(shown)}{more}", "      ")
-    return lines
+        parts.append(Paragraph(f"{what} {', '.join(shown)}{more}", indent=6))
+    title = Paragraph(*pieces, f", error {found.error:.1e}, {found.method}", indent=2)
+    return Section(title, parts, apart=False)
 
 
 def _index(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else "its one element"
 
 
-def _of_places(title: str, places: Sequence[Held]) -> list[str]:
+def _of_places(title: str, places: Sequence[Held]) -> Iterator[Section]:
     if not places:
-        return []
-    lines = [f"  {title}"]
+        return
+    parts: list[Part] = []
     for held in places:
         many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
-        name = held.operations[0].name
-        lines += _wrapped(f"{held.what} {name!r}{many}", "    ")
+        parts.append(Paragraph(f"{held.what} {held.operations[0].name!r}{many}", indent=4))
         for location in (held.location, held.rule):
             if location is not None:
-                lines += [f"      {_end_of(place(location), WIDTH - 6)}"]
-                lines += [f"      {line}" for line in excerpt(location, WIDTH - 6)]
-    return lines
-
-
-def _end_of(text: str, room: int) -> str:
-    return text if len(text) <= room else f"…{text[1 - room :]}"
+                parts += [Paragraph((location, STRONG), indent=6), Excerpt([location], indent=6)]
+    yield Section(Paragraph(title, indent=2), parts, apart=False)

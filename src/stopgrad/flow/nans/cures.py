@@ -24,7 +24,6 @@ from stopgrad.flow.nans.case import (
     is_sum_of_squares,
     is_variance,
 )
-from stopgrad.flow.nans.report import in_short
 from stopgrad.flow.nans.signs import (
     all_masked,
     are_infinite,
@@ -56,6 +55,7 @@ from stopgrad.flow.nans.signs import (
     used_by,
     zero_times_infinity,
 )
+from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.graph import Operation, Output
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from stopgrad.base.source import Location
-from stopgrad.flow.documented import Documented
-from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.json_form import fields_of
+from stopgrad.flow.reports.parts import STRONG, Excerpt, Paragraph, Part, Piece, Section, Table
+from stopgrad.flow.source_lines import in_short
 from stopgrad.flow.words import counted, listed
 from stopgrad.graph.graph import Operation
 
@@ -47,17 +45,7 @@ class NanInput:
 
     def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold; numbers that are not finite as text."""
-        return {
-            "operand": self.operand,
-            "label": self.label,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "min": _number(self.min),
-            "max": _number(self.max),
-            "has_nan": self.has_nan,
-            "has_inf": self.has_inf,
-            "value": _number(self.value),
-        }
+        return fields_of(self)
 
 
 @dataclass(frozen=True)
@@ -110,23 +98,10 @@ class NanSite:
     def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold."""
         return {
+            **fields_of(self, without=("origin_name",)),
             "operation": self.operation.type,
-            "name": self.name,
-            "where": self.where,
-            "kind": self.kind,
-            "index": list(self.index),
-            "count": self.count,
-            "inputs": [x.to_dict() for x in self.inputs],
-            "location": _place(self.location),
             "origin": self.origin_name,
-            "origin_location": _place(self.origin_location),
-            "order": self.order,
-            "iteration": self.iteration,
             "around": [{"operation": op.name, "step": step} for op, step in self.around],
-            "source": self.source,
-            "cause": None if self.cause is None else self.cause.to_dict(),
-            "pattern": self.pattern,
-            "cure": self.cure,
         }
 
     def headline(self) -> str:
@@ -158,16 +133,11 @@ class NanNote:
 
     def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold."""
-        return {
-            "operation": self.operation.name,
-            "message": self.message,
-            "index": list(self.index),
-            "location": _place(self.location),
-        }
+        return {**fields_of(self), "operation": self.operation.name}
 
 
 @dataclass(frozen=True, repr=False)
-class NanTrace(Documented):
+class NanTrace(FlowReport):
     """What :func:`trace_nan` found. True where a NaN or infinity arrives in a result.
 
     Attributes:
@@ -180,6 +150,8 @@ class NanTrace(Documented):
         notes: operations that answered with a finite number where there is none.
         operations: how many were run; those in bodies count once.
     """
+
+    _format = "stopgrad.trace-nan"
 
     first: NanSite | None
     then: tuple[NanSite, ...] = ()
@@ -197,109 +169,75 @@ class NanTrace(Documented):
     def __bool__(self) -> bool:
         return self.found
 
-    def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold: the attributes, with sites, inputs and locations as objects.
+    def _data(self) -> dict[str, Any]:
+        return {"found": self.found, **fields_of(self)}
 
-        Numbers that are not finite are texts: ``"nan"``, ``"inf"``, ``"-inf"``.
-        """
-        return {
-            "found": self.found,
-            "first": None if self.first is None else self.first.to_dict(),
-            "then": [site.to_dict() for site in self.then],
-            "others": [site.to_dict() for site in self.others],
-            "reaches": list(self.reaches),
-            "harmless": self.harmless,
-            "notes": [note.to_dict() for note in self.notes],
-            "operations": self.operations,
-        }
-
-    def to_text(self, width: int = 80) -> str:
-        """The report for a terminal.
-
-        Args:
-            width: of its lines, in characters.
-
-        Examples:
-            >>> print(sg.trace_nan(lambda x: sg.exp(x), 1.0).to_text())
-            Every value and gradient is finite (3 operations).
-        """
-        return "\n".join(_text(self, width))
-
-    __str__ = to_text
+    def _parts(self, width: int) -> Iterator[Part]:
+        if self.first is None:
+            ran = counted(self.operations, "operation")
+            yield _line(f"Every value and gradient is finite ({ran}).")
+        else:
+            yield from _site_parts(self.first)
+            yield _line(f"It reaches {listed(self.reaches)}.")
+            for site in self.then:
+                yield Section(_line("Then"), list(_site_parts(site, cures=self.first.cure is None)))
+            if self.others:
+                some = listed([f"{site.name}{_of(site.location, ' ({})')}" for site in self.others])
+                yield Section(_line(f"Others that reach results by themselves: {some}."))
+        if self.harmless:
+            some = counted(self.harmless, "operation")
+            yield _line(f"{some} made NaNs or infinities of which nothing arrives.")
+        for note in self.notes:
+            told = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
+            yield Section(_line(told), list(_quoted(note.location)))
 
     def __repr__(self) -> str:
         return f"<NanTrace {self.first.headline() if self.first else 'of finite results'}>"
 
 
-# --------------------------------------------------------------------------------------------- text
+# -------------------------------------------------------------------------------------------- parts
 
 
-def _text(trace: NanTrace, width: int) -> list[str]:
-    lines: list[str] = []
-    if trace.first is None:
-        ran = counted(trace.operations, "operation")
-        lines += _wrapped(f"Every value and gradient is finite ({ran}).", width)
-    else:
-        lines += _site_text(trace.first, width)
-        lines += _wrapped(f"It reaches {listed(trace.reaches)}.", width)
-        for site in trace.then:
-            lines += ["", "Then", *_site_text(site, width, cures=trace.first.cure is None)]
-        if trace.others:
-            some = listed([f"{site.name}{_of(site.location, ' ({})')}" for site in trace.others])
-            lines += ["", *_wrapped(f"Others that reach results by themselves: {some}.", width)]
-    if trace.harmless:
-        some = counted(trace.harmless, "operation")
-        lines += _wrapped(f"{some} made NaNs or infinities of which nothing arrives.", width)
-    for note in trace.notes:
-        lines += ["", *_wrapped(f"Note: {note.operation.type} {note.message}, at {list(note.index)}.", width)]
-        lines += _quoted(note.location, width)
-    return lines
+def _line(*pieces: Piece, indent: int = 0) -> Paragraph:
+    return Paragraph(*pieces, indent=indent, hang=0)
 
 
-def _site_text(site: NanSite, width: int, cures: bool = True) -> list[str]:
-    lines = _wrapped(site.headline(), width)
+def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
+    yield _line((site.headline(), STRONG))
     if site.origin is not None:
         times = f" of order {site.order}" if site.order > 1 else ""
         again = "" if site.order else "computed again "
-        what = f"  {again}for the gradient{times} of {site.origin.type} {site.origin_name!r}"
-        lines += _wrapped(what, width, "  ")
+        yield _line(f"{again}for the gradient{times} of {site.origin.type} {site.origin_name!r}", indent=2)
     for op, step in site.around:
         which = f"in step {step} of" if step is not None else "inside"
-        lines += _wrapped(f"  {which} {op.type}{_of(op.location, ', {}')}", width, "    ")
-    lines += [] if site.source == "argument" else _quoted(site.location, width)
-    lines += _table(site.inputs, width)
+        yield Paragraph(f"{which} {op.type}{_of(op.location, ', {}')}", indent=2)
+    if site.source != "argument":
+        yield from _quoted(site.location)
+    if site.inputs:
+        yield _table(site.inputs)
     if site.cause is not None:
         whose = f"a constant's{_of(site.cause.location, ', of {}')}"
-        lines += _wrapped(f"  The infinity is {whose}.", width, "  ")
+        yield _line(f"The infinity is {whose}.", indent=2)
     if site.cure is not None and cures:
-        lines += _wrapped(f"Cure: {site.cure}.", width, "      ")
-    return lines
+        yield Paragraph(("Cure:", STRONG), f" {site.cure}.", hang=6)
 
 
-def _table(inputs: Sequence[NanInput], width: int) -> list[str]:
+def _table(inputs: Sequence[NanInput]) -> Table:
     rows = []
     for x in inputs:
         span = "empty" if x.min is None and not x.has_nan else f"{_shown(x.min)} .. {_shown(x.max)}"
         held = [name for name, has in (("NaN", x.has_nan), ("inf", x.has_inf)) if has]
         here = "" if x.value is None else f"here {_shown(x.value)}"
         kind = f"{x.dtype}{list(x.shape) if x.shape else ''}"
-        rows.append(
-            [x.operand, _cut(x.label, 24), kind, span, here, f"has {' and '.join(held)}" if held else ""]
-        )
-    widths = [max(len(row[i]) for row in rows) for i in range(6)] if rows else []
-    return [
-        _cut(
-            "  " + "  ".join(f"{cell:<{n}}" for cell, n in zip(row, widths, strict=True) if n).rstrip(), width
-        )
-        for row in rows
-    ]
+        rows.append([x.operand, x.label, kind, span, here, f"has {' and '.join(held)}" if held else ""])
+    return Table(rows, "<<<<<<", shrinks=1, indent=2)
 
 
-def _quoted(location: Location | None, width: int) -> list[str]:
+def _quoted(location: Location | None) -> Iterator[Part]:
     """The user's line with the sub-expression underlined."""
-    if location is None:
-        return []
-    return [_cut(f"  {place(location)}", width, tail=True), *excerpt(location, width)]
+    if location is not None:
+        yield Paragraph((location, STRONG), indent=2)
+        yield Excerpt([location])
 
 
 def _of(location: Location | None, form: str) -> str:
@@ -307,42 +245,5 @@ def _of(location: Location | None, form: str) -> str:
     return "" if location is None else form.format(in_short(location))
 
 
-def in_short(location: Location) -> str:
-    """A line without its folders: what stands in sentences does not depend on where it is read."""
-    return f"{os.path.basename(location.file)}:{location.line}"
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
-
-
-def _cut(text: str, width: int, tail: bool = False) -> str:
-    if len(text) <= width:
-        return text
-    return f"...{text[3 - width :]}" if tail else f"{text[: width - 3]}..."
-
-
 def _shown(x: Any) -> str:
     return "-" if x is None else f"{x:.4g}"
-
-
-def _number(x: Any) -> Any:
-    """A number as JSON holds it."""
-    if x is None or isinstance(x, (bool, int)):
-        return x
-    if isinstance(x, complex):
-        return str(x)
-    return float(x) if np.isfinite(x) else str(float(x))
-
-
-def _place(location: Location | None) -> dict[str, Any] | None:
-    if location is None:
-        return None
-    return {
-        "file": location.file,
-        "line": location.line,
-        "column": location.column,
-        "end_line": location.end_line,
-        "end_column": location.end_column,
-        "source": location.source,
-    }

@@ -14,7 +14,7 @@ from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
-from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.run import Array, Follower, Made, number
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, needed

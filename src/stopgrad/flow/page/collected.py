@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stopgrad.base.errors import StopgradError
-from stopgrad.flow.model import Report
+from stopgrad.flow.reaches import Reaches
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Kind
@@ -67,7 +67,7 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def collect(report: Report) -> Collected:
+def collect(report: Reaches) -> Collected:
     """The operations that a report's ys are computed from, and those made for their gradient.
 
     Where nobody has built a gradient yet, it is generated, in a copy of the graph, unless that is large.
@@ -92,7 +92,7 @@ def _made_for(op: Operation, found: Collected) -> bool:
     return origin is not None and op not in found.number
 
 
-def _generate(report: Report, found: Collected) -> list[Operation]:
+def _generate(report: Reaches, found: Collected) -> list[Operation]:
     """The gradient of a copy, whose operations get the numbers of those that they are copies of."""
     xs = [x for x, reach in zip(report.xs.values(), report.values(), strict=True) if reach.arrives]
     if not xs:

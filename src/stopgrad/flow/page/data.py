@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.types import TensorType
-from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.sources import Sources
+from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.words import counted, names, number, plain
 from stopgrad.graph.graph import Operation
 
@@ -41,7 +41,7 @@ class Table:
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(report: Report) -> dict[str, Any]:
+def page_data(report: Reaches) -> dict[str, Any]:
     """All that the page of a report shows, in lists, texts and numbers."""
     found = collect(report)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
@@ -217,7 +217,7 @@ def _flat(grouping: Grouping) -> list[int]:
 # -------------------------------------------------------------------------------------------- findings
 
 
-def _told(report: Report, found: Collected, sources: Sources) -> dict[str, Any]:
+def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]:
     """What the report says: about tensors, cuts, stops that do nothing, and findings."""
     index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
     idle = {sources.at(gate.location) for gate in report.gates if gate.idle}

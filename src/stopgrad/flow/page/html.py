@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stopgrad.flow.model import Report
 from stopgrad.flow.page.data import page_data
+from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.words import plain
 from stopgrad.graph.files import AnyPath, replacing
 
@@ -22,7 +22,7 @@ ENGINE_INTERFACE = "elk/elk-api.js"
 ENGINE = "elk/elk-worker.min.js"
 
 
-def write(report: Report, path: AnyPath) -> None:
+def write(report: Reaches, path: AnyPath) -> None:
     """Write the page of a report to a file; an old one stays as it is until the new one is complete.
 
     Raises:
@@ -34,7 +34,7 @@ def write(report: Report, path: AnyPath) -> None:
             text = text[os.write(file, text) :]
 
 
-def page(report: Report) -> str:
+def page(report: Reaches) -> str:
     """The page of a report."""
     labels = ", ".join(map(plain, report.xs))
     filled = {

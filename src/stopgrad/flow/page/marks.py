@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected
+from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.survey import Survey, best_of
 from stopgrad.flow.ways import OPEN, passes_all, ways_of
 from stopgrad.graph.body import Body
@@ -18,7 +18,7 @@ PASSED = LIVE + PARTLY
 """The marks of operations that a gradient passes."""
 
 
-def marks_of(report: Report, found: Collected) -> list[str]:
+def marks_of(report: Reaches, found: Collected) -> list[str]:
     """A letter for each operation.
 
     They are those of ``report.marks()``; and ``p`` where paths end in an operation that gradients pass too,

@@ -1,80 +1,93 @@
-"""What a notebook shows of a report: HTML without scripts, which reads well on white and on black."""
+"""The parts of a report as a notebook shows them: HTML without scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
 
-from stopgrad.base.source import Location
-from stopgrad.flow.model import Report
 from stopgrad.flow.page.sources import shown_names
-from stopgrad.flow.parts import Cut, Story
+from stopgrad.flow.reports.parts import DIM, STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import source_line
-from stopgrad.flow.words import names
 
-COLOURS = {
-    "flows": "#1f9d4d",
-    "partly stopped": "#b07d00",
-    "stopped": "#dd3c50",
-    "not differentiable": "#a060c8",
-    "undefined": "#a060c8",
-    "disconnected": "#888888",
-}
-"""Of statuses: of a middling lightness, so that each can be read on white and on black."""
 MONO = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-SHOWN = 8
-"""So many cuts of one story are shown, and so many findings."""
-STORIES = 20
 WIDTH = 110
 """Characters of a line of source."""
+OPEN = 20
+"""So many sections are unfolded at first."""
 
 
-def fragment(report: Report) -> str:
-    """Statuses, cuts with the underlined expression, and stops that do nothing."""
-    stories = report.stories
-    told = [_story(story, report.xs) for story in stories[:STORIES]]
-    idle = [finding for finding in report.findings if finding.kind == "idle"]
-    for finding in idle[:SHOWN]:
-        shown = _source(finding.location, "idle")
-        told.append(f'<div style="margin:.5em 0">{escape(finding.message)}{shown}</div>')
-    more = len(stories[STORIES:]) + len(idle[SHOWN:])
-    if more:
-        told.append(f"<div>and {more} more; Flow.to_html(path) shows all</div>")
-    return f'<div style="line-height:1.45;max-width:60em">{"".join(told)}</div>'
+def html_of(parts: Iterable[Part]) -> str:
+    """Parts as HTML that reads well on white and on black."""
+    return f'<div style="line-height:1.45;max-width:60em">{_html(parts)}</div>'
 
 
-def _story(story: Story, every: Iterable[str]) -> str:
-    status = str(story.status)
-    badge = f'<b style="color:{COLOURS[status]}">{escape(status)}</b>'
-    cuts = "".join(_cut(cut) for cut in story.cuts[:SHOWN])
-    if len(story.cuts) > SHOWN:
-        cuts += f'<div style="margin-left:1.4em">and {len(story.cuts) - SHOWN} more</div>'
-    labels = escape(names(story.labels, every))
-    return f'<div style="margin:.5em 0"><code>{labels}</code> &nbsp;{badge}{cuts}</div>'
+def _html(parts: Iterable[Part]) -> str:
+    shown, sections = [], 0
+    for part in parts:
+        match part:
+            case Paragraph():
+                shown.append(f"<div{_moved(part.indent)}>{_text(part)}</div>")
+            case Excerpt():
+                shown.append(_excerpt(part))
+            case Table():
+                shown.append(_table(part))
+            case Section(title, below):
+                sections += 1
+                shown.append(_section(title, _html(below), " open" if sections <= OPEN else ""))
+    return "".join(shown)
 
 
-def _cut(cut: Cut) -> str:
-    uses = f" ({cut.uses} uses)" if cut.uses > 1 else ""
-    shown = _source(cut.location, "stopped")
-    return f'<div style="margin-left:1.4em">{escape(cut.reason)}{uses}{shown}</div>'
+def _section(title: Paragraph, below: str, unfolded: str) -> str:
+    margin = f"margin:.4em 0 .4em {0.6 * title.indent:.1f}em"
+    if not below:
+        return f'<div style="{margin}">{_text(title)}</div>'
+    return f'<details style="{margin}"{unfolded}><summary>{_text(title)}</summary>{below}</details>'
 
 
-def _source(location: Location | None, status: str) -> str:
-    """The user's line, with its place before it and the expression underlined."""
-    if location is None:
+def _text(part: Paragraph) -> str:
+    return "".join(map(_piece, part.pieces))
+
+
+def _piece(piece: Piece) -> str:
+    what, style = (piece, "") if isinstance(piece, str) else piece
+    # A notebook is passed on; it need not say where its maker's files lie.
+    text = what if isinstance(what, str) else f"{shown_names([what.file])[0]}:{what.line}"
+    if not style:
+        return escape(text)
+    colour = STYLES[style].colour
+    looks = f' style="color:{colour}"' if colour else ""
+    tag = "span" if style == DIM else "b"
+    return f"<{tag}{looks}>{escape(text)}</{tag}>"
+
+
+def _moved(indent: int) -> str:
+    return f' style="margin-left:{0.6 * indent:.1f}em"' if indent else ""
+
+
+def _excerpt(part: Excerpt) -> str:
+    """The user's line, with its number before it and the expressions underlined."""
+    line = source_line(part.locations, WIDTH)
+    if line is None:
         return ""
-    under = f"text-decoration:underline wavy {COLOURS.get(status, COLOURS['partly stopped'])}"
-    line, shown, at = source_line(location, WIDTH), "", 0
-    if line is not None:
-        for start, end in line.spans:
-            shown += (
-                f'{escape(line.text[at:start])}<span style="{under}">{escape(line.text[start:end])}</span>'
-            )
-            at = end
-        shown += escape(line.text[at:])
-    where = f"{shown_names([location.file])[0]}:{location.line}"
+    under = f"text-decoration:underline wavy {STYLES[part.style].colour}"
+    shown, at = "", 0
+    for start, end in line.spans:
+        shown += f'{escape(line.text[at:start])}<span style="{under}">{escape(line.text[start:end])}</span>'
+        at = end
     return (
-        f'<pre style="margin:.1em 0 .3em;padding:.2em .6em;{MONO};font-size:.92em;'
+        f'<pre style="margin:.1em 0 .3em 1.4em;padding:.2em .6em;{MONO};font-size:.92em;'
         f'background:rgba(128,128,128,.12);white-space:pre-wrap">'
-        f'<span style="opacity:.75">{escape(where)}</span>  {shown}</pre>'
+        f'<span style="opacity:.75">{line.number}</span>  {shown}{escape(line.text[at:])}</pre>'
     )
+
+
+def _table(part: Table) -> str:
+    rows = []
+    for row in part.rows:
+        cells = zip(row, part.align, strict=True)
+        shown = [f'<td style="text-align:{_SIDES[align]}">{escape(cell)}</td>' for cell, align in cells]
+        rows.append(f"<tr>{''.join(shown)}</tr>")
+    return f'<table style="margin-left:1.4em;{MONO};font-size:.92em">{"".join(rows)}</table>'
+
+
+_SIDES = {"<": "left", ">": "right"}

@@ -14,7 +14,7 @@ from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.report import Flow
+from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output

@@ -9,7 +9,7 @@ import torch
 
 from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
-from stopgrad.flow.report import Flow
+from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.torch.questions import chosen, losses_in, named_tensors
@@ -38,7 +38,7 @@ def explain(f: Callable[..., Any], *args: Any, model: Any = None, only: Any = No
         only: a pattern, or patterns, of the names that are asked about.
 
     Returns:
-        A :class:`stopgrad.flow.report.Flow`, whose keys are names: of parameters, or paths of arguments.
+        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments.
 
     Raises:
         ArgumentError: *f* returns no tensor, or there is nothing to ask about.

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
-from stopgrad.flow.text import stories_of
+from stopgrad.flow.stories import stories_of
 from stopgrad.flow.words import listed, some
 from stopgrad.interop.torch import asking
 from stopgrad.interop.torch.recording.places import user_frame

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, RawLocation, decode
-from stopgrad.flow.report import Flow
+from stopgrad.flow.flow import Flow
 from stopgrad.graph.public import guarded
 from stopgrad.interop.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
 from stopgrad.interop.torch.recording import switches
@@ -105,7 +105,7 @@ class Watch:
             only: a pattern, or patterns, of names: ``"encoder.*"``.
 
         Returns:
-            A :class:`stopgrad.flow.report.Flow`, whose keys are names.
+            A :class:`stopgrad.flow.flow.Flow`, whose keys are names.
 
         Raises:
             ArgumentError: what is asked about is no tensor.

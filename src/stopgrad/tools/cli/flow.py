@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.flow.reports.base import FlowReport
 from stopgrad.tools.cli.annotations import shape_option
 from stopgrad.tools.cli.calls import Call, Wanted
 from stopgrad.tools.cli.common import FAILED, OK, listed, require_writable, wrapped, write_text
@@ -47,10 +48,6 @@ def add_flow(commands: Any) -> None:
         metavar="PATTERNS",
         help="show only what is called so, such as 'encoder.*' or head.weight,head.bias; may be given often",
     )
-    explain.add_argument(
-        "--width", type=int, metavar="N", help="columns of the report (the terminal's, or 80)"
-    )
-    explain.add_argument("--no-color", action="store_true", help="no colours, on a terminal either")
     check = _command(commands, "check", run_check, "compare gradients with finite differences, stops held")
     check.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives (1)")
     check.add_argument(
@@ -111,6 +108,10 @@ def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> ar
         metavar="PATH",
         help="write the report as JSON; without PATH: print it",
     )
+    parser.add_argument(
+        "--width", type=int, metavar="N", help="columns of the report (the terminal's, or 80)"
+    )
+    parser.add_argument("--no-color", action="store_true", help="no colours, on a terminal either")
     parser.set_defaults(run=run, parser=parser)
     return parser
 
@@ -156,11 +157,13 @@ def _target(arguments: argparse.Namespace) -> Iterator[tuple[Program, Wanted]]:
         yield program, wanted
 
 
-def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
+def _show(arguments: argparse.Namespace, report: FlowReport, data: str = "") -> None:
     """Write a report and print it; nothing of it before all of it is there."""
     as_json = "" if arguments.json is None else report.to_json(indent=2)
-    shown = as_json if arguments.json == STDOUT else text()
-    if getattr(arguments, "html", None) is not None:
+    width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
+    color = False if arguments.no_color else None
+    shown = as_json if arguments.json == STDOUT else report.to_text(width, color)
+    if isinstance(report, sg.Flow) and arguments.html is not None:
         report.to_html(arguments.html)
     if arguments.json not in (None, STDOUT):
         write_text(arguments.json, as_json + "\n")
@@ -177,9 +180,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
         flow, data = explained(*target)
         flow = only(flow, patterns)
     found = met(flow, wanted)
-    width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
-    color = False if arguments.no_color else None
-    _show(arguments, flow, lambda: flow.to_text(width=width, color=color), data)
+    _show(arguments, flow, data)
     for line in found:
         print(f"stopgrad: {line}", file=sys.stderr)
     return FAILED if found else OK
@@ -219,5 +220,5 @@ def _computed(arguments: argparse.Namespace, command: str, compute: Callable[[Ca
     """The report of a command that computes, which is shown."""
     with _target(arguments) as target:
         report, data = computed(*target, command, compute)
-    _show(arguments, report, report.to_text, data)
+    _show(arguments, report, data)
     return report

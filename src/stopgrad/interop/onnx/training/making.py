@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stopgrad.flow.explain import explain
-from stopgrad.flow.report import Flow
+from stopgrad.flow.flow import Flow
 from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import Array
 from stopgrad.graph.public import guarded

@@ -10,8 +10,8 @@ from stopgrad.base.source import RawLocation
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import Finding
-from stopgrad.flow.report import Flow
 from stopgrad.flow.words import counted, some
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import named

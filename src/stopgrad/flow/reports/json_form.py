@@ -1,0 +1,77 @@
+"""Values, places and operations as every report writes them in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from stopgrad.base.source import Location
+from stopgrad.flow.asked import label
+from stopgrad.flow.source_lines import character_columns
+from stopgrad.graph.graph import Operation
+
+EXACT = 2**53
+"""Up to here every reader of JSON has integers exactly."""
+
+
+def json_of(value: Any) -> Any:
+    """A value as dicts, lists, strings, numbers and None: what it is made of under the names of its fields.
+
+    Numbers that are not finite, for which JSON has no word, are the texts ``"nan"``, ``"inf"`` and
+    ``"-inf"``; complex ones are texts, too.
+    """
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, (str, complex)):
+        return str(value)
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else str(float(value))
+    if isinstance(value, np.generic):
+        return json_of(value.item())
+    if isinstance(value, Mapping):
+        return {label(key): json_of(one) for key, one in value.items()}
+    if isinstance(value, Location):
+        return place_of(value)
+    if isinstance(value, Operation):
+        return operation_of(value)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return fields_of(value)
+    return [json_of(one) for one in value]
+
+
+def fields_of(value: Any, without: Iterable[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass, without some."""
+    names = [field.name for field in fields(value)]
+    return {name: json_of(getattr(value, name)) for name in names if name not in without}
+
+
+def integer(n: int) -> int | str:
+    """A number as it is; from 2**53 on, which not every reader of JSON has exactly, as "0x..."."""
+    return n if n <= EXACT else hex(n)
+
+
+def place_of(location: Location | None) -> dict[str, Any] | None:
+    """A place in a file: lines count from 1, columns in characters from 0, the end being the first after."""
+    if location is None:
+        return None
+    columns = character_columns(location)
+    return {
+        "file": location.file,
+        "line": location.line,
+        "end_line": location.end_line,
+        "column": None if columns is None else columns[0],
+        "end_column": None if columns is None else columns[1],
+        "function": location.function or None,
+        "expression": location.source or None,
+    }
+
+
+def operation_of(op: Operation) -> dict[str, Any]:
+    """An operation: what it is called, what it is, and the name of what it computes the gradient of."""
+    return {"name": op.name, "type": op.type, "gradient_of": None if op.origin is None else op.origin.name}
