@@ -203,6 +203,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._REDUCED",
     "stopgrad.graph.files.CURES",
     "stopgrad.flow.reports.parts.STYLES",
+    "stopgrad.flow.reports.terminal._CONTROL",
     "stopgrad.graph.files._DTYPES",
     "stopgrad.graph.files._NAMES",
     "stopgrad.flow.nans.cures._WRITTEN",

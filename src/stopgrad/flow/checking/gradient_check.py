@@ -171,7 +171,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         failed = sum(not found.passed for found in self._found.values())
         verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
         head = f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: "
-        yield Paragraph(head, (verdict, _VERDICTS[not failed]))
+        yield Paragraph(head, _verdict(verdict, not failed))
         for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
             yield _of_input(label(key), found)
         yield from _of_places("operations whose own rules differ:", self.wrong)
@@ -224,13 +224,15 @@ def _names(key: Any) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------------------------------------- the parts
 
-_VERDICTS = {True: Status.FLOWS, False: Status.STOPPED}
-"""The styles of what passed and of what did not."""
+
+def _verdict(text: str, passed: bool) -> tuple[str, Status]:
+    """What is said of a check, in the colour of it."""
+    return text, Status.FLOWS if passed else Status.STOPPED
 
 
 def _of_input(name: str, found: Checked) -> Section:
     verdict = "passed" if found.passed else "DIFFERS"
-    pieces = (f"{name} {found.type}: ", (verdict, _VERDICTS[found.passed]))
+    pieces = (f"{name} {found.type}: ", _verdict(verdict, found.passed))
     parts = [Paragraph(found.reason, indent=6)] if found.reason else []
     worst = found.worst
     if worst is not None and not found.passed:

@@ -82,12 +82,10 @@ def _excerpt(part: Excerpt) -> str:
 
 
 def _table(part: Table) -> str:
+    sides = ["right" if align == ">" else "left" for align in part.align]
     rows = []
     for row in part.rows:
-        cells = zip(row, part.align, strict=True)
-        shown = [f'<td style="text-align:{_SIDES[align]}">{escape(cell)}</td>' for cell, align in cells]
+        cells = zip(row, sides, strict=True)
+        shown = [f'<td style="text-align:{side}">{escape(cell)}</td>' for cell, side in cells]
         rows.append(f"<tr>{''.join(shown)}</tr>")
     return f'<table style="margin-left:1.4em;{MONO};font-size:.92em">{"".join(rows)}</table>'
-
-
-_SIDES = {"<": "left", ">": "right"}
