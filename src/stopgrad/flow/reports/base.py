@@ -81,5 +81,5 @@ class FlowReport:
         """What a notebook shows."""
         return html_of(self._parts(WIDTH))
 
-    def __str__(self) -> str:
-        return self.to_text(color=False)
+    def __str__(self, width: int = 80) -> str:
+        return self.to_text(width, color=False)
