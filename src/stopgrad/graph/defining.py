@@ -43,9 +43,9 @@ from stopgrad.graph.body import Bodies, Body
 
 # Rules of inference and the checks of which others are made.
 from stopgrad.graph.type_rules import (
-    broadcast, broadcast_c2, broadcast_shapes, broadcast_to_bool, check_dtype, check_same_dtype,
-    check_shape, is_any, is_boolean, is_floating, is_for_each, is_inexact, is_integer, is_integral,
-    is_number, is_real, normal_axes, normal_axis, same, same_shape, to_bool,
+    DESCRIPTIONS, broadcast, broadcast_c2, broadcast_shapes, broadcast_to_bool, check_dtype,
+    check_same_dtype, check_shape, documented, is_any, is_boolean, is_floating, is_for_each, is_inexact,
+    is_integer, is_integral, is_number, is_real, normal_axes, normal_axis, same, same_shape, to_bool,
 )
 from stopgrad.graph.inferred import about, naming, raise_for, widened
 
@@ -87,11 +87,11 @@ from stopgrad.base.errors import (
 )
 
 __all__ = [
-    "ALIKE", "ALONG", "BROADCAST", "CONV", "CONV_BACK_FILTER", "CONV_BACK_INPUT", "DTYPES", "EINSUM",
-    "ELEMENTWISE", "EXTREMES", "FOLD", "GATHER", "INF", "KEYS", "MATMUL", "NAMES", "NAN", "ONE_HOT",
-    "PAD", "PAIRS", "SCATTER", "SOLVE", "SWITCH", "Acting", "ArgumentError", "Arithmetic", "Array",
-    "Axes", "Axis", "AxisError", "Bodies", "Body", "DType", "DTypeError", "DTypeLike", "Dim",
-    "Elementwise", "EngineError", "Flags", "GradientError", "GradientOfActivation",
+    "ALIKE", "ALONG", "BROADCAST", "CONV", "CONV_BACK_FILTER", "CONV_BACK_INPUT", "DESCRIPTIONS",
+    "DTYPES", "EINSUM", "ELEMENTWISE", "EXTREMES", "FOLD", "GATHER", "INF", "KEYS", "MATMUL", "NAMES",
+    "NAN", "ONE_HOT", "PAD", "PAIRS", "SCATTER", "SOLVE", "SWITCH", "Acting", "ArgumentError",
+    "Arithmetic", "Array", "Axes", "Axis", "AxisError", "Bodies", "Body", "DType", "DTypeError",
+    "DTypeLike", "Dim", "Elementwise", "EngineError", "Flags", "GradientError", "GradientOfActivation",
     "GradientOfElementwise", "Graph", "GraphError", "Joint", "Kind", "Literal", "NoGradient", "Op",
     "Operation", "Output", "Outputs", "Partly", "Permutation", "Promotion", "RealElementwise", "Rule",
     "Scalar", "Scope", "Shape", "ShapeError", "ShapeLike", "Size", "Sizes", "Span", "Spans", "Status",
@@ -100,12 +100,12 @@ __all__ = [
     "binary", "bool_", "bools", "broadcast", "broadcast_c2", "broadcast_shapes", "broadcast_to_bool",
     "building_in", "builds", "call", "check_dtype", "check_name", "check_same_dtype", "check_shape",
     "close", "coerce", "complex64", "complex128", "complexes", "constant_in", "current", "default_graph",
-    "describe", "dtype_of", "emit", "everywhere", "exact_quotient", "flag", "flatten", "float16",
-    "float32", "float64", "floats", "flushed", "graph_for", "guarded", "inline", "int8", "int16", "int32",
-    "int64", "ints", "is_any", "is_boolean", "is_floating", "is_for_each", "is_inexact", "is_integer",
-    "is_integral", "is_leaf", "is_number", "is_python", "is_real", "is_whole", "joined", "local",
-    "map_leaves", "naming", "normal_axes", "normal_axis", "not_differentiable", "pairs", "parameter_of",
-    "paths", "product", "publish", "python_dtype", "raise_for", "reads_arguments", "real",
+    "describe", "documented", "dtype_of", "emit", "everywhere", "exact_quotient", "flag", "flatten",
+    "float16", "float32", "float64", "floats", "flushed", "graph_for", "guarded", "inline", "int8",
+    "int16", "int32", "int64", "ints", "is_any", "is_boolean", "is_floating", "is_for_each", "is_inexact",
+    "is_integer", "is_integral", "is_leaf", "is_number", "is_python", "is_real", "is_whole", "joined",
+    "local", "map_leaves", "naming", "normal_axes", "normal_axis", "not_differentiable", "pairs",
+    "parameter_of", "paths", "product", "publish", "python_dtype", "raise_for", "reads_arguments", "real",
     "require_graph", "same", "same_shape", "same_size", "sample", "shape_of", "shorten", "show_shape",
     "shown", "singles", "stopped", "tensor_type", "tensors_among", "to_bool", "together", "total",
     "tracing", "type_of", "uint8", "uint16", "uint32", "uint64", "unary", "unconnected", "unflatten",

@@ -152,11 +152,18 @@ class Arithmetic(Op, abstract=True):
 class GradientOfElementwise(Op, abstract=True):
     """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several.
 
-    Both are floating-point or complex, of one dtype (C1), and their shapes broadcast (C2). A complex y comes
-    conjugated, so that each of these is a holomorphic function of y and g.
+    A complex y comes conjugated, so that each of these is a holomorphic function of y and g.
+
+    Args:
+        y: the result of the operation.
+        g: its cotangent.
+
+    Returns:
+        The cotangent of x.
     """
 
-    infer = staticmethod(lambda y, g: broadcast(is_inexact)(y, g))
+    infer = broadcast(is_inexact, "y", "g")
+    promotes = None
     batch = ELEMENTWISE
     rounds_once = True
     samples = pairs(shapes=ALIKE)
@@ -166,4 +173,5 @@ class GradientOfElementwise(Op, abstract=True):
 class GradientOfActivation(GradientOfElementwise, abstract=True):
     """The same, of a real activation: y and g are floating-point."""
 
-    infer = staticmethod(lambda y, g: broadcast(is_floating)(y, g))
+    infer = broadcast(is_floating, "y", "g")
+    promotes = None

@@ -42,6 +42,7 @@ from stopgrad.base.types import (
     within_bounds,
 )
 from stopgrad.graph.body import Body
+from stopgrad.graph.docstrings import composed
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
 from stopgrad.graph.scope import Scope, as_scope
@@ -326,6 +327,9 @@ class Op:
     - ``cached``: whether inferred types are remembered; not where an attribute holds a whole array or body.
     - ``type``: the name of the type, where it is not that of the class.
 
+    Its docstring says what differs from its family's, and gets the rest from there
+    (:mod:`stopgrad.graph.docstrings`).
+
     And its traits:
 
     - ``passes``: the operand that the operation hands on unchanged, and into which it is erased before
@@ -392,6 +396,7 @@ class Op:
         cls.gate = cls.passes is not None
         cls._read_signature()
         cls._read_rules()
+        cls._compose_docstring()
         cls._inferred = {} if cls.cached else _Forgetful()
         REGISTRY[cls.type] = cls
 
@@ -477,6 +482,15 @@ class Op:
             )
         cls.rules = tuple(given[name] for name in names)
         cls.differentiable = tuple(i for i, rule in enumerate(cls.rules) if not isinstance(rule, NoGradient))
+
+    @classmethod
+    def _compose_docstring(cls) -> None:
+        """Add to the docstring what families and the rule of inference say of all their members."""
+        members = cls.__mro__[: cls.__mro__.index(Op)]
+        own, *families = [inspect.cleandoc(vars(one).get("__doc__") or "") for one in members]
+        rule = getattr(cls.infer, "document", "").format(*cls.operands)
+        names = (*cls.operands, *([cls.variadic] if cls.variadic else ()), *cls.attributes)
+        cls.__doc__ = composed(own, [*families, rule], names)
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:

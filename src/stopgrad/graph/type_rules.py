@@ -1,11 +1,13 @@
 """Rules of inference shared by many operations, and the checks of which the others are made.
 
 A rule takes the types of operands and returns that of the result. Its errors bear the number, as in (C1), of
-the constraint that the documentation of the operation lists.
+the constraint that the documentation of the operation lists; what a rule of this module demands is added to
+that documentation (:mod:`stopgrad.graph.docstrings`).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +62,7 @@ def is_any(d: DType) -> bool:
     return True
 
 
-_DESCRIPTIONS: dict[Callable[[DType], bool], str] = {
+DESCRIPTIONS: dict[Callable[[DType], bool], str] = {
     is_number: "numbers",
     is_real: "real numbers",
     is_inexact: "floating-point or complex numbers",
@@ -80,10 +82,10 @@ def same(allowed: Callable[[DType], bool] = is_number) -> Infer:
     """
 
     def infer(x: TensorType) -> TensorType:
-        check_dtype(x, allowed, _DESCRIPTIONS[allowed])
+        check_dtype(x, allowed, DESCRIPTIONS[allowed])
         return x
 
-    return _promoting(infer, allowed)
+    return _rule(infer, allowed, ONE)
 
 
 def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
@@ -94,10 +96,10 @@ def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
     """
 
     def infer(x: TensorType) -> TensorType:
-        check_dtype(x, allowed, _DESCRIPTIONS[allowed])
+        check_dtype(x, allowed, DESCRIPTIONS[allowed])
         return tensor_type(bool_, x.shape)
 
-    return _promoting(infer, allowed)
+    return _rule(infer, allowed, "Returns:\n    Booleans.\n\n" + ONE)
 
 
 def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
@@ -112,8 +114,8 @@ def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
     return dtype
 
 
-def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
-    """Two operands; the result has their broadcast shape.
+def broadcast(allowed: Callable[[DType], bool] = is_number, *names: str) -> Infer:
+    """Two operands, x and y or with other *names*; the result has their broadcast shape.
 
     Constraints:
         (C1) The operands have one dtype, which is allowed.
@@ -121,12 +123,12 @@ def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
     """
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
-        check_dtype(x, allowed, _DESCRIPTIONS[allowed])
-        check_dtype(y, allowed, _DESCRIPTIONS[allowed])
+        check_dtype(x, allowed, DESCRIPTIONS[allowed])
+        check_dtype(y, allowed, DESCRIPTIONS[allowed])
         dtype = check_same_dtype(x, y)
         return x if x is y else tensor_type(dtype, broadcast_c2(x.shape, y.shape))
 
-    return _promoting(infer, allowed)
+    return _rule(infer, allowed, TWO, *names)
 
 
 def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
@@ -136,12 +138,58 @@ def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
     def infer(x: TensorType, y: TensorType) -> TensorType:
         return tensor_type(bool_, typed(x, y).shape)
 
-    return _promoting(infer, allowed)
+    return _rule(infer, allowed, "Returns:\n    Booleans, of the broadcast shape.\n\n" + TWO)
 
 
-def _promoting(infer: Any, allowed: Callable[[DType], bool]) -> Infer:
-    """Have the public function of an operation bring its operands to one dtype that is allowed."""
+ONE = """\
+Args:
+    {{0}}: {dtypes}.
+
+Constraints:
+    (C1) {{0}} {holds}.
+"""
+"""What operations of one operand say of it."""
+
+TWO = """\
+Args:
+    {{0}}: {dtypes}.
+    {{1}}: {too}, of a shape that broadcasts with {{0}}'s.
+
+Constraints:
+    (C1) {{0}} and {{1}} {hold}.
+    (C2) The shapes of {{0}} and {{1}} broadcast.
+"""
+"""What operations of two operands say of them."""
+
+
+def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: str) -> Infer:
+    """Have public functions bring operands to an allowed dtype, and docstrings say which these are."""
     infer.promotion = Promotion(allowed)
+    documented(infer, document, allowed)
+    if names:
+        parameters = inspect.signature(infer).parameters.values()
+        infer.__signature__ = inspect.Signature(
+            [one.replace(name=name) for one, name in zip(parameters, names, strict=True)]
+        )
+    return infer
+
+
+def documented(infer: Any, document: str, allowed: Callable[[DType], bool]) -> Infer:
+    """Have a rule's *document* say which dtypes it allows, and docstrings include it.
+
+    In the document stand ``{dtypes}``, ``{too}`` for those of a second operand, and with a verb ``{holds}``,
+    of one operand, and ``{hold}``, of several that have one dtype.
+    """
+    dtypes = DESCRIPTIONS[allowed]
+    too, holds, hold = dtypes, f"holds {dtypes}", f"hold {dtypes}, of one dtype"
+    if "-point" in dtypes:  # As in "x is floating-point".
+        dtypes = too = dtypes.removesuffix(" numbers")
+        holds, hold = f"is {dtypes}", f"are {dtypes}, of one dtype"
+    elif allowed is is_boolean:
+        hold = f"hold {dtypes}"
+    elif allowed is is_any:
+        too, holds, hold = "the same dtype", f"has {dtypes}", "have one dtype"
+    infer.document = document.format(dtypes=dtypes, too=too, holds=holds, hold=hold)
     return infer
 
 

@@ -35,16 +35,8 @@ __all__ = [
 class AddV2(Arithmetic):
     """Elementwise sum, with broadcasting.
 
-    Args:
-        x: numbers.
-        y: numbers, of a shape that broadcasts with x's.
-
     Returns:
         The sum x + y, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.add(np.array([1.0, 2.0]), 3.0)
@@ -62,16 +54,8 @@ add = d.binary(AddV2, "add")
 class Sub(Arithmetic):
     """Elementwise difference, with broadcasting.
 
-    Args:
-        x: numbers.
-        y: numbers, of a shape that broadcasts with x's.
-
     Returns:
         The difference x - y, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.subtract(np.array([1.0, 2.0]), 3.0)
@@ -89,16 +73,8 @@ subtract = d.binary(Sub, "subtract")
 class Mul(Arithmetic):
     """Elementwise product, with broadcasting.
 
-    Args:
-        x: numbers.
-        y: numbers, of a shape that broadcasts with x's.
-
     Returns:
         The product x · y, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.multiply(np.array([1.0, 2.0]), 3.0)
@@ -116,16 +92,8 @@ multiply = d.binary(Mul, "multiply")
 class RealDiv(Arithmetic):
     """Elementwise quotient, with broadcasting.
 
-    Args:
-        x: floating-point or complex.
-        y: floating-point or complex, of a shape that broadcasts with x's.
-
     Returns:
         The quotient x / y, of the broadcast shape; infinite or NaN where y is 0, as IEEE 754 has it.
-
-    Constraints:
-        (C1) x and y are floating-point or complex, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.divide(np.array([1.0, -1.0]), 0.0)
@@ -145,17 +113,9 @@ realdiv = truediv = divide
 class FloorDiv(Arithmetic):
     """Elementwise quotient, rounded down, with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The quotient ⌊x / y⌋, of the broadcast shape. An integer over 0 gives 0, as in NumPy, and the least
         integer over -1 itself, as all integer arithmetic is modulo 2ⁿ.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.floordiv(np.array([7, -7]), 2)
@@ -182,16 +142,8 @@ floor_div = floordiv
 class FloorMod(Arithmetic):
     """Elementwise remainder with the sign of the divisor, with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The remainder x - ⌊x / y⌋ · y, of the broadcast shape; of integers 0 where y is 0, as in NumPy.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.floormod(np.array([7, -7]), 3)
@@ -212,16 +164,8 @@ mod = floormod
 class Maximum(Arithmetic):
     """Elementwise larger operand, with broadcasting; NaN where either is NaN.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The larger of x and y. At ties the whole gradient goes to x, as in TensorFlow.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.maximum(np.array([1.0, 5.0]), 3.0)
@@ -240,16 +184,8 @@ maximum = d.binary(Maximum, "maximum")
 class Minimum(Arithmetic):
     """Elementwise smaller operand, with broadcasting; NaN where either is NaN.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The smaller of x and y. At ties the whole gradient goes to x, as in TensorFlow.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.minimum(np.array([1.0, 5.0]), 3.0)
@@ -268,16 +204,8 @@ minimum = d.binary(Minimum, "minimum")
 class SquaredDifference(Arithmetic):
     """Elementwise (x - y)², with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The squares (x - y)², of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.squared_difference(np.array([1.0, 5.0]), 3.0)
@@ -350,14 +278,8 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 class Neg(Elementwise):
     """Elementwise negative.
 
-    Args:
-        x: numbers.
-
     Returns:
         The negative -x.
-
-    Constraints:
-        (C1) x holds numbers.
 
     Examples:
         >>> sg.negative(np.array([1.0, -2.0]))
@@ -408,15 +330,9 @@ abs = d.unary(Abs, "abs")
 class Sign(Elementwise):
     """Elementwise sign: -1, 0 or 1; of complex numbers, x / |x|.
 
-    Args:
-        x: numbers.
-
     Returns:
         The sign, of x's dtype; NaN for NaN. Its gradient is zero for real numbers; for complex ones, whose
         direction can change, it is zero at 0 only.
-
-    Constraints:
-        (C1) x holds numbers.
 
     Examples:
         >>> sg.sign(np.array([-1.5, 0.0, 2.0]))
@@ -442,14 +358,8 @@ def _turned(g: Any, op: Any) -> Tensor:
 class Square(Elementwise):
     """Elementwise square.
 
-    Args:
-        x: numbers.
-
     Returns:
         The squares x².
-
-    Constraints:
-        (C1) x holds numbers.
 
     Examples:
         >>> sg.square(np.array([-1.5, 2.0]))

@@ -46,17 +46,6 @@ class Comparison(Op, abstract=True):
 class Equal(Comparison):
     """Elementwise x = y, with broadcasting. NaN equals nothing.
 
-    Args:
-        x: any dtype.
-        y: the same dtype, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y have one dtype.
-        (C2) The shapes of x and y broadcast.
-
     Examples:
         >>> sg.equal(np.array([1, 2]), 2)
         array([False,  True])
@@ -71,17 +60,6 @@ equal = d.binary(Equal, "equal")
 
 class NotEqual(Comparison):
     """Elementwise x ≠ y, with broadcasting. NaN differs from everything.
-
-    Args:
-        x: any dtype.
-        y: the same dtype, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y have one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.not_equal(np.array([1, 2]), 2)
@@ -98,17 +76,6 @@ not_equal = d.binary(NotEqual, "not_equal")
 class Less(Comparison):
     """Elementwise x < y, with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
-
     Examples:
         >>> sg.less(np.array([1, 2]), 2)
         array([ True, False])
@@ -122,17 +89,6 @@ less = d.binary(Less, "less")
 
 class LessEqual(Comparison):
     """Elementwise x ≤ y, with broadcasting.
-
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.less_equal(np.array([1, 3]), 2)
@@ -148,17 +104,6 @@ less_equal = d.binary(LessEqual, "less_equal")
 class Greater(Comparison):
     """Elementwise x > y, with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
-
     Examples:
         >>> sg.greater(np.array([1, 3]), 2)
         array([False,  True])
@@ -172,17 +117,6 @@ greater = d.binary(Greater, "greater")
 
 class GreaterEqual(Comparison):
     """Elementwise x ≥ y, with broadcasting.
-
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
-    Returns:
-        Booleans, of the broadcast shape.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.greater_equal(np.array([1, 2]), 2)
@@ -208,15 +142,6 @@ class Test(Op, abstract=True):
 class IsNan(Test):
     """Elementwise test for NaN.
 
-    Args:
-        x: floating-point or complex.
-
-    Returns:
-        Booleans.
-
-    Constraints:
-        (C1) x is floating-point or complex.
-
     Examples:
         >>> sg.is_nan(np.array([np.nan, 1.0]))
         array([ True, False])
@@ -231,15 +156,6 @@ is_nan = d.unary(IsNan, "is_nan")
 class IsInf(Test):
     """Elementwise test for infinity of either sign.
 
-    Args:
-        x: floating-point or complex.
-
-    Returns:
-        Booleans.
-
-    Constraints:
-        (C1) x is floating-point or complex.
-
     Examples:
         >>> sg.is_inf(np.array([-np.inf, 1.0]))
         array([ True, False])
@@ -253,15 +169,6 @@ is_inf = d.unary(IsInf, "is_inf")
 
 class IsFinite(Test):
     """Elementwise test for being neither infinite nor NaN.
-
-    Args:
-        x: floating-point or complex.
-
-    Returns:
-        Booleans.
-
-    Constraints:
-        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.is_finite(np.array([np.nan, 1.0]))
@@ -286,16 +193,8 @@ class Logical(Op, abstract=True):
 class LogicalAnd(Logical):
     """Elementwise conjunction, with broadcasting.
 
-    Args:
-        x: booleans.
-        y: booleans, of a shape that broadcasts with x's.
-
     Returns:
         Whether both hold.
-
-    Constraints:
-        (C1) x and y hold booleans.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_and(np.array([True, False]), True)
@@ -311,16 +210,8 @@ logical_and = d.binary(LogicalAnd, "logical_and")
 class LogicalOr(Logical):
     """Elementwise disjunction, with broadcasting.
 
-    Args:
-        x: booleans.
-        y: booleans, of a shape that broadcasts with x's.
-
     Returns:
         Whether either holds.
-
-    Constraints:
-        (C1) x and y hold booleans.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_or(np.array([True, False]), False)
@@ -336,16 +227,8 @@ logical_or = d.binary(LogicalOr, "logical_or")
 class LogicalXor(Logical):
     """Elementwise exclusive or, with broadcasting.
 
-    Args:
-        x: booleans.
-        y: booleans, of a shape that broadcasts with x's.
-
     Returns:
         Whether just one holds.
-
-    Constraints:
-        (C1) x and y hold booleans.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_xor(np.array([True, False]), True)
@@ -361,14 +244,8 @@ logical_xor = d.binary(LogicalXor, "logical_xor")
 class LogicalNot(Op):
     """Elementwise negation.
 
-    Args:
-        x: booleans.
-
     Returns:
         Whether x does not hold.
-
-    Constraints:
-        (C1) x holds booleans.
 
     Examples:
         >>> sg.logical_not(np.array([True, False]))
@@ -397,16 +274,8 @@ class Bitwise(Op, abstract=True):
 class BitwiseAnd(Bitwise):
     """Elementwise and of bits, with broadcasting.
 
-    Args:
-        x: integers or booleans.
-        y: integers or booleans, of a shape that broadcasts with x's.
-
     Returns:
         The bits of x & y.
-
-    Constraints:
-        (C1) x and y hold integers or booleans, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_and(np.array([6]), 3)
@@ -422,16 +291,8 @@ bitwise_and = d.binary(BitwiseAnd, "bitwise_and")
 class BitwiseOr(Bitwise):
     """Elementwise or of bits, with broadcasting.
 
-    Args:
-        x: integers or booleans.
-        y: integers or booleans, of a shape that broadcasts with x's.
-
     Returns:
         The bits of x | y.
-
-    Constraints:
-        (C1) x and y hold integers or booleans, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_or(np.array([6]), 3)
@@ -447,16 +308,8 @@ bitwise_or = d.binary(BitwiseOr, "bitwise_or")
 class BitwiseXor(Bitwise):
     """Elementwise exclusive or of bits, with broadcasting.
 
-    Args:
-        x: integers or booleans.
-        y: integers or booleans, of a shape that broadcasts with x's.
-
     Returns:
         The bits of x ^ y.
-
-    Constraints:
-        (C1) x and y hold integers or booleans, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_xor(np.array([6]), 3)
@@ -472,14 +325,8 @@ bitwise_xor = d.binary(BitwiseXor, "bitwise_xor")
 class Invert(Op):
     """Elementwise complement of bits; of booleans, negation.
 
-    Args:
-        x: integers or booleans.
-
     Returns:
         The bits of ~x.
-
-    Constraints:
-        (C1) x holds integers or booleans.
 
     Examples:
         >>> sg.invert(np.array([0, 5]))
@@ -508,17 +355,9 @@ class Shift(Op, abstract=True):
 class LeftShift(Shift):
     """Elementwise shift of bits to the left, with broadcasting.
 
-    Args:
-        x: integers.
-        y: integers, of a shape that broadcasts with x's.
-
     Returns:
         The product x · 2ʸ, without the bits that fall off; 0 where y is negative or not below the number of
         bits, as in NumPy.
-
-    Constraints:
-        (C1) x and y hold integers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.left_shift(np.array([1, 3]), 2)
@@ -534,17 +373,9 @@ left_shift = d.binary(LeftShift, "left_shift")
 class RightShift(Shift):
     """Elementwise shift of bits to the right, with broadcasting; signed integers keep their sign.
 
-    Args:
-        x: integers.
-        y: integers, of a shape that broadcasts with x's.
-
     Returns:
         The quotient ⌊x / 2ʸ⌋; where y is negative or not below the number of bits, -1 for a negative x and 0
         for others, as in NumPy.
-
-    Constraints:
-        (C1) x and y hold integers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.right_shift(np.array([4, 12]), 2)

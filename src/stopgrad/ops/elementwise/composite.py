@@ -36,16 +36,8 @@ __all__ = [
 class LogAddExp(Arithmetic):
     """Elementwise log(eˣ + eʸ), without overflow, with broadcasting.
 
-    Args:
-        x: floating-point.
-        y: floating-point, of a shape that broadcasts with x's.
-
     Returns:
         The logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
-
-    Constraints:
-        (C1) x and y are floating-point, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logaddexp(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
@@ -75,16 +67,8 @@ def _to_exponential(g: Any, x: Any, op: Any) -> Tensor:
 class Xlogy(Arithmetic):
     """Elementwise x · log y, with broadcasting; 0 where x is 0, even if y is 0.
 
-    Args:
-        x: floating-point.
-        y: floating-point, of a shape that broadcasts with x's.
-
     Returns:
         The product. Where x is 0 both gradients are 0, as in TensorFlow.
-
-    Constraints:
-        (C1) x and y are floating-point, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
@@ -112,16 +96,8 @@ xlogy = d.binary(Xlogy, "xlogy")
 class Xdivy(Arithmetic):
     """Elementwise x / y, with broadcasting; 0 where x is 0, even if y is 0.
 
-    Args:
-        x: floating-point.
-        y: floating-point, of a shape that broadcasts with x's.
-
     Returns:
         The quotient. Where x is 0 both gradients are 0, as in TensorFlow.
-
-    Constraints:
-        (C1) x and y are floating-point, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
@@ -234,7 +210,16 @@ def _along(x: TensorType, *, axis: Axes) -> TensorType:
 
 
 class AlongAxes(Op, abstract=True):
-    """One floating-point operand (C1), normalised along axes (C2)."""
+    """One operand, normalised along axes.
+
+    Args:
+        x: floating-point.
+        axis: one axis or several, together; the function takes the last by default.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
+    """
 
     infer = staticmethod(_along)
     batch = d.ALONG
@@ -261,16 +246,8 @@ def _centred(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
 class Softmax(AlongAxes):
     """eˣ / Σ eˣ, the sum over axes, without overflow.
 
-    Args:
-        x: floating-point.
-        axis: one axis or several, together; the function takes the last by default.
-
     Returns:
         Values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
-
-    Constraints:
-        (C1) x is floating-point.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.softmax(np.array([1000.0, 1000.0]))
@@ -299,16 +276,8 @@ def softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | No
 class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
-    Args:
-        x: floating-point.
-        axis: one axis or several, together; the function takes the last by default.
-
     Returns:
         The logarithm of :func:`softmax`, precise also where that is 0.
-
-    Constraints:
-        (C1) x is floating-point.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.log_softmax(np.array([0.0, 1000.0]))

@@ -23,15 +23,6 @@ __all__ = [
 class SignBit(Op):
     """Elementwise test for a minus sign, that of -0.0 and NaN included.
 
-    Args:
-        x: floating-point.
-
-    Returns:
-        Booleans.
-
-    Constraints:
-        (C1) x is floating-point.
-
     Examples:
         >>> sg.signbit(np.array([-1.0, -0.0, 0.0]))
         array([ True,  True, False])
@@ -57,10 +48,6 @@ class CopySign(Arithmetic):
 
     Returns:
         The number |x|, or -|x| where y has a minus sign, as -0.0 has. The gradient at x = 0 is 0.
-
-    Constraints:
-        (C1) x and y are floating-point, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.copysign(np.array([1.0, -2.0]), np.array([-0.0, 3.0]))
@@ -98,22 +85,16 @@ class NextAfter(Op):
 
     Args:
         x1: floating-point, where to begin.
-        x2: floating-point, of a shape that broadcasts with x1's.
 
     Returns:
         The neighbour of x1 in the direction of x2; x2 where both are equal.
-
-    Constraints:
-        (C1) x1 and x2 are floating-point, of one dtype.
-        (C2) The shapes of x1 and x2 broadcast.
 
     Examples:
         >>> sg.nextafter(np.array([1.0]), 2.0) - 1.0
         array([2.22044605e-16])
     """
 
-    infer = staticmethod(lambda x1, x2: d.broadcast(d.is_floating)(x1, x2))
-    promotes = Promotion(d.is_floating)
+    infer = d.broadcast(d.is_floating, "x1", "x2")
     gradient = {
         "x1": lambda g, op: g,
         "x2": d.not_differentiable("only the direction is taken from it"),
@@ -132,16 +113,8 @@ def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
 class Hypot(Arithmetic):
     """Elementwise √(x² + y²), without overflow of the squares, with broadcasting.
 
-    Args:
-        x: floating-point.
-        y: floating-point, of a shape that broadcasts with x's.
-
     Returns:
         The length of the hypotenuse; ∞ where either is infinite. The gradient at the origin is 0.
-
-    Constraints:
-        (C1) x and y are floating-point, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.hypot(np.array([3.0, 5.0]), np.array([4.0, 12.0]))

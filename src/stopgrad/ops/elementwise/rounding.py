@@ -35,14 +35,8 @@ def _whole(x: Any) -> bool:
 class Floor(Rounding):
     """Elementwise rounding down to an integer.
 
-    Args:
-        x: real numbers.
-
     Returns:
         The integer ⌊x⌋, of x's dtype.
-
-    Constraints:
-        (C1) x holds real numbers.
 
     Examples:
         >>> sg.floor(np.array([1.7, -1.2]))
@@ -58,14 +52,8 @@ floor = d.unary(Floor, "floor")
 class Ceil(Rounding):
     """Elementwise rounding up to an integer.
 
-    Args:
-        x: real numbers.
-
     Returns:
         The integer ⌈x⌉, of x's dtype.
-
-    Constraints:
-        (C1) x holds real numbers.
 
     Examples:
         >>> sg.ceil(np.array([1.2, -1.7]))
@@ -81,14 +69,8 @@ ceil = d.unary(Ceil, "ceil")
 class Round(Rounding):
     """Elementwise rounding to the nearest integer, halves to even.
 
-    Args:
-        x: real numbers.
-
     Returns:
         The nearest integer, of x's dtype.
-
-    Constraints:
-        (C1) x holds real numbers.
 
     Examples:
         >>> sg.round(np.array([0.5, 1.5, -1.2]))
@@ -105,14 +87,8 @@ rint = round
 class Trunc(Rounding):
     """Elementwise rounding toward zero to an integer.
 
-    Args:
-        x: real numbers.
-
     Returns:
         The integer part of x, of x's dtype.
-
-    Constraints:
-        (C1) x holds real numbers.
 
     Examples:
         >>> sg.trunc(np.array([1.7, -1.7]))
@@ -128,16 +104,8 @@ trunc = d.unary(Trunc, "trunc")
 class TruncateMod(Arithmetic):
     """Elementwise remainder with the sign of the dividend, as C has it, with broadcasting.
 
-    Args:
-        x: real numbers.
-        y: real numbers, of a shape that broadcasts with x's.
-
     Returns:
         The remainder x - trunc(x / y) · y, of the broadcast shape; of integers 0 where y is 0.
-
-    Constraints:
-        (C1) x and y hold real numbers, of one dtype.
-        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.truncatemod(np.array([7, -7]), 3)

@@ -28,10 +28,6 @@ class MulNoNan(Arithmetic):
     Returns:
         x · y, and 0 where y is 0. So it is with the gradient: what comes back is x · g, and 0 where g is 0.
 
-    Constraints:
-        (C1) x and y hold numbers of one dtype.
-        (C2) The shapes broadcast.
-
     Examples:
         >>> sg.multiply_no_nan(np.array([2.0, np.nan, np.inf]), np.array([3.0, 0.0, 0.0]))
         array([6., 0., 0.])

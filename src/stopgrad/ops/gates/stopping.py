@@ -46,7 +46,14 @@ T = TypeVar("T")
 
 
 class Gate(Op, abstract=True):
-    """Hands its first operand on unchanged, bit for bit, and is erased after the last differentiation."""
+    """Hands its first operand on unchanged, bit for bit, and is erased after the last differentiation.
+
+    Args:
+        x: any tensor.
+
+    Returns:
+        The tensor.
+    """
 
     passes = 0
     merged = False
@@ -82,12 +89,6 @@ class StopGradient(Gate):
 
     What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
     no trace of it.
-
-    Args:
-        x: any tensor.
-
-    Returns:
-        The tensor.
     """
 
     infer = staticmethod(lambda x: x)
@@ -161,11 +162,7 @@ class StopGradientTowards(Gate):
     """A stop with respect to chosen tensors, open for all others. Made by ``stop_gradient(x, wrt=[...])``.
 
     Args:
-        x: any tensor.
         wrt: the tensors with respect to which no gradient passes.
-
-    Returns:
-        The tensor.
 
     Examples:
         >>> with sg.Graph().as_default():
@@ -191,12 +188,8 @@ class StopGradientWhen(Gate):
     """A stop that is switched when the graph runs. Made by ``stop_gradient(x, when=...)``.
 
     Args:
-        x: any tensor.
         when: whether the gradient is stopped, that is zero.
         wrt: the tensors with respect to which alone it acts; none for all.
-
-    Returns:
-        The tensor.
 
     Constraints:
         (C1) when is a scalar boolean.
@@ -338,11 +331,7 @@ class Probe(Gate):
     """Identity that gives the gradient at this point a name, by which it can be fetched.
 
     Args:
-        x: any tensor.
         label: the name; the gradient, once generated, is the operation ``"<label>/gradient"``.
-
-    Returns:
-        The tensor.
     """
 
     infer = staticmethod(lambda x, *, label: x)
@@ -390,12 +379,6 @@ def _named(g: Output, op: Operation) -> Tensor:
 
 class Named(Gate):
     """Identity that only carries a name; what a probe leaves in a gradient.
-
-    Args:
-        x: any tensor.
-
-    Returns:
-        The tensor.
 
     Examples:
         >>> sg.ops.Named.function(np.array([1.0]))

@@ -42,18 +42,24 @@ __all__ = [
 ]
 
 
-def _typed(allowed: Callable[[DType], bool], what: str) -> Any:
+_DOCUMENT = """\
+Constraints:
+    (C4) x and the updates {hold}.
+"""
+
+
+def _typed(allowed: Callable[[DType], bool]) -> Any:
     """The rule of inference of a scatter on tensors of these dtypes."""
 
     def infer(
         x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
     ) -> TensorType:
         d.check_same_dtype(x, updates, constraint="C4")
-        d.check_dtype(x, allowed, what, "C4")
+        d.check_dtype(x, allowed, d.DESCRIPTIONS[allowed], "C4")
         d.check_shape(updates, gathered_shape(x, indices, axis, batch_dims), "the updates", "C5")
         return x
 
-    return staticmethod(infer)
+    return staticmethod(d.documented(infer, _DOCUMENT, allowed))
 
 
 def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
@@ -88,7 +94,21 @@ def _by_jax(method: str) -> Any:
 
 
 class Scatter(Op, abstract=True):
-    """Updates joined with the elements of a tensor that indices choose along an axis."""
+    """Updates joined with the elements of a tensor that indices choose along an axis.
+
+    Args:
+        x: the tensor to begin with.
+        indices: where along the axis; the function counts negative ones from its end.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C5) The updates have the shape that gathering from x with these indices has.
+    """
 
     batch = d.SCATTER
     samples = [
@@ -143,30 +163,18 @@ class TensorScatterUpdate(Scatter):
     """A tensor with slices that indices choose replaced.
 
     Args:
-        x: the tensor to begin with.
-        indices: where along the axis; the function counts negative ones from its end.
         updates: what to put there.
-        axis: along which to choose.
-        batch_dims: how many leading axes x and the indices share.
 
     Returns:
         The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of
         the axis are dropped.
-
-    Constraints:
-        (C1) The indices are integers.
-        (C2) The axis exists in x.
-        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
-            the sizes of that many leading axes.
-        (C4) x and the updates have one dtype.
-        (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
         >>> sg.scatter_update(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
         array([2., 0., 4.])
     """
 
-    infer = _typed(d.is_any, "any dtype")
+    infer = _typed(d.is_any)
     promotes = Promotion(d.is_any, ("x", "updates"))
     gradient = {
         "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
@@ -196,9 +204,13 @@ def _of_the_last(g: Any, op: Any) -> Tensor:
 
 
 class ScatterExtremum(Scatter, abstract=True):
-    """Of an element and its updates, an extreme one."""
+    """Of an element and its updates, an extreme one.
 
-    infer = _typed(d.is_real, "real numbers")
+    Args:
+        updates: what to compare with the elements there.
+    """
+
+    infer = _typed(d.is_real)
     gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,
@@ -217,24 +229,9 @@ def _shares(g: Any, op: Any) -> Tensor:
 class TensorScatterMax(ScatterExtremum):
     """A tensor with each element that indices choose replaced by the largest of it and its updates.
 
-    Args:
-        x: the tensor to begin with.
-        indices: where along the axis; the function counts negative ones from its end.
-        updates: what to compare with the elements there.
-        axis: along which to choose.
-        batch_dims: how many leading axes x and the indices share.
-
     Returns:
         The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
         gradient evenly, and a NaN makes that of all NaN, as for reduce_max.
-
-    Constraints:
-        (C1) The indices are integers.
-        (C2) The axis exists in x.
-        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
-            the sizes of that many leading axes.
-        (C4) x and the updates are real numbers of one dtype.
-        (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
         >>> sg.scatter_max(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, 4.0]))
@@ -249,24 +246,9 @@ class TensorScatterMax(ScatterExtremum):
 class TensorScatterMin(ScatterExtremum):
     """A tensor with each element that indices choose replaced by the smallest of it and its updates.
 
-    Args:
-        x: the tensor to begin with.
-        indices: where along the axis; the function counts negative ones from its end.
-        updates: what to compare with the elements there.
-        axis: along which to choose.
-        batch_dims: how many leading axes x and the indices share.
-
     Returns:
         The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
         gradient evenly, and a NaN makes that of all NaN, as for reduce_min.
-
-    Constraints:
-        (C1) The indices are integers.
-        (C2) The axis exists in x.
-        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
-            the sizes of that many leading axes.
-        (C4) x and the updates are real numbers of one dtype.
-        (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
         >>> sg.scatter_min(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
@@ -285,31 +267,19 @@ class TensorScatterMul(Scatter):
     """A tensor with slices that indices choose multiplied by updates.
 
     Args:
-        x: the tensor to begin with.
-        indices: where along the axis; the function counts negative ones from its end.
         updates: the factors.
-        axis: along which to choose.
-        batch_dims: how many leading axes x and the indices share.
 
     Returns:
         The products. Indices that occur more than once multiply more than once; those outside of the axis are
         dropped. The gradient is right where factors are 0, since it multiplies the others instead of
         dividing.
 
-    Constraints:
-        (C1) The indices are integers.
-        (C2) The axis exists in x.
-        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
-            the sizes of that many leading axes.
-        (C4) x and the updates are numbers of one dtype.
-        (C5) The updates have the shape that gathering from x with these indices has.
-
     Examples:
         >>> sg.scatter_multiply(np.ones(3), np.array([2, 0, 2]), np.array([2.0, 3.0, 4.0]))
         array([3., 1., 8.])
     """
 
-    infer = _typed(d.is_number, "numbers")
+    infer = _typed(d.is_number)
     promotes = Promotion(d.is_number, ("x", "updates"))
     gradient = {
         "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),

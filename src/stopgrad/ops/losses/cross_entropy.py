@@ -196,17 +196,12 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
         The losses -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast
         shape.
 
-    Constraints:
-        (C1) labels and logits are floating-point, of one dtype.
-        (C2) The shapes of labels and logits broadcast.
-
     Examples:
         >>> sg.sigmoid_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 1000.0]))
         array([0.69314718, 0.        ])
     """
 
-    infer = staticmethod(lambda labels, logits: d.broadcast(d.is_floating)(labels, logits))
-    promotes = Promotion(d.is_floating)
+    infer = d.broadcast(d.is_floating, "labels", "logits")
     gradient = {
         "labels": lambda g, op: -g * op.logits,
         "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),

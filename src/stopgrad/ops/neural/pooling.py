@@ -47,7 +47,22 @@ def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
 
 
 class Pool(Op, abstract=True):
-    """One floating-point operand [batch, spatial..., channels], pooled over windows."""
+    """One operand, pooled over windows.
+
+    Args:
+        x: [batch, spatial..., channels].
+        ksize: the size of the window: a number, or one for each spatial axis.
+        strides: the step from window to window, likewise; by default ksize.
+        padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`.
+        dilations: the step inside a window: a number, or one for each spatial axis.
+
+    Constraints:
+        (C1) x holds floating-point numbers.
+        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
+    """
 
     @staticmethod
     def infer(x: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes) -> TensorType:
@@ -124,22 +139,11 @@ class MaxPool(Pool):
     """The largest element of each window; NaN where there is one.
 
     Args:
-        x: [batch, spatial..., channels].
-        ksize: the size of the window: a number, or one for each spatial axis.
-        strides: the step from window to window, likewise; by default ksize.
         padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`; padding is never the largest.
-        dilations: the step inside a window: a number, or one for each spatial axis.
 
     Returns:
         The result, [batch, spatial..., channels]. Of elements that tie in a window, the first, in row-major
         order, takes the gradient, as in TensorFlow.
-
-    Constraints:
-        (C1) x holds floating-point numbers.
-        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
-        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
-            have as many numbers as there are spatial axes.
-        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, 2, "VALID")[0, :, 0]
@@ -378,22 +382,8 @@ def _numbers(shape: Any, ksize: Any, geometry: Any) -> Any:
 class AvgPool(Pool):
     """The mean of each window; padding does not count.
 
-    Args:
-        x: [batch, spatial..., channels].
-        ksize: the size of the window: a number, or one for each spatial axis.
-        strides: the step from window to window, likewise; by default ksize.
-        padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`.
-        dilations: the step inside a window: a number, or one for each spatial axis.
-
     Returns:
         The result, [batch, spatial..., channels]; NaN for a window that holds padding only.
-
-    Constraints:
-        (C1) x holds floating-point numbers.
-        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
-        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
-            have as many numbers as there are spatial axes.
-        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, 2, "VALID")[0, :, 0]

@@ -32,14 +32,8 @@ __all__ = [
 class Softsign(RealElementwise):
     """Elementwise x / (1 + |x|).
 
-    Args:
-        x: floating-point.
-
     Returns:
         Values in (-1, 1); NaN at ±∞, as in TensorFlow.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.softsign(np.array([-1.0, 3.0]))

@@ -149,7 +149,18 @@ def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = d.uint32, name: s
 
 
 class Drawn(Op, abstract=True):
-    """Floating-point numbers of a shape from a key."""
+    """Floating-point numbers of a shape from a key.
+
+    Args:
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
+        dtype: of the result.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
+    """
 
     @staticmethod
     def infer(key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
@@ -171,18 +182,8 @@ class Drawn(Op, abstract=True):
 class RandomUniform(Drawn):
     """Random numbers of which all in [0, 1) are equally likely.
 
-    Args:
-        key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
-        dtype: of the result.
-
     Returns:
         Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-        (C2) The result has at most 2³² elements.
-        (C3) The dtype is floating-point.
     """
 
     lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
@@ -242,17 +243,10 @@ class RandomNormal(Drawn):
     """Random numbers with the standard normal distribution.
 
     Args:
-        key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
         dtype: of the result. Half-size types are drawn as float32 and rounded.
 
     Returns:
         The normal quantiles of uniform numbers, as ``jax.random.normal`` draws them.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-        (C2) The result has at most 2³² elements.
-        (C3) The dtype is floating-point.
 
     References:
         The quantile: M. Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution".

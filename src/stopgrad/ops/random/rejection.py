@@ -98,7 +98,16 @@ def _sources(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
 
 
 class FromKeys(Op, abstract=True):
-    """Numbers from a key and a parameter each."""
+    """Numbers from a key and a parameter each.
+
+    Args:
+        key: the key; use it once.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The parameter is float64.
+        (C3) There is one key for all parameters; under vmap, one for each example.
+    """
 
     @staticmethod
     def infer(key: TensorType, parameter: TensorType) -> TensorType:
@@ -142,16 +151,10 @@ class RandomLogGamma(FromKeys):
     """The logarithms of random numbers with gamma distributions.
 
     Args:
-        key: the key; use it once.
         parameter: the shape of each distribution, as float64.
 
     Returns:
         The logarithms, as float64; -∞ for a shape of 0, ∞ for one of ∞, NaN for one below 0 or NaN.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-        (C2) The parameter is float64.
-        (C3) There is one key for all parameters; under vmap, one for each example.
 
     References:
         G. Marsaglia and W. Tsang 2000, "A simple method for generating gamma variables"; for shapes below 1
@@ -381,16 +384,10 @@ class RandomPoisson(FromKeys):
     """Random numbers with Poisson distributions.
 
     Args:
-        key: the key; use it once.
         parameter: the rate of each distribution, as float64.
 
     Returns:
         Whole numbers, as float64; ∞ for a rate of ∞, NaN for one below 0 or NaN.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-        (C2) The parameter is float64.
-        (C3) There is one key for all parameters; under vmap, one for each example.
 
     References:
         From a rate of 10 on, W. Hörmann 1993, "The transformed rejection method for generating Poisson

@@ -45,12 +45,21 @@ __all__ = [
 ]
 
 
-def _reduction(allowed: Callable[[DType], bool], what: str) -> Any:
+_DOCUMENT = """\
+Args:
+    x (``input_tensor``): {dtypes}.
+
+Constraints:
+    (C1) x {holds}.
+"""
+
+
+def _reduction(allowed: Callable[[DType], bool]) -> Any:
     def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
-        d.check_dtype(x, allowed, what)
+        d.check_dtype(x, allowed, d.DESCRIPTIONS[allowed])
         return reduced(x, axis, keepdims)
 
-    return staticmethod(infer)
+    return staticmethod(d.documented(infer, _DOCUMENT, allowed))
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
@@ -65,7 +74,15 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
 
 class Reduction(Op, abstract=True):
-    """One operand (C1), reduced over axes (C2)."""
+    """One operand, reduced over axes.
+
+    Args:
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+
+    Constraints:
+        (C2) Each axis exists, and none is named twice.
+    """
 
     batch = d.ALONG
     rounds_once = True
@@ -97,24 +114,15 @@ def _shared(g: Any, op: Any) -> Tensor:
 class Mean(Reduction):
     """Arithmetic mean over axes.
 
-    Args:
-        x (``input_tensor``): floating-point or complex.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The mean; NaN over no elements.
-
-    Constraints:
-        (C1) x is floating-point or complex.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
         array([2., 3.])
     """
 
-    infer = _reduction(d.is_inexact, "floating-point or complex numbers")
+    infer = _reduction(d.is_inexact)
     promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
 
@@ -130,7 +138,7 @@ reduce_mean = _public(Mean, "reduce_mean")
 class Extremum(Reduction, abstract=True):
     """Real numbers (C1), reduced to an extreme one over axes (C2)."""
 
-    infer = _reduction(d.is_real, "real numbers")
+    infer = _reduction(d.is_real)
     gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
@@ -148,18 +156,9 @@ def _to_extreme(g: Any, op: Any) -> Tensor:
 class Max(Extremum):
     """Largest element over axes; NaN where there is one.
 
-    Args:
-        x (``input_tensor``): real numbers.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
@@ -175,18 +174,9 @@ reduce_max = _public(Max, "reduce_max")
 class Min(Extremum):
     """Smallest element over axes; NaN where there is one.
 
-    Args:
-        x (``input_tensor``): real numbers.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
@@ -212,25 +202,16 @@ def highest(dtype: Any) -> Any:
 class Prod(Reduction):
     """Product over axes.
 
-    Args:
-        x (``input_tensor``): numbers.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The product; 1 over no elements. The gradient is right where elements are 0, since it multiplies the
         others instead of dividing.
-
-    Constraints:
-        (C1) x holds numbers.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_prod(np.array([2.0, 3.0]))
         array(6.)
     """
 
-    infer = _reduction(d.is_number, "numbers")
+    infer = _reduction(d.is_number)
     gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
     lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
@@ -256,7 +237,7 @@ def _product_of_others(op: Any) -> Tensor:
 class BooleanReduction(Reduction, abstract=True):
     """Booleans (C1), reduced over axes (C2)."""
 
-    infer = _reduction(d.is_boolean, "booleans")
+    infer = _reduction(d.is_boolean)
     gradient = d.not_differentiable("booleans have no derivative")
     samples = [
         d.sample(d.bools(2, 3), axis=(1,), keepdims=False),
@@ -269,17 +250,8 @@ class BooleanReduction(Reduction, abstract=True):
 class AnyOf(BooleanReduction):
     """Whether any element holds, over axes.
 
-    Args:
-        x (``input_tensor``): booleans.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         Whether any element holds; False over no elements.
-
-    Constraints:
-        (C1) x holds booleans.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_any(np.array([False, True]))
@@ -296,17 +268,8 @@ reduce_any = _public(AnyOf, "reduce_any")
 class AllOf(BooleanReduction):
     """Whether all elements hold, over axes.
 
-    Args:
-        x (``input_tensor``): booleans.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         Whether all elements hold; True over no elements.
-
-    Constraints:
-        (C1) x holds booleans.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_all(np.array([False, True]))
@@ -323,24 +286,15 @@ reduce_all = _public(AllOf, "reduce_all")
 class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
-    Args:
-        x (``input_tensor``): floating-point.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
-
-    Constraints:
-        (C1) x is floating-point.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
         array(1000.69314718)
     """
 
-    infer = _reduction(d.is_floating, "floating-point numbers")
+    infer = _reduction(d.is_floating)
     promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: _to_exponentials(g, op)}
 
@@ -368,24 +322,15 @@ def _to_exponentials(g: Any, op: Any) -> Tensor:
 class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
-    Args:
-        x (``input_tensor``): floating-point.
-        axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1.
-
     Returns:
         The variance; NaN over no elements.
-
-    Constraints:
-        (C1) x is floating-point.
-        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_variance(np.array([1.0, 3.0]))
         array(1.)
     """
 
-    infer = _reduction(d.is_floating, "floating-point numbers")
+    infer = _reduction(d.is_floating)
     promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
@@ -459,7 +404,22 @@ def reduce_euclidean_norm(
 
 
 class ArgReduction(Op, abstract=True):
-    """The position (C4) of an extreme real number (C1) along one axis (C2), which has elements (C3)."""
+    """The position of an extreme real number along one axis.
+
+    Args:
+        x (``input``): real numbers.
+        axis: the axis along which to look; the first by default, as in TensorFlow.
+        dtype (``output_type``): the dtype of the positions.
+
+    Returns:
+        Positions, without that axis.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+        (C3) The axis has at least one element.
+        (C4) dtype is int32 or int64.
+    """
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, dtype: DType) -> TensorType:
@@ -490,20 +450,6 @@ def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: s
 class ArgMax(ArgReduction):
     """The position of the largest element along an axis; of the first, at ties, and of a NaN before all.
 
-    Args:
-        x (``input``): real numbers.
-        axis: the axis along which to look; the first by default, as in TensorFlow.
-        dtype (``output_type``): the dtype of the positions.
-
-    Returns:
-        Positions, without that axis.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists.
-        (C3) The axis has at least one element.
-        (C4) dtype is int32 or int64.
-
     Examples:
         >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
         array(1)
@@ -521,20 +467,6 @@ def argmax(
 
 class ArgMin(ArgReduction):
     """The position of the smallest element along an axis; of the first, at ties, and of a NaN before all.
-
-    Args:
-        x (``input``): real numbers.
-        axis: the axis along which to look; the first by default, as in TensorFlow.
-        dtype (``output_type``): the dtype of the positions.
-
-    Returns:
-        Positions, without that axis.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists.
-        (C3) The axis has at least one element.
-        (C4) dtype is int32 or int64.
 
     Examples:
         >>> sg.argmin(np.array([1.0, 3.0, 1.0]))

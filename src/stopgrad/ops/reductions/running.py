@@ -30,7 +30,18 @@ __all__ = [
 
 
 class Running(Op, abstract=True):
-    """Numbers (C1), accumulated along an axis (C2)."""
+    """Numbers, accumulated along an axis.
+
+    Args:
+        x: numbers.
+        axis: the axis along which to accumulate.
+        exclusive: whether each element counts only those before it.
+        reverse: whether it runs from the end.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axis exists.
+    """
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, exclusive: bool, reverse: bool) -> TensorType:
@@ -65,18 +76,8 @@ def _accumulate(
 class Cumsum(Running):
     """Running sum along an axis.
 
-    Args:
-        x: numbers.
-        axis: the axis along which to accumulate.
-        exclusive: whether each element counts only those before it.
-        reverse: whether it runs from the end.
-
     Returns:
         The sums, of x's shape.
-
-    Constraints:
-        (C1) x holds numbers.
-        (C2) The axis exists.
 
     Examples:
         >>> sg.cumsum(np.array([1.0, 2.0, 3.0]))
@@ -97,18 +98,8 @@ def cumsum(
 class Cumprod(Running):
     """Running product along an axis.
 
-    Args:
-        x: numbers.
-        axis: the axis along which to accumulate.
-        exclusive: whether each element counts only those before it.
-        reverse: whether it runs from the end.
-
     Returns:
         The products, of x's shape. The gradient is right where elements are 0, since it never divides.
-
-    Constraints:
-        (C1) x holds numbers.
-        (C2) The axis exists.
 
     Examples:
         >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
@@ -145,7 +136,17 @@ def _cumprod_gradient(g: Any, op: Any) -> Tensor:
 
 
 class RunningExtremum(Op, abstract=True):
-    """Real numbers (C1), of which an extreme one so far along an axis (C2)."""
+    """Real numbers, of which an extreme one so far along an axis.
+
+    Args:
+        x: real numbers.
+        axis: the axis along which to go.
+        reverse: whether it runs from the end.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+    """
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
@@ -185,17 +186,8 @@ def _places(x: Any, axis: int) -> Tensor:
 class Cummax(RunningExtremum):
     """The largest element so far, along an axis; NaN from the first one on.
 
-    Args:
-        x: real numbers.
-        axis: the axis along which to go.
-        reverse: whether it runs from the end.
-
     Returns:
         The maxima, of x's shape. Of elements that tie, the latest takes the gradient.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists.
 
     Examples:
         >>> sg.cummax(np.array([1.0, 3.0, 2.0]))
@@ -214,17 +206,8 @@ def cummax(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None
 class Cummin(RunningExtremum):
     """The smallest element so far, along an axis; NaN from the first one on.
 
-    Args:
-        x: real numbers.
-        axis: the axis along which to go.
-        reverse: whether it runs from the end.
-
     Returns:
         The minima, of x's shape. Of elements that tie, the latest takes the gradient.
-
-    Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists.
 
     Examples:
         >>> sg.cummin(np.array([3.0, 1.0, 2.0]))

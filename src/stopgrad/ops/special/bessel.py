@@ -22,14 +22,8 @@ def _unscaled(xp: Any, y: Any, x: Any) -> Any:
 class BesselI0(RealElementwise):
     """Elementwise modified Bessel function of order 0 (DLMF 10.25.2).
 
-    Args:
-        x: floating-point.
-
     Returns:
         I₀(x), which is even and at least 1.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.bessel_i0(np.array([0.0, 1.0]))
@@ -49,14 +43,8 @@ bessel_i0 = d.unary(BesselI0, "bessel_i0")
 class BesselI0e(RealElementwise):
     """Elementwise e⁻ˡˣˡ I₀(x), which does not overflow.
 
-    Args:
-        x: floating-point.
-
     Returns:
         I₀(x) divided by the exponential of |x|.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.bessel_i0e(np.array([0.0, 1.0]))
@@ -74,14 +62,8 @@ bessel_i0e = d.unary(BesselI0e, "bessel_i0e")
 class BesselI1(RealElementwise):
     """Elementwise modified Bessel function of order 1 (DLMF 10.25.2).
 
-    Args:
-        x: floating-point.
-
     Returns:
         I₁(x), which is odd.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.bessel_i1(np.array([0.0, 1.0]))
@@ -100,14 +82,8 @@ bessel_i1 = d.unary(BesselI1, "bessel_i1")
 class BesselI1e(RealElementwise):
     """Elementwise e⁻ˡˣˡ I₁(x), which does not overflow.
 
-    Args:
-        x: floating-point.
-
     Returns:
         I₁(x) divided by the exponential of |x|.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.bessel_i1e(np.array([0.0, 1.0]))

@@ -32,14 +32,8 @@ __all__ = [
 class Erf(RealElementwise):
     """Elementwise error function (DLMF 7.2.1).
 
-    Args:
-        x: floating-point.
-
     Returns:
         The integral 2/√π ∫₀ˣ exp(-t²) dt.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.erf(np.array([0.0, 1.0]))
@@ -57,14 +51,8 @@ erf = d.unary(Erf, "erf")
 class Erfc(RealElementwise):
     """Elementwise complementary error function, 1 - erf x, precise for large x (DLMF 7.2.2).
 
-    Args:
-        x: floating-point.
-
     Returns:
         The complement 1 - erf x.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.erfc(np.array([0.0, 1.0]))
@@ -88,9 +76,6 @@ class Erfinv(RealElementwise):
     Returns:
         The y of which erf y = x.
 
-    Constraints:
-        (C1) x is floating-point.
-
     Examples:
         >>> sg.erfinv(np.array([0.0, 0.5]))
         array([0.        , 0.47693628])
@@ -113,9 +98,6 @@ class Ndtri(RealElementwise):
     Returns:
         The quantile y, so that a standard normal variable lies below y with probability x; -∞ at 0, ∞ at 1,
         and NaN outside of [0, 1].
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.ndtri(np.array([0.5, 0.975]))
@@ -151,14 +133,8 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
 class Lgamma(RealElementwise):
     """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
 
-    Args:
-        x: floating-point.
-
     Returns:
         The logarithm log |Γ(x)|; ∞ at 0, -1, -2 and so on, and at -∞.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.lgamma(np.array([1.0, 4.0]))
@@ -246,15 +222,9 @@ def _trigamma_and_higher(xp: Any, x: Any, n: int) -> Any:
 class Digamma(RealElementwise):
     """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
 
-    Args:
-        x: floating-point.
-
     Returns:
         The quotient Γ′(x) / Γ(x). As in SciPy, -∞ at 0 and ∞ at -0.0, and NaN at the other poles, -1, -2 and
         so on, and at -∞.
-
-    Constraints:
-        (C1) x is floating-point.
 
     Examples:
         >>> sg.digamma(np.array([1.0, 4.0]))

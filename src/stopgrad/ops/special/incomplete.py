@@ -281,10 +281,13 @@ def _by_shape(g: Any, op: Any) -> Tensor:
 
 
 class IncompleteGamma(Op, abstract=True):
-    """A share of a gamma distribution."""
+    """A share of a gamma distribution.
 
-    infer = staticmethod(lambda a, x: d.broadcast(d.is_floating)(a, x))
-    promotes = Promotion(d.is_floating)
+    Args:
+        a: the shape of a gamma distribution; positive, floating-point.
+    """
+
+    infer = d.broadcast(d.is_floating, "a", "x")
     batch = d.ELEMENTWISE
     rounds_once = True
     samples = [
@@ -298,15 +301,10 @@ class Igamma(IncompleteGamma):
     """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
 
     Args:
-        a: the shape of a gamma distribution; positive, floating-point.
         x: where it is cut off; not negative.
 
     Returns:
         The share of the distribution below x: ∫₀ˣ exp(-t) tᵃ⁻¹ dt / Γ(a). Both have gradients.
-
-    Constraints:
-        (C1) Both are floating-point, of one dtype.
-        (C2) The shapes broadcast.
 
     Examples:
         >>> sg.igamma(2.0, np.array([0.5, 1.0, 20.0]))
@@ -327,15 +325,10 @@ class Igammac(IncompleteGamma):
     """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
 
     Args:
-        a: the shape of a gamma distribution; positive, floating-point.
         x: where it begins; not negative.
 
     Returns:
         The share of the distribution above x, precise where it is small. Both have gradients.
-
-    Constraints:
-        (C1) Both are floating-point, of one dtype.
-        (C2) The shapes broadcast.
 
     Examples:
         >>> sg.igammac(2.0, np.array([0.5, 1.0, 3.0]))

@@ -212,12 +212,8 @@ class ForeignStop(Gate):
     """A stop of another framework's: ``detach``, a ``no_grad`` block, a value that left for Python.
 
     Args:
-        x: any tensor.
         call: what it is called there, such as ``"Tensor.detach"``.
         why: what reports say that stops the gradient.
-
-    Returns:
-        The tensor.
     """
 
     @staticmethod

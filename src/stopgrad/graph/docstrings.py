@@ -1,0 +1,69 @@
+"""Docstrings of definitions: each says what differs, and gets the rest from its family and its rule.
+
+A family says in its docstring what holds for all members: ``Args``, ``Returns``, ``Constraints``, ``Raises``.
+A rule of inference says what it demands in its attribute ``document``, where ``{0}`` and ``{1}`` stand for
+the names of the operands (:mod:`stopgrad.graph.type_rules`). A member that writes a section, or one entry of
+``Args`` or ``Constraints``, has its own in that place; a family's words come before the rule's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+TITLES = ("Args", "Returns", "Constraints", "Raises", "References", "Examples")
+_INHERITED = TITLES[:4]
+_NUMBERS = [f"C{n}" for n in range(1, 30)]
+_TITLE = re.compile(rf"^({'|'.join(TITLES)}):$", re.MULTILINE)
+_NEXT_ENTRY = re.compile(r"\n(?=    \S)")
+_KEY = re.compile(r"\w+")
+
+
+def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
+    """The docstring *own* with what it inherits, the nearest first; all without indentation.
+
+    Args:
+        own: what the member says.
+        inherited: what its families say, and its rule.
+        names: of the operands and attributes, in whose order the entries of ``Args`` stand.
+
+    Examples:
+        >>> family = "Args:\\n    x: a number.\\n    y: another."
+        >>> print(composed("A sum.\\n\\nArgs:\\n    y: too.", [family], "xy"))
+        A sum.
+        <BLANKLINE>
+        Args:
+            x: a number.
+            y: too.
+    """
+    found, *others = [_sections(text) for text in (own, *inherited)]
+    if not any(title in one for one in others for title in _INHERITED):
+        return own
+    for title in ("Returns", "Raises"):
+        for one in others:
+            if title in one:
+                found.setdefault(title, one[title])
+    for title, keys in ("Args", names), ("Constraints", _NUMBERS):
+        entries = _entries(found.get(title, ""))
+        for one in others:
+            further = _entries(one.get(title, ""))
+            entries = {key: further[key] for key in further if key in keys} | entries
+        found[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
+    return "\n\n".join([found[""], *(f"{title}:\n{found[title]}" for title in TITLES if found.get(title))])
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The parts of a docstring by title; what stands before the first title has none."""
+    first, *rest = _TITLE.split(text)
+    parts = zip(rest[::2], rest[1::2], strict=True)
+    return {"": first.rstrip(), **{title: part.strip("\n") for title, part in parts}}
+
+
+def _entries(part: str) -> dict[str, str]:
+    """The entries of a section by the name, or the number of the constraint, with which they begin."""
+    found = _NEXT_ENTRY.split(part) if part else []
+    return {_KEY.findall(entry)[0]: entry for entry in found}
+
+
+def _place(keys: Sequence[str]) -> Callable[[str], int]:
+    return lambda key: keys.index(key) if key in keys else len(keys)
