@@ -167,10 +167,9 @@ def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: s
     infer.promotion = Promotion(allowed)
     documented(infer, document, allowed)
     if names:
-        parameters = inspect.signature(infer).parameters.values()
-        infer.__signature__ = inspect.Signature(
-            [one.replace(name=name) for one, name in zip(parameters, names, strict=True)]
-        )
+        signature = inspect.signature(infer)
+        given = zip(signature.parameters.values(), names, strict=True)
+        infer.__signature__ = signature.replace(parameters=[one.replace(name=name) for one, name in given])
     return infer
 
 
