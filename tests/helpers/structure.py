@@ -17,6 +17,7 @@ import argparse
 import ast
 import io
 import json
+import re
 import sys
 import tokenize
 from collections import Counter, defaultdict
@@ -29,7 +30,9 @@ sys.path.append(str(Path(__file__).parent))  # For pytest, which looks into this
 from journeys import journeys, loaded
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "stopgrad"
-ORDER = "base graph scale ops transforms rewrite engines run flow train interop tools"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+ORDER = " ".join(re.findall(r"^ *(\w+) --> \w+$", PAGE.read_text(), re.MULTILINE)[::-1])
+"""The packages, from the ground up, as the page draws them."""
 """The rooms from the ground up; commas join those of one floor. Arrows lead down."""
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONG_MODULE, LONG_FUNCTION = 600, 60
