@@ -125,6 +125,10 @@ def ELEMENTWISE(op: Operation, operands: Outputs, batched: Flags, size: Size) ->
     return again(op, [widened(x, rank) if b else x for x, b in zip(operands, batched, strict=True)])
 
 
+# So that definitions know it of themselves: see the trait.
+ELEMENTWISE.elementwise = True  # type: ignore[attr-defined]
+
+
 def ALONG(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
     """All operands are batched, and attributes that count axes count one further."""
     return again(op, everywhere(operands, batched, size), shifted(op, size))

@@ -173,18 +173,18 @@ def captured(trace: Trace, x: Output) -> Output:
     if found is None or not trace.graph.holds(found.op):
         if not trace.adopts(x.op.graph):
             return x
-        if x.op.type in trace.remade:
-            return remade(_sources(trace, x))[x]
+        if trace.remakes and x.op.definition.remade:
+            return remade(_sources(x))[x]
         found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
     return found
 
 
-def _sources(trace: Trace, x: Output) -> list[Operation]:
+def _sources(x: Output) -> list[Operation]:
     """The operations to build again inside a body for *x*, in order."""
     chain, stack = {x.op}, [x.op]
     while stack:
         for source in {y.op for y in stack.pop().inputs} - chain:
-            if source.type in trace.remade:
+            if source.definition.remade:
                 chain.add(source)
                 stack.append(source)
     return sorted(chain, key=by_id)
@@ -212,14 +212,14 @@ def tracing(
     what: str,
     outer_graph: Graph | None,
     *,
-    remade: frozenset[str] = frozenset(),
+    remakes: bool = False,
     origin: Operation | None = None,
 ) -> Inside:
     """Inside, operations are built in a new body; *what* names the construct in errors. Yields its Trace.
 
     With an *origin*, they are made for its gradient, and equal ones are built once.
     """
-    trace = Trace(Graph(), outer_graph, current().tracing, what, remade)
+    trace = Trace(Graph(), outer_graph, current().tracing, what, remakes)
     trace.graph._body_of = what
     trace.graph.careful = True
     shared: dict[Any, Operation] | None = None if origin is None else {}

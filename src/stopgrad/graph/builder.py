@@ -61,11 +61,11 @@ class Trace:
             far.
         outer: the body around it that is being traced, too.
         what: the construct, as messages name it.
-        remade: the types of operations that are built again inside where their results are used inside.
+        remakes: whether operations that are ``remade`` are built again inside where their results are used.
         captures: the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
     """
 
-    __slots__ = ("captures", "graph", "outer", "outer_graph", "remade", "what")
+    __slots__ = ("captures", "graph", "outer", "outer_graph", "remakes", "what")
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Trace:
         outer_graph: Graph | None,
         outer: Trace | None,
         what: str,
-        remade: frozenset[str] = frozenset(),
+        remakes: bool = False,
     ) -> None:
         self.graph = graph
         self.outer_graph = outer_graph
@@ -81,7 +81,7 @@ class Trace:
             outer_graph.careful = True
         self.outer = outer
         self.what = what
-        self.remade = remade
+        self.remakes = remakes
         self.captures: dict[Output, Output] = {}
 
     def forget_undone(self) -> None:

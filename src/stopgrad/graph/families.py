@@ -17,6 +17,7 @@ from stopgrad.graph.inferred import about
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded, publish, reads_arguments
+from stopgrad.graph.traits import Unsound
 from stopgrad.graph.type_rules import (
     broadcast,
     is_floating,
@@ -31,6 +32,12 @@ INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))
 ALIKE = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
 PAIRS = ((0.0, INF), (-0.0, 1.0), (INF, -INF), (NAN, 1.0), (1.0, 0.0), (0.0, 0.0), (-1.0, INF))
+
+
+BY_ZERO = Unsound(
+    "divides integers by zero, which gives a number without meaning",
+    lambda dtype, x, y: y == 0 if dtype.is_integer else None,
+)
 
 
 def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Callable[..., Tensor]:

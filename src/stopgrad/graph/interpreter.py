@@ -391,7 +391,7 @@ def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
     """The value of an output that depends on nothing that is fed, kept by a session, or of unknown size."""
     unknown: list[Any] = []
     for op in walk(y.op.graph.subgraph_to([y])):
-        if op.definition.stateful or op.type == "Placeholder":
+        if op.definition.fed or op.definition.stateful:
             return None
         map_sizes(op.values, unknown.append)
     return None if unknown else np.asarray(interpret([y], {})[0])

@@ -47,6 +47,7 @@ from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
 from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.sharding import checked_spec
+from stopgrad.graph.traits import Cure, Magnitudes, Unsound, check_traits
 
 Rule = Callable[..., Any]
 
@@ -341,12 +342,37 @@ class Op:
     - ``promotes``: how the public function brings operands to one dtype, a :class:`Promotion`; by default
       what ``infer`` says, where it is one of :mod:`stopgrad.graph.type_rules`. The operation is strict.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
-    - ``stateful``: it stands for a value that outlives a run.
+    - ``stateful``: it stands for a value that outlives a run. ``fed``: for one that a run is given.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
       others it is open.
     - ``switched``: the wall that a gate is while a condition holds, which is read when the graph runs.
     - ``tells_apart``: it has bodies, or a ``dependence`` of its own, so that gradients of its outputs may
       pass to different inputs. Read from the definition.
+
+    What it does with elements:
+
+    - ``moves``: the operands of whose elements the result is made, each as it was: it puts them elsewhere,
+      repeats some and leaves others out. ``pads``: beside them it puts elements of its own, such as zeros.
+      A gate moves what it hands on.
+    - ``elementwise``: each element of the result is made of those that stand in its place in the operands,
+      which broadcast. Follows from the batching rule; said where that is another one.
+    - ``views``: NumPy makes the result without writing to memory.
+    - ``remade``: a loop's gradient makes it again from its operands, which are no larger, and keeps those.
+    - ``folded``: small constants that go through it become one when a graph is prepared.
+    - ``iterates``: NumPy computes it in a loop of Python's, so that fewer calls on more are quicker.
+
+    And with numbers:
+
+    - ``never_negative``: so is its result, whatever it is computed from. ``keeps_sign``: the result is
+      nowhere negative, or nowhere positive, if the operand is.
+    - ``magnitudes``: how large the result may be, by the absolute values of the operands.
+    - ``not_holomorphic``: why the function of complex operands is not, where it takes such and is not.
+    - ``flops``: from an operation of known sizes to its floating-point operations, where these are not one
+      for each element.
+    - ``unsound``: where it answers with a finite number although there is none.
+    - ``cures``: what helps where it makes a NaN or an infinity, the more special first.
+    - ``stops``: the gate hides something from the gradient because somebody wrote it so; ablation opens it.
+    - ``alternatives``: only one of its bodies runs.
     """
 
     type: ClassVar[str]
@@ -378,6 +404,24 @@ class Op:
     stateful: ClassVar[bool] = False
     selective: ClassVar[bool] = False
     switched: ClassVar[NoGradient | None] = None
+    fed: ClassVar[bool] = False
+
+    moves: ClassVar[tuple[str, ...]] = ()
+    pads: ClassVar[bool] = False
+    elementwise: ClassVar[bool] = False
+    views: ClassVar[bool] = False
+    remade: ClassVar[bool] = False
+    folded: ClassVar[bool] = False
+    iterates: ClassVar[bool] = False
+    never_negative: ClassVar[bool] = False
+    keeps_sign: ClassVar[bool] = False
+    magnitudes: ClassVar[Magnitudes | None] = None
+    not_holomorphic: ClassVar[str | None] = None
+    flops: ClassVar[Callable[[Operation], int] | None] = None
+    unsound: ClassVar[Unsound | None] = None
+    cures: ClassVar[tuple[Cure, ...]] = ()
+    stops: ClassVar[bool] = False
+    alternatives: ClassVar[bool] = False
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -396,6 +440,7 @@ class Op:
         cls.gate = cls.passes is not None
         cls._read_signature()
         cls._read_rules()
+        cls._read_traits()
         cls._compose_docstring()
         cls._inferred = {} if cls.cached else _Forgetful()
         REGISTRY[cls.type] = cls
@@ -484,6 +529,14 @@ class Op:
         cls.differentiable = tuple(i for i, rule in enumerate(cls.rules) if not isinstance(rule, NoGradient))
 
     @classmethod
+    def _read_traits(cls) -> None:
+        if "elementwise" not in cls.__dict__:
+            cls.elementwise = cls.elementwise or getattr(cls.batch, "elementwise", False)
+        if cls.passes is not None and not cls.moves:
+            cls.moves = (cls.operands[cls.passes],)
+        check_traits(cls)
+
+    @classmethod
     def _compose_docstring(cls) -> None:
         """Add to the docstring what families and the rule of inference say of all their members."""
         members = cls.__mro__[: cls.__mro__.index(Op)]
@@ -519,9 +572,23 @@ class Op:
         return () if cls.passes is None else (cls.passes,)
 
     @classmethod
+    def moved_from(cls, op: Operation, i: int = 0) -> int | None:
+        """The operand of whose elements its i-th output is made; None where it is not of one alone."""
+        handed_on = cls.handed_on(op)
+        if handed_on:
+            return handed_on[i]
+        alone = len(cls.moves) == 1 and cls.moves[0] in cls.operands
+        return cls.operands.index(cls.moves[0]) if alone else None
+
+    @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         """How it runs its bodies, so that whoever asks what depends on what can look into them."""
         return ()
+
+    @classmethod
+    def runs(cls, op: Operation) -> Any:
+        """How often it runs its bodies, at most: a size; negative where nothing bounds it."""
+        return 1
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:

@@ -124,7 +124,7 @@ def _is_along_rows(op: Operation, count: int) -> bool:
     definition = op.definition
     if definition.has_bodies or any(not x.ndim or x.shape[0] != count for x in op.inputs):
         return False
-    if definition.type in _LOOPS:
+    if definition.iterates:
         return False
     values = []
     for kind, value in zip(definition.kinds.values(), op.values, strict=True):
@@ -146,10 +146,6 @@ def _is_along_rows(op: Operation, count: int) -> bool:
     except StopgradError:
         return False
     return types == tuple([_row(y) for y in op.outputs])
-
-
-_LOOPS = frozenset({"LinearRecurrence"})
-"""What NumPy computes in a loop of Python's: the fewer times the better."""
 
 
 def _row(x: Output) -> TensorType:
@@ -248,21 +244,17 @@ def _connected(
     return list(groups.values())
 
 
-def _is_view(op: Operation) -> bool:
-    return op.type == "Reshape" or op.definition.batch is BROADCAST
-
-
 def _without_views(group: Sequence[Operation], users: _Users) -> list[Operation]:
     """The operations without what costs nothing at their end, but would have to be written there."""
     inside = set(group)
     for op in reversed(group):
-        if _is_view(op) and not any(user in inside for y in op.outputs for user in users.get(y, ())):
+        if op.definition.views and not any(user in inside for y in op.outputs for user in users.get(y, ())):
             inside.discard(op)
     return [op for op in group if op in inside]
 
 
 def _is_worth_it(members: Sequence[Operation]) -> bool:
-    computing = [op for op in members if not _is_view(op)]
+    computing = [op for op in members if not op.definition.views]
     # One alone only where it computes in several steps itself.
     return len(computing) > 1 or any(op.definition.batch is ALONG for op in computing)
 

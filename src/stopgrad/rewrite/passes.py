@@ -15,7 +15,7 @@ import numpy as np
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.operands import Literal
-from stopgrad.ops.elementwise.arithmetic import AddN, AddV2, Mul, Neg, Sub
+from stopgrad.ops.elementwise.arithmetic import AddN, Mul, Neg
 from stopgrad.ops.elementwise.convert import Cast, Conj, SelectV2
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
 from stopgrad.ops.structural.sharding import Shard
@@ -105,7 +105,6 @@ def simplify(
     return None
 
 
-_FOLDED = frozenset({AddV2, Sub, Mul, Neg, Cast, Reshape, BroadcastTo})
 _SMALL = 64
 
 
@@ -113,7 +112,7 @@ def fold(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """Small constants computed once. As exact as NumPy, which is the reference."""
-    if op.definition not in _FOLDED or op.outputs[0].type.symbolic:
+    if not op.definition.folded or op.outputs[0].type.symbolic:
         return None
     arrays = [_const(x) for x in inputs]
     if any(a is None or a.size > _SMALL for a in arrays):

@@ -110,62 +110,24 @@ def _counted(body: Body, operations: Counter[str], known: dict[Body, _Count]) ->
 
 
 def _add_bodies(total: _Count, op: Operation, inside: Sequence[_Count]) -> None:
-    if op.type == "Case":
+    if op.definition.alternatives:
         total.add(max(inside, key=lambda one: (sum(one.flops.values()), one.bytes)))
         return
-    times = _times(op)
-    total.unbounded |= times is None
+    times = op.definition.runs(op)
+    bounded = isinstance(times, int) and times >= 0
+    total.unbounded |= not bounded
     for one in inside:
-        total.add(one, 1 if times is None else times)
-
-
-def _times(op: Operation) -> int | None:
-    """How often an operation runs its bodies, at most; None where nothing says."""
-    attributes = op.attributes
-    for name in ("length", "limit"):
-        if name in attributes:
-            found = attributes[name]
-            return found if isinstance(found, int) and found >= 0 else None
-    return 1
+        total.add(one, times if bounded else 1)
 
 
 def _flops(op: Operation) -> int:
     """The floating-point operations of one operation without bodies; none for what moves values."""
     if not op.definition.rounds_once or not op.outputs[0].dtype.is_differentiable:
         return 0
-    special = _FLOPS.get(op.type)
+    special = op.definition.flops
     if special is not None:
         return int(special(op))
     return max([_elements(x.type) for x in (*op.inputs, *op.outputs)])
-
-
-def _matmul(op: Operation) -> int:
-    inner = op.inputs[0].shape[-2 if op.transpose_a else -1]
-    return 2 * _elements(op.outputs[0].type) * _number(inner)
-
-
-def _einsum(op: Operation) -> int:
-    sizes: dict[str, int] = {}
-    for labels, x in zip(op.equation.replace(" ", "").partition("->")[0].split(","), op.inputs, strict=True):
-        sizes.update(zip(labels.replace("...", ""), map(_number, x.shape), strict=False))
-    return len(op.inputs) * math.prod(sizes.values())
-
-
-def _conv(op: Operation) -> int:
-    """Each element of the forward result takes a product of as many elements as a filter has."""
-    places = {"Conv": op.outputs[0], "ConvBackpropInput": op.inputs[1], "ConvBackpropFilter": op.inputs[1]}
-    filters = op.outputs[0] if op.type == "ConvBackpropFilter" else op.inputs[0 if "Input" in op.type else 1]
-    return 2 * _elements(places[op.type].type) * _elements(filters.type) // max(1, _number(filters.shape[-1]))
-
-
-_FLOPS: dict[str, Any] = {
-    "MatMul": _matmul,
-    "Einsum": _einsum,
-    "Conv": _conv,
-    "ConvBackpropInput": _conv,
-    "ConvBackpropFilter": _conv,
-}
-"""Operations that take more than one step for each element."""
 
 
 def _number(size: Any) -> int:

@@ -35,7 +35,7 @@ from stopgrad.flow.ablation.variants import (
     jittered,
     problem,
 )
-from stopgrad.flow.ablation.without import STOPS, opening, stopping
+from stopgrad.flow.ablation.without import opening, stopping
 from stopgrad.flow.ablation.zeros import Arrivals, arrivals, sizes, tolerance
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.explain import flow_of
@@ -286,7 +286,7 @@ def _lines(question: Asked) -> list[_Line]:
     idle = {use.operation: use.why_idle for use in flow_of(question).gates}
     groups: dict[Any, list[Operation]] = {}
     for op in with_bodies(question.graph.subgraph_to(question.ys)):
-        if op.definition in STOPS:
+        if op.definition.stops:
             location = op.location
             groups.setdefault((location.file, location.line) if location else op, []).append(op)
     return [_Line(tuple(gates), _why_idle(gates, idle)) for gates in groups.values()]

@@ -13,25 +13,16 @@ from typing import Any
 
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.ops.gates.stopping import (
-    Named,
-    StopGradient,
-    StopGradientTowards,
-    StopGradientWhen,
-    StraightThrough,
-)
+from stopgrad.ops.gates.stopping import Named, StopGradient
 from stopgrad.ops.shapes.join import stack
 from stopgrad.rewrite import Rule
 from stopgrad.rewrite.engine import Copying
 from stopgrad.transforms.control.recompute import Checkpoint
 from stopgrad.transforms.control.scans import Scan
 
-STOPS = frozenset({StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough})
-"""What hides something from the gradient because somebody wrote it so."""
-
 
 def opening(gates: Collection[Operation]) -> Rule:
-    """The rule that lets gradients pass these gates to their first operand, as if they had not been written.
+    """The rule that lets gradients pass these gates to what they hand on, as if they had not been written.
 
     Of a straight-through estimator that is the hard value: without it, the gradient goes there, and not to
     the soft one.
@@ -45,7 +36,7 @@ def opening(gates: Collection[Operation]) -> Rule:
             return None
         # A tensor of its own, since it may be asked about. No identity: to name one of those in wrt= is to
         # name its operand.
-        return copying.add(Named, inputs[:1], (), op)
+        return copying.add(Named, (inputs[op.definition.passes or 0],), (), op)
 
     return opened
 

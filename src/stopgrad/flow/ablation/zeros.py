@@ -7,6 +7,7 @@ the size of their rounding. So a cotangent is held against the sum of the absolu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,22 +19,14 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.builder import current
 from stopgrad.graph.graph import Operation, Output, by_id
 from stopgrad.graph.selective import Acting
-from stopgrad.ops.elementwise.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub, abs, add, add_n
+from stopgrad.graph.traits import Magnitudes
+from stopgrad.ops.elementwise.arithmetic import abs, add
 from stopgrad.ops.elementwise.compare import equal
-from stopgrad.ops.elementwise.convert import Cast, Conj, Imag, Real, cast, where
-from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.reductions.reduce import reduce_max
-from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum, Transpose
 from stopgrad.ops.structural.sources import ones_like
 from stopgrad.transforms.gradients.reach import Step, between, routes
 from stopgrad.transforms.gradients.reverse import backpropagate, generating
-
-_SIGNLESS = frozenset({Neg, Cast, Conj, Real, Imag})
-_ADDING = frozenset({AddV2, Sub})
-_SCALING = frozenset({Mul, RealDiv, MatMul})
-_MOVING = frozenset({Sum, Reshape, Transpose, BroadcastTo})
-"""What adds contributions up, or hands them on: what the same does with their absolute values."""
-_FOLLOWED = _SIGNLESS | _ADDING | _SCALING | _MOVING | {AddN}
 
 
 def tolerance(dtype: DType) -> float:
@@ -143,15 +136,13 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
             if x not in found:
                 found[x] = _absolute(x)
         parts = [found[x] for x in op.inputs]
-        if op.definition in _SCALING:
-            total = emit(op.definition, tuple(_of_one_rule(op, found)), op.values, "").outputs[0]
-        elif op.definition in _SIGNLESS:
+        how = op.definition.magnitudes
+        if how is Magnitudes.KEPT:
             total = parts[0]
-        elif op.definition is AddN:
-            total = add_n(parts)
-        elif op.definition in _ADDING:
-            total = add(*parts)
+        elif how is Magnitudes.ADDED:
+            total = functools.reduce(add, parts)
         else:
+            parts = _of_one_rule(op, found) if how is Magnitudes.SCALED else parts
             total = emit(op.definition, tuple(parts), op.values, "").outputs[0]
         found[op.outputs[0]] = total
     for g in wanted:
@@ -161,7 +152,7 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
 
 
 def _is_followed(op: Operation) -> bool:
-    known = op.origin is not None and op.definition in _FOLLOWED
+    known = op.origin is not None and op.definition.magnitudes is not None
     return known and all(x.type.differentiable for x in op.inputs)  # A mask is a value as it is.
 
 

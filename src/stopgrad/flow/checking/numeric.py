@@ -15,30 +15,6 @@ from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import Array
 
-NOT_HOLOMORPHIC = {
-    "Abs": "the absolute value of a complex number is real",
-    "Real": "it drops the imaginary part",
-    "Imag": "it drops the real part",
-    "Conj": "it reverses the imaginary part",
-    "Angle": "the angle of a complex number is real",
-    "Sign": "of a complex number it is z / |z|",
-    "VectorNorm": "it takes absolute values",
-    "SingularValues": "they are real",
-    "SelfAdjointEigenvalues": "they are real",
-    "SelfAdjointEig": "its matrix is its own conjugate transpose",
-    "Cholesky": "its factor is multiplied by its conjugate transpose",
-    "Qr": "its factor has orthonormal columns, by the conjugate transpose",
-    "Svd": "its factors have orthonormal columns, by the conjugate transpose",
-    "Eig": "eigenvectors are normalized by absolute values",
-    "Eigenvalues": "their order is that of a complex matrix's",
-    "Adjugate": "it is computed from singular values",
-    "LogMatrixDeterminant": "the logarithm of an absolute value is real",
-    "MatrixSolve": "with adjoint=True it takes the conjugate transpose",
-    "TriangularSolve": "with adjoint=True it takes the conjugate transpose",
-}
-"""Operations that take complex numbers and are not holomorphic, by type, and why."""
-
-
 ROUNDINGS = 256.0
 """So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
 
@@ -142,9 +118,9 @@ class Numeric:
         if self._drawn or any(x.dtype.is_complex for x in tensors):
             return None
         for op in inside:
-            if op.type in NOT_HOLOMORPHIC:
-                why = f"no complex step: {op.type} is not holomorphic: {NOT_HOLOMORPHIC[op.type]}"
-                self.notes.append(why)
+            why = op.definition.not_holomorphic
+            if why is not None:
+                self.notes.append(f"no complex step: {op.type} is not holomorphic: {why}")
                 return None
         try:
             found = Frozen(self._posed, self._ys, COMPLEX, self._settings.hold)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.flow.nans.run import MOVES, Array, Made
-from stopgrad.graph.batch_rules import ELEMENTWISE
+from stopgrad.flow.nans.run import Array, Made
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.elementwise.convert import Cast
 
 FAR = 8
 """So many operations away a pattern's parts are looked for."""
@@ -129,15 +129,21 @@ def _is_again(op: Operation) -> bool:
 
 # ---------------------------------------------------------------------------------------- structure
 
-PLAIN = (MOVES | {"Cast"}) - {"SelectV2", "PadV2", "ConcatV2", "Pack", "OneHot"}
+
+def moved_from(x: Output) -> Output | None:
+    """The operand of which an output is made where it is only moved or converted, or None."""
+    op = x.op
+    i = 0 if op.definition is Cast else op.definition.moved_from(op, x.index)
+    return None if i is None else op.inputs[i]
 
 
 def source(x: Output) -> Operation:
     """The operation that computes a value, behind those that only move or convert it."""
     for _ in range(FAR):
-        if x.op.type not in PLAIN or not x.op.inputs:
+        behind = moved_from(x)
+        if behind is None:
             break
-        x = x.op.inputs[0]
+        x = behind
     return x.op
 
 
@@ -263,7 +269,7 @@ def choice_behind(case: Case, inner: Operation) -> Operation | None:
         (user,) = users
         if user.type == "SelectV2" and x is not user.inputs[0]:
             return user if _is_away(case, inner, user, x, same) else None
-        same = same and user.definition.batch is ELEMENTWISE
+        same = same and user.definition.elementwise
         if len(user.outputs) != 1:
             return None
         x = user.outputs[0]

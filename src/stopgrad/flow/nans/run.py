@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stopgrad.base.garbage import without_gc
-from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import NumPyBackend, Observer, Run, Step, program, quietly
+from stopgrad.graph.traits import Unsound
 from stopgrad.ops.structural.sources import Const
 from stopgrad.transforms.control.loops import While
 from stopgrad.transforms.control.scans import Scan
@@ -89,49 +89,6 @@ _DELIBERATE = (1 << _BITS) - 1
 def number(mark: int) -> int:
     """Which event a mark is of, counted from 1."""
     return mark & (1 << _BITS) - 1
-
-
-MOVES = frozenset(
-    [
-        "Identity",
-        "BroadcastTo",
-        "Reshape",
-        "Transpose",
-        "ConcatV2",
-        "Pack",
-        "Split",
-        "ReverseV2",
-        "TakeAlongAxis",
-        "MatrixBandPart",
-        "MatrixDiagPart",
-        "MatrixDiag",
-        "StopGradient",
-        "StraightThrough",
-        "PreventGradient",
-        "Probe",
-        "Named",
-        "ZeroGradient",
-        "ScaleGradient",
-        "ClipGradient",
-        "ClipGradientByNorm",
-        "StopGradientTowards",
-        "StopGradientWhen",
-        "CustomGradient",
-        "StridedSlice",
-        "StridedSliceGrad",
-        "Tile",
-        "TensorStridedSliceUpdate",
-        "PadV2",
-        "GatherV2",
-        "OneHot",
-        "TensorScatterUpdate",
-        "DynamicSlice",
-        "DynamicUpdateSlice",
-        "SelectV2",
-        "Fill",
-    ]
-)
-"""Operations that only put elements of their operands elsewhere: they do so with marks, too."""
 
 
 class _Loop:
@@ -212,7 +169,7 @@ class Follower(Observer):
 
     def around(self, op: Operation, plain: Callable[[], Step]) -> Step:
         """The operation on arrays with or without marks."""
-        runs_bodies = op.definition.has_bodies and op.definition.type not in MOVES
+        runs_bodies = op.definition.has_bodies and not op.definition.moves
         step = (self._with_bodies if runs_bodies else self._followed)(op, plain())
         return self._recorded(op, step) if op in self._watched else step
 
@@ -224,7 +181,7 @@ class Follower(Observer):
             [*map(_may_hold, op.outputs)],
         )
         looks = single and floating[0]
-        unsound = _UNSOUND.get(op.type)
+        unsound = op.definition.unsound
         isfinite, asarray = np.isfinite, np.asarray
 
         def step(*given: Any) -> Sequence[Any]:
@@ -237,7 +194,7 @@ class Follower(Observer):
                     break
             made = function(*arrays)
             if unsound is not None:
-                self._note(op, unsound(op, arrays))
+                self._note(op, unsound, arrays)
             if single:
                 y = asarray(made[0], dtype)
                 if not looks or isfinite(y).all():
@@ -252,7 +209,7 @@ class Follower(Observer):
                     found.append(y)
                     continue
                 if marked and moved is None:
-                    moved = _moved(op, function, given) if op.type in MOVES else ()
+                    moved = _moved(op, function, given) if op.definition.moves else ()
                 sources = _sources(op, output, y, given, arrays, moved) if marked else (_NONE, _NONE)
                 marks = self._marks(output, y, *sources)
                 if marked and not moved:
@@ -320,7 +277,7 @@ class Follower(Observer):
         into: set[int] = set()
         for x in given:
             if type(x) is Marked:
-                aligned = op.definition.batch is ELEMENTWISE
+                aligned = op.definition.elementwise
                 into.update(
                     np.unique(np.broadcast_to(x.marks, bad.shape)[bad] if aligned else x.marks).tolist()
                 )
@@ -331,9 +288,12 @@ class Follower(Observer):
             for n in told:
                 self.beside.setdefault(number(n), []).append(group)
 
-    def _note(self, op: Operation, found: tuple[str, tuple[int, ...]] | None) -> None:
-        if found is not None:
-            self.unsound.setdefault(op, found)
+    def _note(self, op: Operation, unsound: Unsound, arrays: Sequence[Any]) -> None:
+        """Remember where an operation answered with a number although there is none."""
+        where = unsound.where(op.outputs[0].dtype, *map(np.asarray, arrays))
+        if where is not None and np.any(where):
+            first = np.unravel_index(int(np.argmax(where)), np.shape(where))
+            self.unsound.setdefault(op, (unsound.says, tuple([int(i) for i in first])))
 
     # ------------------------------------------------------------------------------------- bodies
 
@@ -431,7 +391,7 @@ def _sources(
 
 def _brought(op: Operation, marks: Array, shape: tuple[int, ...]) -> Any:
     """The marks of an operand as seen from each element of a result."""
-    if op.definition.batch is ELEMENTWISE or op.type == "AddN":
+    if op.definition.elementwise:
         return np.broadcast_to(marks, shape)
     axis = dict(zip(op.definition.attributes, op.values, strict=True)).get("axis")
     if isinstance(axis, (int, tuple)) and axis != ():
@@ -441,33 +401,3 @@ def _brought(op: Operation, marks: Array, shape: tuple[int, ...]) -> Any:
         if reduced.size == np.prod(shape):
             return reduced.reshape(shape)
     return marks.min(initial=_NONE)
-
-
-# ------------------------------------------------------------------------- what is wrong and looks right
-
-
-def _first(bad: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-
-
-def _divides(op: Operation, arrays: Sequence[Any]) -> tuple[str, tuple[int, ...]] | None:
-    zero = np.asarray(arrays[1]) == 0
-    if not op.inputs[1].dtype.is_integer or not zero.any():
-        return None
-    return "divides integers by zero, which gives a number without meaning", _first(zero)
-
-
-def _casts(op: Operation, arrays: Sequence[Any]) -> tuple[str, tuple[int, ...]] | None:
-    if not op.outputs[0].dtype.is_integer or not _may_hold(op.inputs[0]):
-        return None
-    bad = ~np.isfinite(arrays[0])
-    return ("casts a NaN or an infinity to integers, which hides it", _first(bad)) if bad.any() else None
-
-
-_UNSOUND: dict[str, Callable[[Operation, Sequence[Any]], tuple[str, tuple[int, ...]] | None]] = {
-    "FloorDiv": _divides,
-    "FloorMod": _divides,
-    "TruncateMod": _divides,
-    "Cast": _casts,
-}
-"""Operations that answer with a finite number where there is none, by type."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.errors import StopgradError
-from stopgrad.flow.nans.case import PLAIN, Case, comes_from, is_shares, order_of, source
+from stopgrad.flow.nans.case import Case, comes_from, is_shares, moved_from, order_of, source
 from stopgrad.flow.nans.run import Array
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
@@ -72,7 +72,7 @@ def _is_used(case: Case, steps: Sequence[Callable[[Operation], bool]]) -> bool:
             found = [user for user in users if step(user)]
             if found:
                 break
-            ahead = [y for user in users if user.type in PLAIN for y in user.outputs]
+            ahead = [y for user in users for y in user.outputs if moved_from(y) is not None]
         if not found:
             return False
         ahead = [y for op in found for y in op.outputs]

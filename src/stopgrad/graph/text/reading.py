@@ -68,7 +68,7 @@ class _Text:
             given = {x.op for x in inputs}
             found = bytearray(len(self.operations))
             for op in self.operations.values():
-                free = op.type == "Placeholder" or op.definition.stateful
+                free = op.definition.fed or op.definition.stateful
                 found[op.id] = op in given or (not free and all(found[x.op.id] for x in op.inputs))
             if len(self.reached) >= limits.PARAMETERS:
                 raise GraphError(f"the bodies of one graph have over {limits.PARAMETERS} lists of parameters")
@@ -270,7 +270,7 @@ class Reader:
             raise GraphError(f"graph {shorten(number)} does not stand before it")
         inputs = tuple([inner.output(x) for x in parameters])
         outputs = tuple([None if y is None else inner.output(y) for y in results])
-        if len(set(inputs)) < len(inputs) or any(x.op.type != "Placeholder" for x in inputs):
+        if len(set(inputs)) < len(inputs) or not all(x.op.definition.fed for x in inputs):
             raise GraphError("the parameters of a body are placeholders, each one once")
         closed = inner.computed_from(inputs)
         for y in outputs:

@@ -24,7 +24,9 @@ from stopgrad.graph.graph import Output
 from stopgrad.interop.jax.avals import agrees, array_of, is_key, type_of
 from stopgrad.interop.jax.foreign import foreign_of
 from stopgrad.interop.jax.lines import is_inside, place_of
+from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.structural.sources import Const
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -150,15 +152,20 @@ def unconnected(x: Output) -> Output:
 
 def uniform(x: Output) -> Any:
     """The one number that all elements are, where that is known without running anything; else None."""
-    while x.op.type in _SPREAD:
-        x = x.op.inputs[0]
-    if x.op.type != "Const" or not x.size:
+    while (i := _spread(x)) is not None:
+        x = x.op.inputs[i]
+    if x.op.definition is not Const or not x.size:
         return None
     array = x.op.value.array
     return array.flat[0] if (array == array.flat[0]).all() else None
 
 
-_SPREAD = frozenset(("Identity", "Reshape", "BroadcastTo", "Cast", "Transpose", "Fill", "Tile"))
+def _spread(x: Output) -> int | None:
+    """The operand of which all elements of an output are."""
+    definition = x.op.definition
+    return 0 if definition is Cast else None if definition.pads else definition.moved_from(x.op, x.index)
+
+
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite", "eq_to", "lt_to", "le_to"))
 
 

@@ -63,7 +63,7 @@ def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known
 
 def _is_plain(op: Any) -> bool:
     """Whether an operation is computed at once and is small."""
-    if op.type == "Placeholder" or op.definition.stateful:
+    if op.definition.fed or op.definition.stateful:
         return False
     return all(
         all(isinstance(size, int) for size in y.shape) and math.prod(y.shape) <= LARGEST for y in op.outputs

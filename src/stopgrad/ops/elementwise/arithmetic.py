@@ -44,6 +44,8 @@ class AddV2(Arithmetic):
     """
 
     gradient = {"x": lambda g, op: g, "y": lambda g, op: g}
+    folded = True
+    magnitudes = d.Magnitudes.ADDED
     lower = lambda xp, x, y: xp.add(x, y)
     samples = d.pairs()
 
@@ -63,6 +65,8 @@ class Sub(Arithmetic):
     """
 
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g}
+    folded = True
+    magnitudes = d.Magnitudes.ADDED
     lower = lambda xp, x, y: xp.subtract(x, y)
     samples = d.pairs()
 
@@ -82,6 +86,8 @@ class Mul(Arithmetic):
     """
 
     gradient = {"x": lambda g, op: g * conj(op.y), "y": lambda g, op: g * conj(op.x)}
+    folded = True
+    magnitudes = d.Magnitudes.SCALED
     lower = lambda xp, x, y: xp.multiply(x, y)
     samples = [*d.pairs(), d.sample(d.complexes(3), d.complexes(2, 3))]
 
@@ -102,6 +108,7 @@ class RealDiv(Arithmetic):
 
     infer = d.broadcast(d.is_inexact)
     gradient = {"x": lambda g, op: g / conj(op.y), "y": lambda g, op: -(g * conj(op.result)) / conj(op.y)}
+    magnitudes = d.Magnitudes.SCALED
     lower = lambda xp, x, y: xp.divide(x, y)
     samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]
 
@@ -124,6 +131,7 @@ class FloorDiv(Arithmetic):
 
     infer = d.broadcast(d.is_real)
     gradient = d.not_differentiable("floor division is constant wherever it has a derivative")
+    unsound = d.BY_ZERO
     lower = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
@@ -152,6 +160,7 @@ class FloorMod(Arithmetic):
 
     infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
+    unsound = d.BY_ZERO
     lower = lambda xp, x, y: xp.remainder(x, y)
     samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
@@ -256,6 +265,8 @@ class AddN(Op):
 
     batch = d.ALONG
     rounds_once = True
+    elementwise = True
+    magnitudes = d.Magnitudes.SAME
 
     @staticmethod
     def lower(xp: Any, *xs: Any) -> Any:
@@ -288,6 +299,8 @@ class Neg(Elementwise):
 
     infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: -g}
+    folded = True
+    magnitudes = d.Magnitudes.KEPT
     lower = lambda xp, x: xp.negative(x)
     samples = d.singles()
 
@@ -319,6 +332,8 @@ class Abs(Op):
     promotes = Promotion(d.is_number)
     gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
     batch = d.ELEMENTWISE
+    never_negative = True
+    not_holomorphic = "the absolute value of a complex number is real"
     lower = lambda xp, x: xp.abs(x)
     samples = [*d.singles(), d.sample(d.complexes(3))]
     extremes = d.EXTREMES
@@ -341,6 +356,7 @@ class Sign(Elementwise):
 
     infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: _turned(g, op) if op.x.dtype.is_complex else zeros_like(g)}
+    not_holomorphic = "of a complex number it is z / |z|"
     lower = lambda xp, x: xp.sign(x)
     samples = [*d.singles(), d.sample(d.complexes(3))]
 
@@ -368,6 +384,7 @@ class Square(Elementwise):
 
     infer = d.same(d.is_number)
     gradient = {"x": lambda g, op: g * (2 * conj(op.x))}
+    never_negative = True
     lower = lambda xp, x: xp.square(x)
     samples = [*d.singles(), d.sample(d.complexes(3))]
 

@@ -256,6 +256,7 @@ class Softmax(AlongAxes):
 
     promotes = Promotion(d.is_floating)
     gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
+    never_negative = True
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:

@@ -58,6 +58,13 @@ class Cast(Op):
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
 
     batch = d.ELEMENTWISE
+    unsound = d.Unsound(
+        "casts a NaN or an infinity to integers, which hides it",
+        lambda dtype, x: ~np.isfinite(x) if dtype.is_integer and x.dtype.kind not in "biu" else None,
+    )
+    folded = True
+    keeps_sign = True
+    magnitudes = d.Magnitudes.KEPT
 
     @staticmethod
     def lower(xp: Any, x: Any, dtype: Any) -> Any:
@@ -151,6 +158,7 @@ class SelectV2(Op):
         "y": lambda g, op: where(op.condition, 0, g),
     }
     batch = d.ELEMENTWISE
+    moves = ("x", "y")
     lower = lambda xp, condition, x, y: xp.where(condition, x, y)
     samples = [
         d.sample(d.bools(3), d.floats(2, 3), d.floats()),
@@ -192,6 +200,8 @@ class Conj(Op):
 
     gradient = {"x": lambda g, op: conj(g)}
     batch = d.ELEMENTWISE
+    magnitudes = d.Magnitudes.KEPT
+    not_holomorphic = "it reverses the imaginary part"
     lower = lambda xp, x: xp.conj(x)
     samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
 
@@ -237,6 +247,8 @@ class Real(Op):
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
     batch = d.ELEMENTWISE
+    magnitudes = d.Magnitudes.KEPT
+    not_holomorphic = "it drops the imaginary part"
     lower = lambda xp, x: xp.real(x)
     samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
@@ -271,6 +283,8 @@ class Imag(Op):
 
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
     batch = d.ELEMENTWISE
+    magnitudes = d.Magnitudes.KEPT
+    not_holomorphic = "it drops the real part"
     lower = lambda xp, x: xp.imag(x)
     samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 

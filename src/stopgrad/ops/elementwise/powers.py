@@ -50,6 +50,7 @@ class Sqrt(Elementwise):
     """
 
     gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
+    never_negative = True
     lower = lambda xp, x: xp.sqrt(x)
     samples = d.singles(0.5, 2.0)
 
@@ -194,6 +195,7 @@ class Exp(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g * conj(op.result)}
+    never_negative = True
     lower = lambda xp, x: xp.exp(x)
     samples = [*d.singles(), d.sample(d.complexes(3))]
 

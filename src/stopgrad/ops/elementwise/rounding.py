@@ -114,6 +114,7 @@ class TruncateMod(Arithmetic):
 
     infer = d.broadcast(d.is_real)
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
+    unsound = d.BY_ZERO
     lower = lambda xp, x, y: xp.fmod(x, y)
 
     @staticmethod

@@ -213,6 +213,7 @@ class CustomGradient(Op):
     cached = False
     merged = False
     batch = _in_batch
+    moves = ("tensors",)
 
     @staticmethod
     def lower(xp: Any, *tensors: Any, count: int, **_: Any) -> Any:

@@ -93,6 +93,8 @@ class StopGradient(Gate):
 
     infer = staticmethod(lambda x: x)
     gradient = {"x": d.stopped("stop_gradient")}
+    remade = True
+    stops = True
     samples = [d.sample(d.floats(3)), d.sample(d.floats("n", 2))]
     extremes = ((np.nan,), (-0.0,))
 
@@ -175,6 +177,7 @@ class StopGradientTowards(Gate):
     infer = staticmethod(lambda x, *wrt: x)
     gradient = {"x": d.stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
     batch = d.NAMES
+    stops = True
     samples = [d.sample(d.floats(3), d.floats(2))]
     selective = True
 
@@ -216,6 +219,7 @@ class StopGradientWhen(Gate):
     }
     switched = d.stopped("stop_gradient, where its condition holds")
     batch = d.SWITCH
+    stops = True
     samples = [d.sample(d.floats(3), np.array(False))]
     selective = True
 
@@ -280,6 +284,7 @@ class StraightThrough(Gate):
         "soft": lambda g, op: g,
     }
     batch = d.ALONG
+    stops = True
     samples = [d.sample(d.floats(3), d.floats(3))]
 
 

@@ -240,6 +240,7 @@ class DynamicSlice(Op):
         "starts": _NO_SLOPE,
     }
     batch = lambda op, operands, batched, size: _batched_slice(op, operands, batched, size)
+    moves = ("x",)
 
     @staticmethod
     def lower(xp: Any, x: Any, starts: Any, sizes: Shape) -> Any:
@@ -321,6 +322,7 @@ class DynamicUpdateSlice(Op):
         "starts": _NO_SLOPE,
     }
     batch = lambda op, operands, batched, size: _batched_update(op, operands, batched, size)
+    moves = ("x", "updates")
 
     @staticmethod
     def lower(xp: Any, x: Any, updates: Any, starts: Any) -> Any:

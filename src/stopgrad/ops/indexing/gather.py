@@ -158,6 +158,8 @@ class GatherV2(Op):
     }
 
     batch = d.GATHER
+    pads = True
+    moves = ("params",)
 
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
@@ -351,6 +353,8 @@ class TakeAlongAxis(Op):
     }
 
     batch = d.ALONG
+    pads = True
+    moves = ("x",)
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
@@ -508,6 +512,7 @@ class OneHot(Op):
     }
 
     batch = d.ONE_HOT
+    moves = ("on_value", "off_value")
 
     @staticmethod
     def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:

@@ -181,6 +181,7 @@ class TensorScatterUpdate(Scatter):
         "indices": _NO_SLOPE,
         "updates": lambda g, op: _of_the_last(_at(op, g), op),
     }
+    moves = ("x", "updates")
     lower = _by_numpy(_set)
     xla = _by_jax("set")
 
@@ -383,6 +384,7 @@ class TensorStridedSliceUpdate(Op):
         "updates": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,)),
     }
     batch = d.along(spans=lambda size: (0, size, 1))
+    moves = ("x", "updates")
 
     @staticmethod
     def lower(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:

@@ -70,6 +70,7 @@ class StridedSlice(Op):
 
     gradient = {"x": lambda g, op: d.apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
     batch = d.along(spans=lambda size: (0, size, 1))
+    moves = ("x",)
     lower = lambda xp, x, spans: x[slices_of(spans)]
     samples = [
         d.sample(d.floats(5, 3), spans=((1, 2, 2), (2, 3, -1))),
@@ -104,6 +105,8 @@ class StridedSliceGrad(Op):
     gradient = {"g": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,))}
 
     batch = d.along(spans=lambda size: (0, size, 1))
+    moves = ("g",)
+    pads = True
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -76,6 +77,8 @@ class MatMul(Op):
 
     batch = d.MATMUL
     rounds_once = True
+    flops = lambda op: 2 * op.result.size * op.a.shape[-2 if op.transpose_a else -1]
+    magnitudes = d.Magnitudes.SCALED
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
@@ -207,6 +210,14 @@ def _product(a: Output, b: Output, transpose_a: bool, transpose_b: bool) -> Outp
 # --------------------------------------------------------------------------------------------- einsum
 
 
+def _steps(op: d.Operation) -> Any:
+    """Floating-point operations of a sum of products, term by term."""
+    sizes: dict[str, Any] = {}
+    for labels, x in zip(op.equation.replace(" ", "").partition("->")[0].split(","), op.inputs, strict=True):
+        sizes.update(zip(labels.replace("...", ""), x.shape, strict=False))
+    return len(op.inputs) * math.prod(sizes.values())
+
+
 class Einsum(Op):
     """Sum of products over named axes, in Einstein's notation.
 
@@ -243,6 +254,7 @@ class Einsum(Op):
 
     batch = d.EINSUM
     rounds_once = True
+    flops = lambda op: _steps(op)
 
     @staticmethod
     def lower(xp: Any, *xs: Any, equation: str) -> Any:

@@ -115,6 +115,7 @@ class Adjugate(Op):
     gradient = {"x": lambda g, op: _to_adjugate(wide(g), wide(op.x))}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "it is computed from singular values"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
@@ -215,6 +216,7 @@ class LogMatrixDeterminant(Op):
     gradient = {"x": lambda g, op: _to_logarithm(g, op)}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "the logarithm of an absolute value is real"
     lower = lambda xp, x: tuple(xp.linalg.slogdet(x))
     samples = [
         d.sample(d.floats(3, 3, diagonal=2.0)),

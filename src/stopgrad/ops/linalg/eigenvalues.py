@@ -67,6 +67,7 @@ class SelfAdjointEig(Op):
     gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "its matrix is its own conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
@@ -141,6 +142,7 @@ class SelfAdjointEigenvalues(Op):
     gradient = {"x": lambda g, op: _to_hermitian((g, None), *d.apply(SelfAdjointEig, (op.x,)))}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "they are real"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
@@ -207,6 +209,7 @@ class Eig(Op):
     gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "eigenvectors are normalized by absolute values"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
@@ -280,6 +283,7 @@ class Eigenvalues(Op):
     gradient = {"x": lambda g, op: _to_general((g, None), *d.apply(Eig, (op.x,)))}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "their order is that of a complex matrix's"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:

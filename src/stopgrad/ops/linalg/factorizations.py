@@ -68,6 +68,7 @@ class Cholesky(Op):
     gradient = {"x": lambda g, op: _to_definite(wide(g), wide(op.result))}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "its factor is multiplied by its conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
@@ -147,6 +148,7 @@ class Qr(Op):
     gradient = Joint(lambda gs, op, live, acting: [_to_factored(gs, op)])
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "its factor has orthonormal columns, by the conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, x: Any, full_matrices: bool) -> Any:

@@ -101,6 +101,8 @@ class MatrixBandPart(Op):
 
     gradient = {"x": lambda g, op: _band(g, op.low, op.high)}
     batch = d.ALONG
+    moves = ("x",)
+    pads = True
 
     @staticmethod
     def lower(xp: Any, x: Any, low: int, high: int) -> Any:
@@ -215,6 +217,7 @@ class MatrixDiagPart(Op):
 
     gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
     batch = d.ALONG
+    moves = ("x",)
     lower = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
     samples = [
         d.sample(d.floats(3, 4), offset=0),
@@ -255,6 +258,8 @@ class MatrixDiag(Op):
 
     gradient = {"diagonal": lambda g, op: d.apply(MatrixDiagPart, (g,), (op.offset,))}
     batch = d.ALONG
+    moves = ("diagonal",)
+    pads = True
 
     @staticmethod
     def lower(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:

@@ -61,6 +61,7 @@ class VectorNorm(Op):
     gradient = {"x": lambda g, op: _to_vector(wide(g), wide(op.x), op)}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "it takes absolute values"
 
     @staticmethod
     def lower(xp: Any, x: Any, order: float, axis: tuple[int, ...], keepdims: bool) -> Any:

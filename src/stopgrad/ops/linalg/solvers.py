@@ -116,6 +116,7 @@ class TriangularSolve(Op):
     }
     batch = d.SOLVE
     rounds_once = True
+    not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
@@ -248,6 +249,7 @@ class MatrixSolve(Op):
     }
     batch = d.SOLVE
     rounds_once = True
+    not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, matrix: Any, rhs: Any, adjoint: bool) -> Any:

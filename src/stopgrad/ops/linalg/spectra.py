@@ -137,6 +137,7 @@ class Svd(Op):
     gradient = Joint(lambda gs, op, live, acting: [_to_singular(gs, op)])
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "its factors have orthonormal columns, by the conjugate transpose"
 
     @staticmethod
     def lower(xp: Any, x: Any, full_matrices: bool) -> Any:
@@ -250,6 +251,7 @@ class SingularValues(Op):
     gradient = {"x": lambda g, op: _to_singular((g, None, None), d.apply(Svd, (op.x,), (False,))[0].op)}
     batch = d.ALONG
     rounds_once = True
+    not_holomorphic = "they are real"
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:

@@ -223,6 +223,7 @@ class Sigmoid(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: sigmoid_grad(op.result, g)}
+    never_negative = True
     lower = _logistic
     xla = lambda xp, x: xp.lax.logistic(x)
     samples = d.singles()

@@ -61,6 +61,11 @@ def read_geometry(
         )
 
 
+def _steps(places: d.Output, filters: d.Output) -> Any:
+    """Floating-point operations: each element of the forward result takes a product with a whole filter."""
+    return 2 * places.size * filters.size // max(1, filters.shape[-1])
+
+
 class Conv(Op):
     """Convolution: for each position and output channel, the sum of the window there times the filters.
 
@@ -107,6 +112,7 @@ class Conv(Op):
 
     batch = d.CONV
     rounds_once = True
+    flops = lambda op: _steps(op.result, op.filters)
 
     @staticmethod
     def lower(
@@ -243,6 +249,7 @@ class ConvBackpropInput(Op):
 
     batch = d.CONV_BACK_INPUT
     rounds_once = True
+    flops = lambda op: _steps(op.g, op.filters)
 
     @staticmethod
     def lower(
@@ -398,6 +405,7 @@ class ConvBackpropFilter(Op):
 
     batch = d.CONV_BACK_FILTER
     rounds_once = True
+    flops = lambda op: _steps(op.g, op.result)
 
     @staticmethod
     def lower(

@@ -59,6 +59,7 @@ class LinearRecurrence(Op):
 
     batch = d.ALONG
     rounds_once = True
+    iterates = True
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:

@@ -125,6 +125,7 @@ class Mean(Reduction):
     infer = _reduction(d.is_inexact)
     promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
+    keeps_sign = True
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:

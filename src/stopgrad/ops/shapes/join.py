@@ -69,6 +69,7 @@ class ConcatV2(Op):
         )
     }
     batch = d.ALONG
+    moves = ("xs",)
     lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
     samples = [
         d.sample(d.floats(2, 3), d.floats(1, 3), axis=0),
@@ -134,6 +135,7 @@ class Pack(Op):
     promotes = Promotion(d.is_any)
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
     batch = d.ALONG
+    moves = ("xs",)
     lower = lambda xp, *xs, axis: xp.stack(xs, axis)
     samples = [
         d.sample(d.floats(2, 3), d.floats(2, 3), axis=1),
@@ -236,6 +238,7 @@ class Split(Op):
     gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
 
     batch = d.ALONG
+    moves = ("x",)
 
     @staticmethod
     def lower(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
@@ -341,6 +344,8 @@ class PadV2(Op):
         "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
     batch = d.PAD
+    pads = True
+    moves = ("x", "value")
     lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value) if paddings else x
     samples = [
         d.sample(d.floats(2, 3), d.floats(), paddings=((1, 0), (2, 1))),
@@ -456,6 +461,7 @@ class Tile(Op):
 
     gradient = {"x": lambda g, op: _untile(g, op)}
     batch = d.along(multiples=lambda size: 1)
+    moves = ("x",)
     lower = lambda xp, x, multiples: xp.tile(x, multiples)
     samples = [
         d.sample(d.floats(2, 3), multiples=(2, 1)),
@@ -514,6 +520,7 @@ class ReverseV2(Op):
 
     gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
     batch = d.ALONG
+    moves = ("tensor",)
     lower = lambda xp, tensor, axis: xp.flip(tensor, axis)
     samples = [d.sample(d.floats(2, 3), axis=(1,)), d.sample(d.floats("n"), axis=(0,))]
 

@@ -55,6 +55,7 @@ class Range(Op):
         return d.tensor_type(dtype, (size,))
 
     gradient = {}
+    remade = True
 
     @staticmethod
     def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:

@@ -62,6 +62,12 @@ class Reshape(Op):
 
     gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
     batch = d.ALONG
+    moves = ("x",)
+    views = True
+    remade = True
+    folded = True
+    keeps_sign = True
+    magnitudes = d.Magnitudes.SAME
     lower = lambda xp, x, shape: xp.reshape(x, shape)
     samples = [
         d.sample(d.floats(2, 3), shape=(3, 2)),
@@ -127,6 +133,9 @@ class Transpose(Op):
 
     gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
     batch = d.ALONG
+    moves = ("x",)
+    remade = True
+    magnitudes = d.Magnitudes.SAME
     lower = lambda xp, x, perm: xp.transpose(x, perm)
     samples = [d.sample(d.floats(2, 3, 4), perm=(2, 0, 1)), d.sample(d.floats("n", 2), perm=(1, 0))]
 
@@ -176,6 +185,12 @@ class BroadcastTo(Op):
 
     gradient = {"x": lambda g, op: g}
     batch = d.BROADCAST
+    moves = ("x",)
+    views = True
+    remade = True
+    folded = True
+    keeps_sign = True
+    magnitudes = d.Magnitudes.SAME
     lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
     samples = [
         d.sample(d.floats(3), shape=(2, 3)),
@@ -279,6 +294,8 @@ class Sum(Op):
     gradient = {"x": lambda g, op: spread(g, op)}
     batch = d.ALONG
     rounds_once = True
+    keeps_sign = True
+    magnitudes = d.Magnitudes.SAME
     lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         d.sample(d.floats(2, 3), axis=(0,), keepdims=False),

@@ -74,6 +74,7 @@ class Placeholder(Op):
         return divided(d.tensor_type(dtype, shape), sharding)
 
     gradient = {}
+    fed = True
     lower = d.unsupported("a placeholder has no value of its own; it is fed")
     samples = [d.sample(dtype=d.float64, shape=(2, 3), sharding=("data", None))]
     merged = False
@@ -120,6 +121,7 @@ class Const(Op):
         return d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape)
 
     gradient = {}
+    remade = True
     lower = lambda xp, value: xp.asarray(value.array)
     samples = [d.sample(value=Literal(np.array([1.0, -2.0])))]
 
@@ -295,6 +297,8 @@ class Identity(Op):
 
     gradient = {"x": lambda g, op: g}
     batch = d.ELEMENTWISE
+    moves = ("x",)
+    remade = True
     lower = lambda xp, x: x
     samples = [d.sample(d.floats("n", 2)), d.sample(d.bools(3))]
 
@@ -329,6 +333,7 @@ class Size(Op):
         return d.tensor_type(dtype, ())
 
     gradient = {}
+    remade = True
     lower = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
     samples = [d.sample(size=6, dtype=d.float64)]
 
@@ -432,6 +437,9 @@ class Fill(Op):
 
     gradient = {"value": lambda g, op: g}
     batch = d.BROADCAST
+    moves = ("value",)
+    views = True
+    remade = True
     lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
     samples = [d.sample(d.floats(), shape=(2, 3))]
 

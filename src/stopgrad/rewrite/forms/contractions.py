@@ -37,8 +37,6 @@ _DEPTH = 8
 _GREATEST = float(np.finfo(np.float32).max)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PRODUCTS = frozenset({Mul, RealDiv, Neg, Square, Pow, SquaredDifference, BroadcastTo, AddV2, Sub})
-_POSITIVE = frozenset({Abs, Exp, Sigmoid, Softmax, Sqrt, Square})
-_KEEPING = frozenset({BroadcastTo, Cast, Mean, Reshape, Sum})
 
 
 @dataclass
@@ -130,13 +128,13 @@ def sign_of(x: Output, depth: int = _DEPTH) -> int:
     if definition is Const:
         array = np.asarray(x.op.values[0].array)
         return 1 if (array >= 0).all() else -1 if (array <= 0).all() else 0
-    if definition in _POSITIVE:
+    if definition.never_negative:
         return 1
     if not depth or not inputs:
         return 0
     if definition is Neg:
         return -sign_of(inputs[0], depth - 1)
-    if definition in _KEEPING:
+    if definition.keeps_sign:
         return sign_of(inputs[0], depth - 1)
     if definition in (Mul, RealDiv):
         if inputs[0] is inputs[1]:

@@ -109,6 +109,7 @@ class Case(Op):
     cached = False
 
     batch = CASE
+    alternatives = True
 
     @staticmethod
     def lower(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:

@@ -156,6 +156,10 @@ class While(Op):
         return carry[0] if count == 1 else carry
 
     @classmethod
+    def runs(cls, op: Operation) -> Any:
+        return op.limit
+
+    @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         count = len(op.outputs)
         carried = {j: j for j in range(count)}

@@ -47,21 +47,6 @@ from stopgrad.transforms.control.functions import (
 from stopgrad.transforms.gradients.reach import between, body_masks
 from stopgrad.transforms.gradients.reverse import backpropagate
 
-_REMADE = frozenset(
-    [
-        "Const",
-        "Fill",
-        "Size",
-        "Range",
-        "Reshape",
-        "Transpose",
-        "BroadcastTo",
-        "Identity",
-        "StopGradient",
-    ]
-)
-"""Made again in the pullback from what they are made of, which is no larger and so worth keeping instead."""
-
 
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
@@ -71,7 +56,7 @@ def _pull(
     wanted, given = _alive(op, body_masks(body, acting), gs, live)
     if not given:
         return [None] * len(live)
-    with d.tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
+    with d.tracing("the gradient of a loop", body.graph, remakes=True, origin=op) as trace:
         seeds = [d.parameter_of(trace.graph, body.results[o].type, op) for o in given]
         ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
         path = between(ys, set(xs), (), acting)
@@ -343,6 +328,10 @@ class Scan(Op):
         )
         made = (*carry, *results)
         return made[0] if len(made) == 1 else made
+
+    @classmethod
+    def runs(cls, op: Operation) -> Any:
+        return op.length
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
