@@ -120,21 +120,24 @@ def again(found: Sequence[Fault], records: Iterable[Result]) -> tuple[list[Fault
 def waves(fault: Fault, near: Reaching, slow: bool, limit: float, distrusted: set[str]) -> list[Wave]:
     """The tests that reach a fault, the most telling first: 1 file, then 2, 4, 8, as far as time goes."""
     stem = fault.module.rpartition(".")[2]
-    first: list[tuple[float, str, list[Test]]] = []
-    rest: list[tuple[float, str, list[Test]]] = []
-    for file, reached in near.tests.items():
-        tests = _varied([x for x in reached if x.slow == slow and not {x.name, x.file} & distrusted])
-        if not tests:
-            continue
+    usable = {
+        file: [x for x in those if x.slow == slow and not {x.name, x.file} & distrusted]
+        for file, those in near.tests.items()
+    }
+    early = _of_each_way(near, [test for tests in usable.values() for test in tests])
+    parts: list[list[tuple[float, str, list[Test]]]] = [[], [], []]
+    for file, reached in usable.items():
+        tests = _varied([test for test in reached if test not in early])
         begin = _quick(tests)
         cost = 0.3 + near.collecting[file] + sum(test.seconds for test in tests[:begin])
         own = 4 if stem in Path(file).stem else 1
         telling = own * (0.02 + near.share[file]) / cost
-        first.append((-telling, file, tests[:begin]))
-        rest.append((-telling, file, tests[begin:]))
+        split = [test for test in reached if test in early], tests[:begin], tests[begin:]
+        for part, those in zip(parts, split, strict=True):
+            part.append((-telling, file, those))
     picked: list[tuple[str, list[Test]]] = []
     left = limit
-    for _, file, tests in [*sorted(first, key=_rank), *sorted(rest, key=_rank)]:
+    for _, file, tests in (item for part in parts for item in sorted(part, key=_rank)):
         taken = []
         left -= near.collecting[file] if tests else 0
         for test in tests:
@@ -144,6 +147,15 @@ def waves(fault: Fault, near: Reaching, slow: bool, limit: float, distrusted: se
         if taken:
             picked.append((file, taken))
     return list(_grouped(picked, near))
+
+
+def _of_each_way(near: Reaching, tests: Sequence[Test], most: int = 10) -> set[Test]:
+    """One cheap test for each way through the faulty function, of the rarest ways: they see most."""
+    ways: defaultdict[frozenset[str], list[Test]] = defaultdict(list)
+    for test in tests:
+        ways[near.ways[test.name]].append(test)
+    rare = sorted(ways.values(), key=len)[:most]
+    return {min(those, key=lambda test: test.seconds + near.collecting[test.file]) for those in rare}
 
 
 def _rank(part: tuple[float, str, list[Test]]) -> tuple[float, str]:

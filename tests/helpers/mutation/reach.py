@@ -190,12 +190,14 @@ class Reaching:
         tests: for each file, the tests.
         share: for each file, which part of its tests they are.
         collecting: for each file, how long it takes to begin.
+        ways: by which blocks of the faulty function a test goes.
     """
 
     near: str
     tests: dict[str, list[Test]]
     share: dict[str, float]
     collecting: dict[str, float]
+    ways: dict[str, frozenset[str]]
 
 
 def reaching(everything: Sequence[Noted], wanted: Sequence[Fault]) -> dict[str, Reaching]:
@@ -203,6 +205,7 @@ def reaching(everything: Sequence[Noted], wanted: Sequence[Fault]) -> dict[str, 
     found: dict[str, dict[str, dict[str, list[Test]]]] = {
         fault.id: {near: {} for near, _ in _surroundings(fault)} for fault in wanted
     }
+    ways: defaultdict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     for notes in everything:
         if not notes.tests:
             continue
@@ -217,7 +220,10 @@ def reaching(everything: Sequence[Noted], wanted: Sequence[Fault]) -> dict[str, 
                 if at := positions.get(name):
                     hit = np.flatnonzero(bits[:, at].any(axis=1))
                     if hit.size:
-                        found[fault.id][near][notes.file] = [notes.tests[index] for index in hit]
+                        tests = [notes.tests[index] for index in hit]
+                        found[fault.id][near][notes.file] = tests
+                        around = np.array(positions[_scope(fault.block)], int)
+                        ways[fault.id].update(_ways(notes, bits[np.ix_(hit, around)], around, tests))
     sizes = {notes.file: len(notes.tests) for notes in everything}
     collecting = {notes.file: notes.collecting for notes in everything}
     result = {}
@@ -226,8 +232,21 @@ def reaching(everything: Sequence[Noted], wanted: Sequence[Fault]) -> dict[str, 
             ((near, files) for near, files in found[fault.id].items() if files), ("nothing", {})
         )
         share = {file: len(those) / sizes[file] for file, those in tests.items()}
-        result[fault.id] = Reaching(near, tests, share, collecting)
+        result[fault.id] = Reaching(near, tests, share, collecting, ways[fault.id])
     return result
+
+
+def _ways(notes: Noted, bits: Any, positions: Any, tests: Sequence[Test]) -> dict[str, frozenset[str]]:
+    """Which of the blocks at positions each test reaches, one row of bits each."""
+    if not positions.size:
+        return {test.name: frozenset() for test in tests}
+    rows, which = np.unique(bits, axis=0, return_inverse=True)
+    sets = [frozenset(notes.blocks[at] for at in positions[row].tolist()) for row in rows]
+    return {test.name: sets[index] for test, index in zip(tests, which.ravel(), strict=True)}
+
+
+def _scope(block: str) -> str:
+    return block.rpartition("#")[0]
 
 
 def _surroundings(fault: Fault) -> list[tuple[str, str]]:
