@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import each_engine
-from sklearn.datasets import load_iris
 
 import stopgrad as sg
 from stopgrad.tools.cli.tour import WORKLOADS
@@ -17,6 +16,7 @@ from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets,
 from stopgrad.tools.recipes.result import Check, LossGraph, Result, differentiate
 from stopgrad.tools.tour import graphs
 
+load_iris = pytest.importorskip("sklearn.datasets").load_iris
 pytestmark = pytest.mark.slow
 
 
