@@ -1,4 +1,4 @@
-"""Names of others that are not there say what is: on the package, and on outputs."""
+"""An unknown name that another library has is an error that tells ours: on the package, and on outputs."""
 
 from __future__ import annotations
 

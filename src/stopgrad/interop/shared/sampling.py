@@ -47,7 +47,7 @@ def _reflected(place: Any, size: Any, align: bool) -> Any:
 
 
 def _inside(place: Any, size: Any, padding: int, align: bool) -> Any:
-    """Where a place beyond the image is taken for."""
+    """A coordinate beyond the image, brought inside as the padding mode says; others stay as they are."""
     if padding == 2:
         place = _reflected(place, size, align)
     if padding:

@@ -1,7 +1,8 @@
 """Loops of a known number of steps: scan, and map_fn on top of it.
 
-The pull of a scan is a scan the other way. What it needs of the forward steps, and no more, is handed out
-by a second scan over the same body, which rewriting unites with the first before anything runs.
+The gradient of a scan is another scan, which runs in the opposite direction. A second scan over the same body
+hands out what it needs of the forward steps, and no more; rewriting unites that scan with the first before
+anything runs.
 """
 
 from __future__ import annotations

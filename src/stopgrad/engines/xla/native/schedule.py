@@ -278,7 +278,7 @@ class _Tiles:
         return kept and min(schedule._needed[node]) < self.number
 
     def _inputs(self, node: Node) -> Sequence[Node]:
-        """What of all columns a node needs here."""
+        """The inputs with all columns that this stage must load to compute a node."""
         if self._there(node) or (node.kind != FULL and node not in self.sinks):
             return ()
         return [x for x in node.inputs if x.kind == FULL]
