@@ -145,7 +145,7 @@ def test_an_assertion_leaves_the_users_graph_as_it_was() -> None:
         "target",
         "target/frozen",
         "target/frozen:0",
-        f"test_flow_assertions.py:{line_of('frozen')}",
+        f"test_assertions.py:{line_of('frozen')}",
         f"./tests/flow/test_assertions.py:{line_of('frozen')}",
         f"{__file__}:{line_of('frozen')}",
         ["target"],
@@ -176,7 +176,7 @@ def test_by_operations_of_a_graph() -> None:
     for by in (gates["w"], gates["w"].op, gates, [gates["w"], elsewhere]):
         sg.assert_blocked(y, w, by=by)
     line = line_of('gates = sg.stop_gradient({"w"')
-    sg.assert_blocked(y, [w, x], by=f"test_flow_assertions.py:{line}")
+    sg.assert_blocked(y, [w, x], by=f"test_assertions.py:{line}")
     text = failure(sg.assert_blocked, y, [w, x], by=gates["w"])
     assert "x is not cut by StopGradient 'StopGradient' at tests/flow/test_assertions.py:" in text
     assert "not cut by" in failure(sg.assert_blocked, y, [w], by=elsewhere)
@@ -320,8 +320,8 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "did you mean 'StopGradient'",
     ),
     "by an empty line": (
-        lambda m: sg.assert_blocked(m["y"], m["v"], by="test_flow_assertions.py:1"),
-        "nothing that gradients could pass was built at test_flow_assertions.py:1; gates stand at tests/",
+        lambda m: sg.assert_blocked(m["y"], m["v"], by="test_assertions.py:1"),
+        "nothing that gradients could pass was built at test_assertions.py:1; gates stand at tests/",
     ),
     "an argument": (
         lambda m: sg.assert_flows(loss, *ARGS, to="params.w"),

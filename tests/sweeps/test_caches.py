@@ -200,7 +200,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
     "stopgrad.graph.files.CURES",
-    "stopgrad.flow.reports.parts.STYLES",
+    "stopgrad.flow.reports.tree.STYLES",
     "stopgrad.flow.reports.terminal._CONTROL",
     "stopgrad.graph.files._DTYPES",
     "stopgrad.graph.files._NAMES",

@@ -9,7 +9,7 @@ from stopgrad.flow.document import document_of
 from stopgrad.flow.page.html import write
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.base import FlowReport
-from stopgrad.flow.reports.parts import Part
+from stopgrad.flow.reports.tree import Part
 from stopgrad.flow.stories import parts_of
 from stopgrad.graph.files import AnyPath
 

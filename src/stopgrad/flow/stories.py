@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.reaches import Reaches
-from stopgrad.flow.reports.parts import DIM, IDLE, STRONG, Excerpt, Paragraph, Part, Piece, Section
 from stopgrad.flow.reports.terminal import text_of
+from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Excerpt, Paragraph, Part, Piece, Section
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.words import counted, listed, names, number, plain
 from stopgrad.graph.graph import Operation, title

@@ -11,7 +11,7 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of, place_of
-from stopgrad.flow.reports.parts import STRONG, Excerpt, Paragraph, Part, Section
+from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
 

@@ -9,7 +9,7 @@ from typing import Any
 from stopgrad.base.source import Location
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of
-from stopgrad.flow.reports.parts import STRONG, Excerpt, Paragraph, Part, Piece, Section, Table
+from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import in_short
 from stopgrad.flow.words import counted, listed
 from stopgrad.graph.graph import Operation

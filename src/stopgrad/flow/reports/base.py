@@ -10,8 +10,8 @@ from stopgrad.base.coercion import whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.reports.json_form import json_of
 from stopgrad.flow.reports.notebook import WIDTH, html_of
-from stopgrad.flow.reports.parts import Part
 from stopgrad.flow.reports.terminal import text_of
+from stopgrad.flow.reports.tree import Part
 
 NARROWEST = 40
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from stopgrad.flow.page.sources import shown_names
-from stopgrad.flow.reports.parts import DIM, STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
+from stopgrad.flow.reports.tree import DIM, STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import source_line
 
 MONO = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from stopgrad.base.namespaces import require
-from stopgrad.flow.reports.parts import STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
+from stopgrad.flow.reports.tree import STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import columns, place, source_line
 
 _CONTROL = {**dict.fromkeys([*range(32), *range(127, 160)], "?"), **dict.fromkeys(b"\t\n\v\f\r", " ")}
