@@ -195,7 +195,7 @@ def test_shapes_in_the_place_of_arrays() -> None:
 def test_assertions() -> None:
     args = CUTS["critic"][1]
     sgj.assert_flows(critic, *args, to=["target", "x"])
-    sgj.assert_blocked(critic, *args, to="params", by=f"test_jax_explain.py:{_line(critic, 'cut')}")
+    sgj.assert_blocked(critic, *args, to="params", by=f"test_explain.py:{_line(critic, 'cut')}")
     with pytest.raises(sg.FlowError, match=r"do not arrive at params\.v, params\.w"):
         sgj.assert_flows(critic, *args, to="params")
     with pytest.raises(sg.FlowError, match=r"arrive at target\.v"):
