@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import distributed
+from stopgrad.scale import distributed
 
 CHECKS: dict[str, Callable[[], None]] = {}
 HEARTBEAT = 20.0

@@ -23,8 +23,7 @@ import pytest
 from stopgrad.errors import ArgumentError, DistributedError
 
 import stopgrad as sg
-from stopgrad import distributed
-from stopgrad.scale import agreement, rendezvous
+from stopgrad.scale import agreement, distributed, rendezvous
 from stopgrad.scale.agreement import Comparison
 
 pytestmark = pytest.mark.slow

@@ -90,7 +90,8 @@ def test_a_process_that_raises_ends_the_run_with_its_error(tmp_path: Path) -> No
         "sg.distributed.initialize()\n"
         "if sg.distributed.process_index() == 1:\n"
         "    raise ValueError('mine')\n"
-        "sg.distributed.agree('the weather', [])\n"
+        "from stopgrad.scale.distributed import agree\n"
+        "agree('the weather', [])\n"
     )
     run = launch(script, count=2)
     assert run.status == 1

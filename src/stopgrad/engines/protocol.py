@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
 from stopgrad.base.errors import DistributedError, EngineError, StopgradError
+from stopgrad.base.later import Later
 from stopgrad.base.structure import flatten
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Operation, Output, describe
@@ -16,8 +17,10 @@ from stopgrad.graph.interpreter import lowering
 from stopgrad.graph.op import Op, Unsupported
 from stopgrad.graph.sharding import Spec
 from stopgrad.rewrite import Pass, Rule
-from stopgrad.scale.distributed import process_count
-from stopgrad.scale.meshes import Mesh
+from stopgrad.scale.processes import process_count
+
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
 """From the values of the inputs to those of the outputs."""
@@ -59,7 +62,7 @@ class Engine(ABC):
             objects of other types.
         flatten: takes structures apart, as :func:`stopgrad.base.structure.flatten` does; perhaps quicker.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
-        meshes: whether it runs graphs on a mesh of devices. It is then made with the mesh.
+        meshes: whether it runs graphs on a mesh of devices: :meth:`on_mesh` then makes it with the mesh.
         mesh: the mesh; None where it computes on one device.
         forms: lowerings of its own, or :func:`stopgrad.graph.op.unsupported`, for operations whose
             definitions know nothing of the engine.
@@ -78,6 +81,22 @@ class Engine(ABC):
     flatten: Callable[[Any], tuple[list[Any], Any]] = staticmethod(flatten)
     variants: Sequence[Variant] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
+
+    @classmethod
+    def on_mesh(cls, mesh: Mesh) -> Engine:
+        """An engine of this kind that computes on a mesh."""
+        kind: Any = cls
+        made: Engine = kind(mesh)
+        return made
+
+    if TYPE_CHECKING:
+
+        @staticmethod
+        def mesh_of(mesh: Any) -> Mesh:
+            """A mesh as users give it, of ours or of another library, as one of ours."""
+
+    else:
+        mesh_of = Later("stopgrad.engines.meshes")
 
     @classmethod
     def form_of(cls, definition: type[Op]) -> Callable[..., Any] | Unsupported:
@@ -136,6 +155,13 @@ class Engine(ABC):
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         """A result as a NumPy array, whole."""
         return np.asarray(value)
+
+    def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:  # noqa: B027 - nobody to ask
+        """Hold lines against those of all other processes of the run, which are to be the same.
+
+        Raises:
+            DistributedError: they differ.
+        """
 
     def finish(self, values: Iterable[Any]) -> None:  # noqa: B027 - most engines have nothing to wait for
         """Wait until values are computed; before that, they can only be handed to the engine again.

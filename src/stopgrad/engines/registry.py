@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stopgrad.base.errors import EngineError
 from stopgrad.engines.protocol import Engine
+from stopgrad.graph.builder import current
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Op
-from stopgrad.scale.meshes import Mesh
+
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
 
 ENGINES: dict[str, type[Engine]] = {}
 """All engines by name, in the order in which ``"auto"`` asks them."""
@@ -81,9 +84,13 @@ def _on(mesh: Mesh, name: str) -> Engine:
             f"the {wanted} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
             "or leave the mesh out"
         )
-    kind: Any = ENGINES[wanted]
-    made: Engine = kind(mesh)
-    return made
+    return ENGINES[wanted].on_mesh(mesh)
+
+
+def mesh_of(mesh: Any) -> Mesh | None:
+    """A mesh as users give it, as one of ours; for None that for which is built, if there is one."""
+    found: Mesh | None = current().mesh if mesh is None else Engine.mesh_of(mesh)
+    return found
 
 
 def able(operations: Sequence[Operation]) -> list[Engine]:

@@ -16,7 +16,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, cast
 
@@ -350,3 +350,13 @@ def check_array(
     if dtype != type.dtype.numpy or shape != type.shape:
         shown = f"{'' if dtype.isnative else 'byte-swapped '}{dtype.name}{show_shape(shape)}"
         raise GraphError(f"{where} holds {shown} for {what}, not {type!r}")
+
+
+SHOWN = 20
+"""How many differences an error names."""
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first of many lines of an error, and how many more there are."""
+    more = len(lines) - SHOWN
+    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else list(lines)

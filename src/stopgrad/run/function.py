@@ -15,6 +15,7 @@ from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.base.source import to_user
 from stopgrad.base.structure import flatten
 from stopgrad.engines import Engine, engine as engine_named
+from stopgrad.engines.registry import mesh_of
 from stopgrad.graph.arguments import (
     Constant,
     Shapes,
@@ -38,7 +39,6 @@ from stopgrad.run.programs import Program
 from stopgrad.run.repeated import OTHER, repeated_call
 from stopgrad.run.traced import Signature, Static, Traced, probes_since, started, trace
 from stopgrad.run.tuning import Report, Sample
-from stopgrad.scale.meshes import Mesh
 from stopgrad.transforms.gradients.tracing import is_tensor
 
 
@@ -50,7 +50,7 @@ class Function:
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
         self._wrapped = f
-        mesh = Mesh.of(options.mesh)
+        mesh = mesh_of(options.mesh)
         self._options = options = options._replace(mesh=mesh)
         self._f = f = f.__func__ if isinstance(f, (staticmethod, classmethod)) else f
         self._engine: Engine | None = None

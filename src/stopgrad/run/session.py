@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from stopgrad.base.errors import EngineError, FeedError, FileError, GraphError
+from stopgrad.base.later import Later
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.engines import Engine, engine as engine_named, fail
+from stopgrad.engines.registry import mesh_of
 from stopgrad.graph.builder import default_graph
-from stopgrad.graph.files import ArrayFile, checked_path, write_arrays
+from stopgrad.graph.files import ArrayFile, checked_path, shortened, write_arrays
 from stopgrad.graph.fingerprint import digest
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.sharding import Spec
@@ -27,10 +29,6 @@ from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compil
 from stopgrad.run.feeds import feed_value, sizes_of
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import Report, Sample
-from stopgrad.scale.array_entries import begin_values, reader_of
-from stopgrad.scale.array_folders import FolderReader, shortened
-from stopgrad.scale.distributed import agree, process_count
-from stopgrad.scale.meshes import Mesh
 
 Feeds = Mapping[Any, Any]
 Result = TypeVar("Result")
@@ -138,7 +136,7 @@ class Session:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
         self._auto = engine == "auto"
-        self.mesh = Mesh.of(mesh)
+        self.mesh = mesh_of(mesh)
         if self.mesh is not None:
             check_shardings(found.operations, self.mesh)
         self._compiler = Compiler(Options(engine, strict=strict, tune=tune, mesh=self.mesh))
@@ -230,7 +228,7 @@ class Session:
             state = self._present("value")
             value = state.value(member)
             if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
-                agree("Session.value", [f"{member.op.name} {member.type!r}"])
+                state.engine.agree("Session.value", lambda: [f"{member.op.name} {member.type!r}"])
             return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -242,7 +240,7 @@ class Session:
         The old file, or what was saved in the folder before, stays until the new is whole.
         """
         if self.mesh is not None:
-            self._hand_out(partial(begin_values, path)).wait()
+            self._save_into_folder(path)
             return
         arrays = self._hand_out(lambda values: {name: np.asarray(x) for name, x in values.items()})
         write_arrays(path, arrays)
@@ -256,7 +254,7 @@ class Session:
         self._present("restore")
         lock = self._lock_outside("restore")
         if os.path.isdir(checked_path(path)):
-            self._take_in(reader_of(path, self._parameter_types()))
+            self._restore_from_folder(path)
             return
         found = self._read_file(path)
         with lock:
@@ -264,6 +262,15 @@ class Session:
             self._replace_all(
                 {p: state.engine.spread(array, declared_sharding(p)) for p, array in found.items()}
             )
+
+    if TYPE_CHECKING:
+
+        def _save_into_folder(self, path: str | os.PathLike[str]) -> None: ...
+        def _restore_from_folder(self, path: str | os.PathLike[str]) -> None: ...
+
+    else:  # What folders need is imported with the first of them.
+        _save_into_folder = Later("stopgrad.run.session_folders")
+        _restore_from_folder = Later("stopgrad.run.session_folders")
 
     def close(self) -> None:
         """Let go of parameters and compiled code. A closed session runs nothing.
@@ -358,19 +365,6 @@ class Session:
             state = self._present("save")
             return use({p.op.name: state.value(p) for p in self._all_parameters()})
 
-    def _take_in(self, reader: FolderReader, first: Callable[[], None] | None = None) -> None:
-        """Take the values of all parameters from a folder, after what is done *first*; all or nothing."""
-        lock = self._lock_outside("restore")
-        layout = self._present("restore").engine.layout
-        found = reader.read({p.op.name: layout(declared_sharding(p)) for p in self._all_parameters()})
-        if first is not None:
-            first()
-        with lock:
-            # What was read onto a mesh is the engine's own already.
-            hold = self._present("restore").engine.hold
-            read = {p: found[p.op.name] for p in self._all_parameters()}
-            self._replace_all(read if self.mesh is not None else {p: hold(x) for p, x in read.items()})
-
     def _read_file(self, path: str | os.PathLike[str]) -> dict[Output, Any]:
         """The values of all parameters in a file; where several do not fit, the error names them all."""
         found, wrong = {}, []
@@ -428,9 +422,11 @@ def _spare(state: _State, parameter: Output) -> Any:
 
 def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
     """The values that parameters begin with, held by the engine; the same in all processes."""
-    if parameters and state.engine.mesh is not None and process_count() > 1:
-        digests = [(p, digest(state.value(p))) for p in parameters]
-        agree("the first values of parameters", [f"{p.op.name} {p.type!r} {d}" for p, d in digests])
+    if parameters:
+        state.engine.agree(
+            "the first values of parameters",
+            lambda: [f"{p.op.name} {p.type!r} {digest(state.value(p))}" for p in parameters],
+        )
     return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 

@@ -29,9 +29,10 @@ import numpy as np
 from stopgrad.base.errors import CheckpointError, DistributedError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import DTYPES, TensorType, dtype_of, tensor_type
-from stopgrad.graph.files import CURES, flush_folder, locked
+from stopgrad.graph.files import CURES, flush_folder, locked, shortened
 from stopgrad.graph.operands import show_shape
-from stopgrad.scale.distributed import agree, process_count, process_index
+from stopgrad.scale.distributed import agree
+from stopgrad.scale.processes import process_count, process_index
 
 NOTES = "stopgrad.json"
 _ARRAYS = "arrays"
@@ -514,10 +515,6 @@ def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
     return found
 
 
-SHOWN = 20
-"""How many differences an error names."""
-
-
 def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorType]) -> list[str]:
     """In which arrays a checkpoint and a graph differ, a line for each; the first few, and how many more.
 
@@ -538,9 +535,3 @@ def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorTyp
         if n in stored and stored[n] != kind
     ]
     return shortened(lines)
-
-
-def shortened(lines: Sequence[str]) -> list[str]:
-    """The first of many lines of an error, and how many more there are."""
-    more = len(lines) - SHOWN
-    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else list(lines)

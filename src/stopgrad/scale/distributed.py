@@ -36,6 +36,7 @@ from stopgrad.base.errors import ArgumentError, DistributedError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.scale import rendezvous
 from stopgrad.scale.agreement import FAILED, Comparison
+from stopgrad.scale.processes import process_count, process_index, runtime
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 
@@ -62,16 +63,6 @@ class _Run:
 _RUN = _Run()
 
 
-def _runtime() -> Any:
-    """JAX's record of the run; None where there is none, which is so wherever JAX has not been imported.
-
-    There is no public way to the index and the number of processes that would not start JAX's devices, nor to
-    the key-value store: of what is private in JAX, this is all that is used here, and :func:`_detected`.
-    """
-    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    return state if getattr(state, "client", None) is not None else None
-
-
 def is_initialized() -> bool:
     """Whether :func:`initialize` has been called, or JAX's own.
 
@@ -79,29 +70,7 @@ def is_initialized() -> bool:
         >>> sg.distributed.is_initialized()
         False
     """
-    return _RUN.alone or _runtime() is not None
-
-
-def process_index() -> int:
-    """Which process this is: from 0; 0 where nothing was initialised. JAX's devices are not asked for.
-
-    Examples:
-        >>> sg.distributed.process_index()
-        0
-    """
-    run = _runtime()
-    return 0 if run is None else int(run.process_id)
-
-
-def process_count() -> int:
-    """How many processes compute together: 1 where nothing was initialised. JAX's devices are not asked for.
-
-    Examples:
-        >>> sg.distributed.process_count()
-        1
-    """
-    run = _runtime()
-    return 1 if run is None else int(run.num_processes)
+    return _RUN.alone or runtime() is not None
 
 
 # ---------------------------------------------------------------------------------------- begin and end
@@ -197,7 +166,7 @@ def _initialize(
         )
     except (RuntimeError, ValueError, TypeError) as error:
         raise DistributedError(f"jax.distributed: {error}") from error
-    if _runtime() is None:
+    if runtime() is None:
         raise DistributedError(
             f"JAX {jax.__version__} keeps the run elsewhere than JAX 0.8 to 0.10 do; take one of those"
         )
@@ -213,7 +182,7 @@ def shutdown() -> None:
         DistributedError: the others did not come here, or have ended.
     """
     _RUN.alone = False
-    if _runtime() is None:
+    if runtime() is None:
         return
     try:
         require("jax", "sg.distributed", "xla").distributed.shutdown()
@@ -343,7 +312,7 @@ def _leave_when_failed() -> None:
 
 
 def _leave() -> None:
-    run = _runtime()
+    run = runtime()
     failed = _RUN.failed
     if failed is None or run is None:
         return
@@ -386,7 +355,7 @@ def agree(
     Raises:
         DistributedError: in all processes. They differ: in which line, who differs; or one did not come.
     """
-    run = _runtime()
+    run = runtime()
     if run is None or run.num_processes == 1:
         return
     with _RUN.lock:

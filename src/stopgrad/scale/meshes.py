@@ -15,7 +15,7 @@ from stopgrad.base.namespaces import require
 from stopgrad.graph.builder import Block, current
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.sharding import show_axes, show_spec
-from stopgrad.scale.distributed import process_count, process_index
+from stopgrad.scale.processes import process_count, process_index
 
 _JAX = ("jax", "a mesh of devices", "xla")
 

@@ -15,9 +15,10 @@ from stopgrad.base.source import to_user
 from stopgrad.graph.files import checked_path
 from stopgrad.graph.operands import shorten
 from stopgrad.run.session import Session
+from stopgrad.run.session_folders import take_in
 from stopgrad.scale.array_entries import entries, new_entry, newest_good
 from stopgrad.scale.array_folders import Writing, remove_folder
-from stopgrad.scale.distributed import process_count, process_index
+from stopgrad.scale.processes import process_count, process_index
 
 
 @runtime_checkable
@@ -151,7 +152,7 @@ class Checkpoints:
         if reader is None:
             return None
         position = self._own(reader.own, reader.path)
-        self._session._take_in(reader, None if self._data is None else partial(self._data.restore, position))
+        take_in(self._session, reader, None if self._data is None else partial(self._data.restore, position))
         return int(reader.notes["step"])
 
     def wait(self) -> None:

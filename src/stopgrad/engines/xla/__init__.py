@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stopgrad.base.later import Later
 from stopgrad.base.namespaces import Namespace, require
 from stopgrad.base.types import TensorType, complex128, float64, int32, int64, uint64
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
@@ -19,22 +20,20 @@ from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
 from stopgrad.engines.xla.native import loaded, regions
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
-from stopgrad.engines.xla.placement import Placement
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph.body import bodies_in, walk
 from stopgrad.graph.build import emit
-from stopgrad.graph.fingerprint import lines_of
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.interpreter import Region, program
 from stopgrad.graph.sharding import Spec
-from stopgrad.ops.structural.sharding import Shard, declared_sharding
+from stopgrad.ops.structural.sharding import Shard
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite.forms import DIVIDED, FORMS
-from stopgrad.rewrite.forms.divided import contract_in_place
+from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
-from stopgrad.scale.distributed import agree, process_count
-from stopgrad.scale.meshes import Mesh
+
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
 
 _WIDE = (float64, int64, uint64, complex128)
 
@@ -70,7 +69,15 @@ class XlaEngine(Engine):
     meshes = True
     forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
 
-    def __init__(self, mesh: Mesh | None = None) -> None:
+    if TYPE_CHECKING:
+
+        @classmethod
+        def on_mesh(cls, mesh: Mesh) -> Engine: ...
+
+    else:
+        on_mesh = Later("stopgrad.engines.xla.on_meshes")
+
+    def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
@@ -78,13 +85,6 @@ class XlaEngine(Engine):
         keep_memory()
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
-        self._placement: Placement | None = None
-        if mesh is not None:
-            self.mesh = mesh
-            self._placement = Placement(self._jax, mesh, self._settings)
-            self.namespace.constrained = self._placement.constrained
-            # XLA divides its own operations, not our kernels.
-            self.variants, self.checks = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN), False
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
@@ -99,8 +99,6 @@ class XlaEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        if self._placement is not None:
-            return self._divided(self._placement, inputs, outputs, donate, variant)
         found = None if variant is PLAIN else edges(inputs, outputs)
         if found is None:
             return self._compiled(inputs, outputs, donate, variant)
@@ -123,51 +121,6 @@ class XlaEngine(Engine):
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
-
-    def _divided(
-        self,
-        placement: Placement,
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        donate: Sequence[int],
-        variant: Variant,
-    ) -> Compiled:
-        """A program for all devices of the mesh."""
-        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
-        if process_count() > 1:
-            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
-            lines, shown = lines_of(inputs, outputs)
-            agree(
-                "compiling the graph",
-                [*facts, *lines],
-                shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
-            )
-        given = [placement.sharding(spec) for spec in declared]
-        interpret = program(inputs, outputs, self)
-        jit = self._jax.jit(
-            lambda *arrays: interpret(arrays),
-            in_shardings=tuple(given),
-            out_shardings=[placement.sharding(spec) if spec else None for spec in wanted],
-            donate_argnums=tuple(donate),
-            keep_unused=bool(donate),
-        )
-        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
-        backend = self._jax.default_backend()
-        options = {} if variant is PLAIN else compiler_options(operations, backend)
-        how = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
-        parts = (lambda: jit.lower(*kinds), inputs, outputs, options, how)
-        compiled = self._settings.fixed(True, lambda: self._programs.compile(*parts, placement.devices))
-        config = self._jax.config
-
-        def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            ready = [placement.ready(x, wanted) for x, wanted in zip(arrays, given, strict=True)]
-            if config.jax_debug_nans or config.jax_debug_infs:
-                return self._settings.fixed(True, compiled, *ready)
-            return compiled(*ready)
-
-        run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
-        return run
 
     def _compiled(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
@@ -260,29 +213,11 @@ class XlaEngine(Engine):
         return run
 
     def hold(self, array: Any) -> Any:
-        if self._placement is not None:
-            return self._placement.hold(array, ())
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
     def is_native(self, x: Any) -> bool:
         return isinstance(x, self._array)
-
-    def spec_of(self, value: Any) -> Spec:
-        found = None if self._placement is None else self._placement.spec_of(value)
-        return found or ()
-
-    def spread(self, array: Any, spec: Spec) -> Any:
-        return self.hold(array) if self._placement is None else self._placement.hold(array, spec)
-
-    def place(self, value: Any, spec: Spec) -> Any:
-        return value if self._placement is None else self._placement.place(value, spec)
-
-    def layout(self, spec: Spec) -> Any:
-        return None if self._placement is None else self._placement.sharding(spec)
-
-    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
-        return np.asarray(value) if self._placement is None else self._placement.fetched(value)
 
     def finish(self, values: Iterable[Any]) -> None:
         # NumPy must not look at an array whose computation failed: jaxlib would end the process.

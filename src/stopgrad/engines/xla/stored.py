@@ -22,7 +22,7 @@ from stopgrad.engines.xla.options import compile_lowered
 from stopgrad.graph.files import replacing
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output
-from stopgrad.scale.distributed import process_count
+from stopgrad.scale.processes import process_count
 
 WORTH = 0.1
 """Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""

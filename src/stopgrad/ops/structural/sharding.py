@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.body import walk
@@ -18,7 +18,9 @@ from stopgrad.graph.defining import (
     TensorType,
 )
 from stopgrad.graph.sharding import FREE, Spec, check_spec, show_spec, spec_of
-from stopgrad.scale.meshes import Mesh
+
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
 
 __all__ = ["shard"]
 

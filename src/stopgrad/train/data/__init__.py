@@ -29,7 +29,7 @@ from stopgrad.base.errors import (
 from stopgrad.base.namespaces import require
 from stopgrad.base.structure import NAMESPACE, unflatten
 from stopgrad.graph.builder import current
-from stopgrad.scale.distributed import process_count as count_processes, process_index as own_index
+from stopgrad.scale.processes import process_count as count_processes, process_index as own_index
 from stopgrad.train.data.order import permuted, read_key, round_keys
 from stopgrad.train.data.sources import Ended, Unfit, about, column_of, joined
 
