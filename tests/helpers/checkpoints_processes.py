@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.scale.distributed import agree
 
 
 def model() -> tuple[sg.Graph, list[Any]]:
@@ -69,12 +70,12 @@ def main(folder: str) -> dict[str, Any]:
             found["restored"] = checkpoints.restore()
             found["position"] = data.at
             found["values"] = values()
-            sg.distributed.agree("all have restored", [])
+            agree("all have restored", [])
             if index == 0:  # A file that the other process checks, or not.
                 for file in (Path(folder) / "run" / "3" / "arrays").rglob("*"):
                     if file.is_file() and "process_1" in str(file):
                         file.write_bytes(file.read_bytes()[:-1] + b"\xff")
-            sg.distributed.agree("it is broken", [])
+            agree("it is broken", [])
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 found["broken passed over"] = checkpoints.restore()
@@ -91,7 +92,7 @@ def main(folder: str) -> dict[str, Any]:
                 found["error"] = error.message
             os.fsync = fsync
             found["steps"] = checkpoints.steps
-            sg.distributed.agree("all have looked", [])
+            agree("all have looked", [])
             checkpoints.save(5, wait=True)
             found["after"] = checkpoints.steps
         session.save(Path(folder) / "saved")
