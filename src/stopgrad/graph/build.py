@@ -99,7 +99,7 @@ def emit(
         found = shared.get(key)
         if found is not None and graph.holds(found):
             return found
-    elif name is not None and (name or type(name) is not str):
+    elif name is not None and (type(name) is not str or name):
         return named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
     op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
     if shared is not None:

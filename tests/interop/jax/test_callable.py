@@ -195,7 +195,7 @@ def test_a_prevented_gradient_is_an_error_with_the_message_and_both_lines() -> N
     for run in (jax.grad(f), jax.jit(jax.grad(f)), lambda x, y: jax.jvp(f, (x, y), (x, y))):
         with pytest.raises(sg.GradientError, match="no gradient for x, please") as caught:
             run(X, Y)
-        assert str(caught.value).count("test_jax_callable.py") == 2
+        assert str(caught.value).count("test_callable.py") == 2
 
 
 def test_a_prevented_gradient_that_jax_drops_is_no_error() -> None:

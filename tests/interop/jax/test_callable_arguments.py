@@ -338,7 +338,7 @@ def test_an_error_of_an_operation_is_at_the_users_line() -> None:
     f = sgj.callable(lambda x: sg.matmul(x, np.ones((2, 2), np.float32)))
     with pytest.raises(sg.ShapeError) as caught:
         jax.jit(f)(X)
-    assert "test_jax_callable_arguments.py" in str(caught.value)
+    assert "test_callable_arguments.py" in str(caught.value)
 
 
 def test_an_error_of_the_users_own_is_handed_on() -> None:

@@ -297,5 +297,5 @@ def test_what_has_no_form_is_named_with_its_line() -> None:
     with sg.Graph().as_default():
         x = sg.placeholder(sg.float32, [3, 3], name="x")
         y = sg.svd(x)[0]
-    with pytest.raises(EngineError, match=r"(?s)Svd.*test_onnx_save\.py.*no form in ONNX"):
+    with pytest.raises(EngineError, match=r"(?s)Svd.*test_save\.py.*no form in ONNX"):
         sgo.to_model({"y": y})
