@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from places import ROOT
 
 import stopgrad as sg
@@ -17,6 +18,7 @@ import stopgrad as sg
 README = ROOT / "README.md"
 
 
+@pytest.mark.slow
 def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
     code, on_a_mesh = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     program = tmp_path / "train.py"
@@ -58,6 +60,7 @@ def test_every_gate_of_the_table_exists() -> None:
     assert named <= set(import_line)
 
 
+@pytest.mark.slow
 def test_the_commands_print_what_is_shown() -> None:
     sessions = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
     commands = [part for one in sessions for part in re.split(r"^\$ stopgrad ", one, flags=re.MULTILINE)[1:]]

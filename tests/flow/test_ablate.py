@@ -855,6 +855,7 @@ DOES_NOTHING = {
 WASTES = {("self_supervised", "vicreg_loss"): ["z.mean(axis=0)"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", CASES, ids=["-".join(key) for key in CASES])
 def test_the_stops_of_the_literature_change_the_gradient(
     key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
@@ -916,6 +917,7 @@ class Program:
             return [np.array(session.run(found, dict(zip(xs, point, strict=True)))) for point in points]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_verdicts_and_suggestions_hold_on_random_programs(seed: int) -> None:
     program, points = Program(seed), np.random.default_rng(seed).normal(size=(4, 2, 3))

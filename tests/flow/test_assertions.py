@@ -250,6 +250,7 @@ def test_the_error_is_a_failed_assertion_and_one_of_ours() -> None:
     assert (type(again), str(again)) == (sg.FlowError, str(error))
 
 
+@pytest.mark.slow
 def test_pytest_shows_the_test_and_the_report_and_none_of_our_frames(tmp_path: Path) -> None:
     (tmp_path / "test_user.py").write_text(
         textwrap.dedent(

@@ -60,6 +60,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @together(("definition", "sample"), CASES, parts=4)
 def test_every_rule_passes(definition: type[Op], sample: Sample) -> None:
     """First and second derivatives, reverse and forward: of all operations, gates among them."""
@@ -260,6 +261,7 @@ def programs(seed: int) -> Callable[[Any, Any], Any]:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_with_stops_pass(seed: int) -> None:
     assert sg.check_gradients(programs(seed), X, Y, order=2).passed

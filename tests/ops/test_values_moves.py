@@ -7,10 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from all_engines import each_engine
 from values import Cases, by, complex_normal, normal, values_of
 
 import stopgrad as sg
+
+pytestmark = pytest.mark.slow
 
 CASES = Cases()
 add = CASES.add

@@ -19,6 +19,8 @@ from values import Cases, by, normal, values_of
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 CASES = Cases()
 add = CASES.add
 

@@ -12,6 +12,8 @@ from values import Cases, normal
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 CASES = Cases()
 add = CASES.add
 

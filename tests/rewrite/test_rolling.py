@@ -358,6 +358,7 @@ _STEPS: list[Callable[[Any, Any], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("array", [np.asarray, "jax"])
 def test_xla_computes_the_same(array: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")
@@ -371,6 +372,7 @@ def test_xla_computes_the_same(array: Any, monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_allclose(one, np.asarray(other), rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_steps_of_a_recurrent_network_on_xla(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     monkeypatch.undo()
@@ -381,6 +383,7 @@ def test_steps_of_a_recurrent_network_on_xla(monkeypatch: pytest.MonkeyPatch) ->
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_recursion_and_long_graphs() -> None:
     with sg.Graph().as_default():
         x = y = sg.placeholder(sg.float64, (2,))
@@ -416,6 +419,7 @@ def test_nothing_repeats() -> None:
     assert stretches(np.zeros(4, np.int64), 4) == [Stretch(0, 1, 4)]
 
 
+@pytest.mark.slow
 def test_a_session_with_many_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     monkeypatch.undo()

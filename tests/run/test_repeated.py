@@ -70,6 +70,7 @@ def same(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.slow
 def test_any_call_may_follow_any_other() -> None:
     expected = {name: sg.function(doubled, engine="xla")(make()) for name, make in ARGUMENTS.items()}
     f = sg.function(doubled, engine="xla")

@@ -369,6 +369,7 @@ def test_a_fetched_array_is_not_the_parameter_itself(engine: str) -> None:
 # ------------------------------------------------------------------------------- what is kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NumPyEngine, XlaEngine])
 def test_the_computations_used_last_are_kept(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []

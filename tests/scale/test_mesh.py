@@ -16,6 +16,8 @@ import stopgrad.jax as sgj
 from stopgrad.graph.sharding import check_spec, spec_of
 from stopgrad.ops.structural.sharding import declared_sharding
 
+pytestmark = pytest.mark.slow
+
 COLLECTIVES = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 BOTH = sg.Mesh(data=4, model=2)
 

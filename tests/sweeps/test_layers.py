@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import ast
 import importlib
 import json
@@ -184,6 +185,7 @@ def imported_alone(home: Path, modules: list[str]) -> dict[str, str | None]:
     return json.loads(found.stdout)
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_first() -> None:
     """What stands above the package itself; the recipes and the command import the package, as users do."""
     above = [module for module in MODULES if LEVEL[part_of(module)] < LEVEL[""]]

@@ -132,6 +132,7 @@ SMALL = {
 """Operations whose first sample fits only these of the smaller dtypes; all others take all."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "sample"), FLOATING)
 def test_small_dtypes_are_as_precise_as_they_can_be(definition: type[Op], sample: Sample) -> None:
     for dtype in (float32, float16, bfloat16):

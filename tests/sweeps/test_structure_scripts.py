@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from places import HELPERS
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "__init__.py": "",
     "base/__init__.py": '"""The ground."""\n',

@@ -32,7 +32,8 @@ ELSEWHERE = {
     "tests/transforms/contract, again": "explain no_gradient",
     "tests/ops/test_indexing, tests/ops/test_arrays": "at broadcast_static_shape map_structure",
     "tests/ops/test_xp": "broadcast_shapes can_cast finfo from_dlpack iinfo isdtype result_type",
-    "tests/graph/test_graph, tests/run/test_session": "placeholder parameter assign name_scope dim function group",
+    "tests/graph/test_graph, tests/run/test_session": "placeholder parameter assign name_scope dim function "
+    "group",
     "tests/scale/test_mesh": "shard",
 }
 NOT_HERE = {name for names in ELSEWHERE.values() for name in names.split()}
@@ -106,6 +107,7 @@ def test_three_styles_agree(name: str, one: Call) -> None:
         same(name, session.run(outputs, dict(zip(fed, called.arrays, strict=True))), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_compiled_calls_agree_with_immediate_ones(name: str) -> None:
     calls = [Prepared(name, one) for one in CALLS[name]]

@@ -88,6 +88,7 @@ def close(found: Sequence[Any], expected: Sequence[Any], what: str) -> None:
         assert_close(a, b, what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "sample"), WRITTEN)
 def test_what_is_written_runs_and_gives_the_same(definition: type[Op], sample: Sample) -> None:
     arrays = draw(sample)
@@ -116,6 +117,7 @@ def test_the_table_of_what_cannot_be_written_is_exact() -> None:
     assert {case.values[0].type for case in COMPUTED} - written == NOT_WRITTEN | unseen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "sample"), [case for case in SYMBOLIC if is_written(case)])
 def test_one_model_serves_all_sizes(definition: type[Op], sample: Sample) -> None:
     _, xs, ys = build(definition, sample, draw(sample))
@@ -127,6 +129,7 @@ def test_one_model_serves_all_sizes(definition: type[Op], sample: Sample) -> Non
         close(run_model(model, arrays), compiled("numpy", ys, xs, n)(arrays), f"{definition.type}, n = {n}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("definition", [case for case in EXTREME if case.values[0].type not in NOT_WRITTEN])
 @pytest.mark.parametrize("dtype", [float64, float32], ids=str)
 def test_extreme_values(definition: type[Op], dtype: Any) -> None:

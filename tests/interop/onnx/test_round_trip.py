@@ -19,6 +19,8 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.interpreter import interpret
 from stopgrad.graph.op import REGISTRY, Op
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     pytest.param(definition, s, id=f"{name}-{i}")
     for name, definition in REGISTRY.items()

@@ -10,6 +10,8 @@ import pytest
 
 import stopgrad as sg
 
+pytestmark = pytest.mark.slow
+
 X = np.array([0.5, -1.0, 2.0])
 U = np.sin(X)
 
