@@ -1,12 +1,13 @@
 """What helps against a NaN or an infinity: patterns that are found in the graph and in its values.
 
 A cure is told only where the operations around really stand as its row of :data:`PATTERNS` says and the
-values at the bad element are those at which it applies; never for the name of an operation alone.
+values at the bad element are those at which it applies; never for the name of an operation alone. What the
+values of its own operands alone tell, an operation's definition says itself, in its trait ``cures``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.flow.nans.case import (
@@ -26,8 +27,6 @@ from stopgrad.flow.nans.case import (
 )
 from stopgrad.flow.nans.signs import (
     all_masked,
-    are_infinite,
-    at_pole,
     backward,
     divides_exponentials,
     either,
@@ -36,14 +35,12 @@ from stopgrad.flow.nans.signs import (
     explodes,
     exponent_is_small,
     forward,
-    is_beyond_one,
     is_count,
     is_empty,
     is_flat,
     is_indefinite,
     is_narrow,
     is_negative,
-    is_one,
     is_singular,
     is_zero,
     made_by,
@@ -53,7 +50,6 @@ from stopgrad.flow.nans.signs import (
     times_zero,
     typed,
     used_by,
-    zero_times_infinity,
 )
 from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.graph import Operation, Output
@@ -161,31 +157,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "0 * log(0) is a NaN; sg.xlogy(x, y) computes x * log(y) and is 0 where x is 0",
     ),
     Pattern(
-        "log of 0",
-        "Log Log2 Log10",
-        is_zero(0),
-        "the logarithm of 0 is an infinity; keep the operand above 0, as with sg.log(sg.maximum(x, 1e-12)), "
-        "or stay in logarithms from the start",
-    ),
-    Pattern(
-        "log of a negative number",
-        "Log Log2 Log10",
-        every(forward, is_negative(0)),
-        "the operand is negative there, of which no real logarithm exists",
-    ),
-    Pattern(
         "variance by difference",
         "Sqrt Rsqrt",
         every(made_by(0, is_difference_of_means), either(is_zero(0), is_negative(0))),
         "the mean of squares less the square of the mean cancels, and rounding makes it 0 or negative; "
         "sg.reduce_variance(x) does not, and add a small number before the root",
-    ),
-    Pattern(
-        "root of a negative number",
-        "Sqrt Rsqrt",
-        every(forward, is_negative(0)),
-        "the operand is negative there, of which no real root exists; if only by rounding, take "
-        "sg.maximum(x, 0.0) plus a small number",
     ),
     Pattern(
         "standard deviation of what is all the same",
@@ -200,73 +176,6 @@ PATTERNS: tuple[Pattern, ...] = (
         every(backward, is_zero(0), made_by(0, is_sum_of_squares)),
         "a norm written as a root has an infinite derivative at 0; sg.norm(x), whose gradient there is 0, or "
         "sg.sqrt(sum + 1e-12)",
-    ),
-    Pattern(
-        "root at 0",
-        "Sqrt",
-        every(backward, is_zero(0)),
-        "the derivative of the root at 0 is infinite; keep the operand above 0, as with sg.sqrt(x + 1e-12), "
-        "or replace the zeros before the root: sg.sqrt(sg.where(x > 0, x, 1.0)), and choose the result "
-        "afterwards",
-    ),
-    Pattern(
-        "inverse root at 0",
-        "Rsqrt",
-        is_zero(0),
-        "the inverse root of 0 is infinite; add a small number: sg.rsqrt(x + 1e-6)",
-    ),
-    Pattern(
-        "cube root at 0",
-        "Cbrt",
-        every(backward, is_zero(0)),
-        "the derivative of the cube root at 0 is infinite; keep the operand away from 0",
-    ),
-    Pattern(
-        "arc of 1",
-        "Asin Acos",
-        every(backward, is_one),
-        "the derivative at -1 and 1 is infinite; clip before: sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6), or "
-        "take an angle from sg.atan2",
-    ),
-    Pattern(
-        "arc beyond 1",
-        "Asin Acos Atanh",
-        every(forward, is_beyond_one),
-        "the operand is beyond 1 there (a cosine by rounding, perhaps); clip before: "
-        "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
-    ),
-    Pattern(
-        "atanh at 1",
-        "Atanh",
-        is_one,
-        "atanh and its derivative are infinite at -1 and 1; clip before: "
-        "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
-    ),
-    Pattern(
-        "acosh at 1",
-        "Acosh",
-        every(backward, is_one),
-        "the derivative of acosh at 1 is infinite; keep the operand above 1",
-    ),
-    Pattern(
-        "angle of the origin",
-        "Atan2",
-        every(backward, is_zero(0), is_zero(1)),
-        "at (0, 0) there is no angle, and so no gradient; replace such points before: "
-        "sg.atan2(y, sg.where(origin, 1.0, x))",
-    ),
-    Pattern(
-        "0 to a negative power",
-        "Pow",
-        every(forward, is_zero(0), is_negative(1)),
-        "0 to a negative power is infinite; keep the base away from 0",
-    ),
-    Pattern(
-        "a negative number to a fraction",
-        "Pow",
-        every(forward, is_negative(0)),
-        "a negative number has no real power that is no whole number; take the power of sg.abs(x), or keep "
-        "the base positive",
     ),
     Pattern(
         "gradient of a power at 0",
@@ -303,19 +212,6 @@ PATTERNS: tuple[Pattern, ...] = (
         "neither overflows nor divides by 0",
     ),
     Pattern(
-        "division by 0",
-        "RealDiv",
-        is_zero(1),
-        "the divisor is 0 there; keep it away from 0, as with sg.maximum(y, 1e-12) where it is positive, or "
-        "choose: x / sg.where(y == 0, 1.0, y)",
-    ),
-    Pattern(
-        "inverse of 0",
-        "Reciprocal",
-        is_zero(0),
-        "the operand is 0 there; keep it away from 0, or take sg.reciprocal_no_nan",
-    ),
-    Pattern(
         "normalisation of what is all the same",
         "LayerNorm",
         is_flat,
@@ -334,12 +230,6 @@ PATTERNS: tuple[Pattern, ...] = (
         every(forward, is_indefinite),
         "the matrix has an eigenvalue that is not positive; add a small multiple of the identity: "
         "x + 1e-6 * sg.eye(n)",
-    ),
-    Pattern(
-        "pole of the gamma function",
-        "Lgamma Digamma",
-        at_pole,
-        "the function is infinite at 0 and at negative whole numbers; keep the operand positive",
     ),
     Pattern(
         "mean of nothing",
@@ -400,19 +290,10 @@ PATTERNS: tuple[Pattern, ...] = (
         "every element of a row is -inf, of which log(sum(exp)) is -inf, too; leave one open, or choose "
         "afterwards: sg.where(any_open, result, 0.0)",
     ),
-    Pattern(
-        "a mask by multiplication",
-        "Mul",
-        every(forward, zero_times_infinity),
-        "0 times an infinity is a NaN: multiplying by 0 does not mask it. Choose with sg.where, or keep the "
-        "other factor finite",
-    ),
-    Pattern(
-        "infinities subtracted",
-        "Sub",
-        every(forward, are_infinite),
-        "the difference of two infinities is a NaN; keep one of them finite",
-    ),
+)
+"""What is recognised by what stands around, the more special first."""
+
+GENERAL: tuple[Pattern, ...] = (
     Pattern(
         "overflow of float16",
         "",
@@ -435,7 +316,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "float64",
     ),
 )
-"""What is recognised, the more special first. Before all stands the branch that a ``where`` does not take."""
+"""What remains where nothing special is known. First comes the branch that a ``where`` does not take."""
 
 
 def cure_of(case: Case) -> tuple[str, str] | None:
@@ -443,10 +324,24 @@ def cure_of(case: Case) -> tuple[str, str] | None:
     found = _branch_not_taken(case)
     if found is not None:
         return "branch not taken", found
-    for pattern in PATTERNS:
+    return _patterned(case, PATTERNS) or _own(case) or _patterned(case, GENERAL)
+
+
+def _patterned(case: Case, patterns: Sequence[Pattern]) -> tuple[str, str] | None:
+    """The first of these patterns that an event fits."""
+    for pattern in patterns:
         if pattern.types and case.base.type not in pattern.types.split():
             continue
         if pattern.holds(case):
             x = case.op.outputs[0]
             return pattern.name, pattern.cure.format(dtype=x.dtype.name, limit=_limit(x))
+    return None
+
+
+def _own(case: Case) -> tuple[str, str] | None:
+    """What the definition of the user's operation says of its operands' values there."""
+    values = [case.operand(i) for i in range(len(case.base.inputs))]
+    for cure in case.base.definition.cures:
+        if cure.gradient in (None, case.in_gradient) and cure.when(*values):
+            return cure.name, cure.says
     return None

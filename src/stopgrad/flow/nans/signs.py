@@ -190,12 +190,6 @@ def is_flat(case: Case) -> bool:
     return case.base.epsilon == 0 and row is not None and row.size > 0 and bool(np.all(row == row.flat[0]))
 
 
-def at_pole(case: Case) -> bool:
-    """Whether the operand is a pole of the gamma function."""
-    x = case.operand(0)
-    return bool(x <= 0 and x == np.floor(x))
-
-
 def exponent_is_small(case: Case) -> bool:
     """Whether so high a derivative of the power is infinite at 0."""
     return bool(case.operand(1) < max(order_of(case.op), 1))
@@ -210,27 +204,6 @@ def is_empty(case: Case) -> bool:
     """Whether there is nothing in the operand."""
     array = case.value(case.base.inputs[0])
     return array is not None and array.size == 0
-
-
-def is_beyond_one(case: Case) -> bool:
-    """Whether the operand is beyond 1 there."""
-    return bool(abs(case.operand(0)) > 1)
-
-
-def is_one(case: Case) -> bool:
-    """Whether the operand is 1 or -1 there."""
-    return bool(abs(case.operand(0)) == 1)
-
-
-def zero_times_infinity(case: Case) -> bool:
-    """Whether one operand is 0 there and the other infinite."""
-    a, b = case.operand(0), case.operand(1)
-    return bool((a == 0 and np.isinf(b)) or (b == 0 and np.isinf(a)))
-
-
-def are_infinite(case: Case) -> bool:
-    """Whether both operands are infinite there."""
-    return bool(np.isinf(case.operand(0)) and np.isinf(case.operand(1)))
 
 
 def overflows(case: Case) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, Arithmetic, Elementwise, Op, Promotion, Tensor, TensorType
 from stopgrad.ops.elementwise.compare import equal
@@ -65,6 +67,14 @@ class Sub(Arithmetic):
     """
 
     gradient = {"x": lambda g, op: g, "y": lambda g, op: -g}
+    cures = (
+        d.Cure(
+            "infinities subtracted",
+            lambda x, y: np.isinf(x) and np.isinf(y),
+            "the difference of two infinities is a NaN; keep one of them finite",
+            gradient=False,
+        ),
+    )
     folded = True
     magnitudes = d.Magnitudes.ADDED
     lower = lambda xp, x, y: xp.subtract(x, y)
@@ -86,6 +96,15 @@ class Mul(Arithmetic):
     """
 
     gradient = {"x": lambda g, op: g * conj(op.y), "y": lambda g, op: g * conj(op.x)}
+    cures = (
+        d.Cure(
+            "a mask by multiplication",
+            lambda x, y: (x == 0 and np.isinf(y)) or (y == 0 and np.isinf(x)),
+            "0 times an infinity is a NaN: multiplying by 0 does not mask it. Choose with sg.where, or keep "
+            "the other factor finite",
+            gradient=False,
+        ),
+    )
     folded = True
     magnitudes = d.Magnitudes.SCALED
     lower = lambda xp, x, y: xp.multiply(x, y)
@@ -108,6 +127,14 @@ class RealDiv(Arithmetic):
 
     infer = d.broadcast(d.is_inexact)
     gradient = {"x": lambda g, op: g / conj(op.y), "y": lambda g, op: -(g * conj(op.result)) / conj(op.y)}
+    cures = (
+        d.Cure(
+            "division by 0",
+            lambda x, y: y == 0,
+            "the divisor is 0 there; keep it away from 0, as with sg.maximum(y, 1e-12) where it is positive, "
+            "or choose: x / sg.where(y == 0, 1.0, y)",
+        ),
+    )
     magnitudes = d.Magnitudes.SCALED
     lower = lambda xp, x, y: xp.divide(x, y)
     samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]

@@ -38,6 +38,15 @@ __all__ = [
 LN2, LN10 = math.log(2), math.log(10)
 
 
+_NEGATIVE_ROOT = d.Cure(
+    "root of a negative number",
+    lambda x: x < 0,
+    "the operand is negative there, of which no real root exists; if only by rounding, take "
+    "sg.maximum(x, 0.0) plus a small number",
+    gradient=False,
+)
+
+
 class Sqrt(Elementwise):
     """Elementwise square root.
 
@@ -50,6 +59,17 @@ class Sqrt(Elementwise):
     """
 
     gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
+    cures = (
+        _NEGATIVE_ROOT,
+        d.Cure(
+            "root at 0",
+            lambda x: x == 0,
+            "the derivative of the root at 0 is infinite; keep the operand above 0, as with "
+            "sg.sqrt(x + 1e-12), or replace the zeros before the root: sg.sqrt(sg.where(x > 0, x, 1.0)), "
+            "and choose the result afterwards",
+            gradient=True,
+        ),
+    )
     never_negative = True
     lower = lambda xp, x: xp.sqrt(x)
     samples = d.singles(0.5, 2.0)
@@ -70,6 +90,14 @@ class Cbrt(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g / (3 * square(op.result))}
+    cures = (
+        d.Cure(
+            "cube root at 0",
+            lambda x: x == 0,
+            "the derivative of the cube root at 0 is infinite; keep the operand away from 0",
+            gradient=True,
+        ),
+    )
     lower = lambda xp, x: xp.cbrt(x)
     xla = lambda xp, x: xp.cbrt(d.flushed(xp, x))
     samples = [*d.singles(0.5, 2.0), d.sample(np.array([-8.0, -0.5]))]
@@ -90,6 +118,14 @@ class Rsqrt(Elementwise):
     """
 
     gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
+    cures = (
+        _NEGATIVE_ROOT,
+        d.Cure(
+            "inverse root at 0",
+            lambda x: x == 0,
+            "the inverse root of 0 is infinite; add a small number: sg.rsqrt(x + 1e-6)",
+        ),
+    )
     lower = lambda xp, x: 1 / xp.sqrt(x)
     samples = d.singles(0.5, 2.0)
 
@@ -109,6 +145,13 @@ class Reciprocal(Elementwise):
     """
 
     gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
+    cures = (
+        d.Cure(
+            "inverse of 0",
+            lambda x: x == 0,
+            "the operand is 0 there; keep it away from 0, or take sg.reciprocal_no_nan",
+        ),
+    )
     lower = lambda xp, x: 1 / x
     samples = d.singles(0.5, 2.0)
 
@@ -134,6 +177,21 @@ class Pow(Arithmetic):
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
+    cures = (
+        d.Cure(
+            "0 to a negative power",
+            lambda x, y: x == 0 and y < 0,
+            "0 to a negative power is infinite; keep the base away from 0",
+            gradient=False,
+        ),
+        d.Cure(
+            "a negative number to a fraction",
+            lambda x, y: x < 0,
+            "a negative number has no real power that is no whole number; take the power of sg.abs(x), or "
+            "keep the base positive",
+            gradient=False,
+        ),
+    )
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
@@ -243,6 +301,22 @@ class Exp2(RealElementwise):
 exp2 = d.unary(Exp2, "exp2")
 
 
+_LOGARITHM = (
+    d.Cure(
+        "log of 0",
+        lambda x: x == 0,
+        "the logarithm of 0 is an infinity; keep the operand above 0, as with sg.log(sg.maximum(x, 1e-12)), "
+        "or stay in logarithms from the start",
+    ),
+    d.Cure(
+        "log of a negative number",
+        lambda x: x < 0,
+        "the operand is negative there, of which no real logarithm exists",
+        gradient=False,
+    ),
+)
+
+
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
@@ -255,6 +329,7 @@ class Log(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / conj(op.x)}
+    cures = _LOGARITHM
     lower = lambda xp, x: xp.log(x)
     samples = d.singles(0.5, 3.0)
 
@@ -274,6 +349,7 @@ class Log2(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
+    cures = _LOGARITHM
     lower = lambda xp, x: xp.log2(x)
     samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
@@ -293,6 +369,7 @@ class Log10(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
+    cures = _LOGARITHM
     lower = lambda xp, x: xp.log10(x)
     samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 

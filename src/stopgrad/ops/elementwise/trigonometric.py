@@ -91,6 +91,22 @@ class Tan(Elementwise):
 tan = d.unary(Tan, "tan")
 
 
+_ARC_OF_ONE = d.Cure(
+    "arc of 1",
+    lambda x: abs(x) == 1,
+    "the derivative at -1 and 1 is infinite; clip before: sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6), or "
+    "take an angle from sg.atan2",
+    gradient=True,
+)
+_ARC_BEYOND_ONE = d.Cure(
+    "arc beyond 1",
+    lambda x: abs(x) > 1,
+    "the operand is beyond 1 there (a cosine by rounding, perhaps); clip before: "
+    "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
+    gradient=False,
+)
+
+
 class Asin(Elementwise):
     """Elementwise arc sine, in radians.
 
@@ -106,6 +122,7 @@ class Asin(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
+    cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
     lower = lambda xp, x: xp.arcsin(x)
     samples = d.singles(-0.8, 0.8)
 
@@ -128,6 +145,7 @@ class Acos(Elementwise):
     """
 
     gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
+    cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
     lower = lambda xp, x: xp.arccos(x)
     samples = d.singles(-0.8, 0.8)
 
@@ -174,6 +192,15 @@ class Atan2(Arithmetic):
         "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
         "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
     }
+    cures = (
+        d.Cure(
+            "angle of the origin",
+            lambda y, x: x == 0 and y == 0,
+            "at (0, 0) there is no angle, and so no gradient; replace such points before: "
+            "sg.atan2(y, sg.where(origin, 1.0, x))",
+            gradient=True,
+        ),
+    )
     lower = lambda xp, y, x: xp.arctan2(y, x)
     # XLA takes subnormal numbers for 0 in some of the steps, and gives NaN or the other sign.
     xla = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
@@ -300,6 +327,14 @@ class Acosh(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
+    cures = (
+        d.Cure(
+            "acosh at 1",
+            lambda x: abs(x) == 1,
+            "the derivative of acosh at 1 is infinite; keep the operand above 1",
+            gradient=True,
+        ),
+    )
     lower = lambda xp, x: xp.arccosh(x)
     samples = d.singles(1.5, 3.0)
 
@@ -322,6 +357,15 @@ class Atanh(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
+    cures = (
+        _ARC_BEYOND_ONE,
+        d.Cure(
+            "atanh at 1",
+            lambda x: abs(x) == 1,
+            "atanh and its derivative are infinite at -1 and 1; clip before: "
+            "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
+        ),
+    )
     lower = lambda xp, x: xp.arctanh(x)
     samples = d.singles(-0.8, 0.8)
 

@@ -130,6 +130,13 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
     return multiply(ndtri(multiply(x, 0.5)), -math.sqrt(0.5), name)
 
 
+_POLE = d.Cure(
+    "pole of the gamma function",
+    lambda x: x <= 0 and x == np.floor(x),
+    "the function is infinite at 0 and at negative whole numbers; keep the operand positive",
+)
+
+
 class Lgamma(RealElementwise):
     """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
 
@@ -142,6 +149,7 @@ class Lgamma(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * digamma(op.x)}
+    cures = (_POLE,)
     xla = lambda xp, x: xp.special.gammaln(x)
 
     @staticmethod
@@ -232,6 +240,7 @@ class Digamma(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
+    cures = (_POLE,)
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
