@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from stopgrad.base.types import TensorType
-from stopgrad.graph.graph import Graph, Operation, Output
+from stopgrad.graph.graph import Graph, Operation, Output, needed
 
 
 class Body:
@@ -44,8 +44,7 @@ class Body:
 
     def operations(self) -> list[Operation]:
         """The operations that it computes, in order, without its parameters."""
-        given = {x.op for x in self.inputs}
-        return [op for op in self.graph.subgraph_to(self.results) if op not in given]
+        return needed(self.results, frozenset(self.inputs))
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -28,6 +28,7 @@ from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.op import Kind
 from stopgrad.graph.operands import Literal
+from stopgrad.graph.sharding import Spec
 from stopgrad.graph.verify import verify_if_enabled
 from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Placeholder
@@ -104,6 +105,10 @@ class Copying:
             values = tuple([self._rewritten(value) for value in values])
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         return Operation.like(like, self.graph, inputs, types, values, definition, label).outputs
+
+    def input(self, type: TensorType, like: Operation, sharding: Spec = ()) -> Output:
+        """An input of the new graph."""
+        return self.add(Placeholder, (), (type.dtype, type.shape, sharding), like)[0]
 
     def copy(self, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
         """Put operations into the new graph, and where their outputs went into the mapping."""
@@ -206,8 +211,7 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     """Copy into one graph; returns where each old output went."""
     mapping: dict[Output, Output] = {}
     for x in inputs:
-        known = copying.concrete(x.type)
-        mapping[x] = copying.add(Placeholder, (), (known.dtype, known.shape, declared_sharding(x)), x.op)[0]
+        mapping[x] = copying.input(copying.concrete(x.type), x.op, declared_sharding(x))
     if not any(getattr(rule, "erases", False) for rule in copying.rules):
         for op in needed(outputs, mapping):
             op.definition.settle(op)

@@ -212,9 +212,7 @@ class _Roller:
         self.copying = Copying(Graph(), (), None, bodies=bodies)
         self.stacks = Stacks(self.copying)
         for x in inputs:
-            self.stacks.mapping[x] = self.copying.add(
-                Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), x.op
-            )[0]
+            self.stacks.mapping[x] = self.copying.input(x.type, x.op, declared_sharding(x))
         self.outputs = outputs
         self.terms: dict[Operation, list[Output]] = {}
 
@@ -311,7 +309,7 @@ class _Loop:
                 self.carried[source, ago] = self._parameter(self.first[source, ago])
 
     def _parameter(self, like: Output) -> Output:
-        return self.body.add(Placeholder, (), (like.dtype, like.shape, ()), self.like)[0]
+        return self.body.input(like.type, self.like)
 
     def _inputs(self) -> dict[tuple[int, int], Output]:
         """What the operands that are not made in the same segment are in the body."""

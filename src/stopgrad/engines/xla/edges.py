@@ -143,19 +143,16 @@ def _without(
     copying = Copying(Graph(), (), None)
     mapping: dict[Output, Output] = {}
 
-    def placeholder(kind: TensorType, like: Operation) -> Output:
-        return copying.add(Placeholder, (), (kind.dtype, kind.shape, ()), like)[0]
-
     direct = [i for i, x in enumerate(inputs) if x in inside or x not in stacked]
     for i in direct:
-        mapping[inputs[i]] = placeholder(inputs[i].type, inputs[i].op)
+        mapping[inputs[i]] = copying.input(inputs[i].type, inputs[i].op)
     new_inputs = [mapping[inputs[i]] for i in direct]
     groups = []
     for pack in packs:
         kind = pack.inputs[0].type
         whole = len(pack.inputs) // STACKED
-        made = [placeholder(_stack_type(kind, STACKED), pack) for _ in range(whole)]
-        alone = [placeholder(kind, pack) for _ in pack.inputs[whole * STACKED :]]
+        made = [copying.input(_stack_type(kind, STACKED), pack) for _ in range(whole)]
+        alone = [copying.input(kind, pack) for _ in pack.inputs[whole * STACKED :]]
         groups.append(([given[x] for x in pack.inputs], kind))
         new_inputs += [*made, *alone]
         if alone:

@@ -398,7 +398,7 @@ def _chosen(
     differences = [y for pair in what.differences for y in pair]
     given = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
     body = Copying(Graph(), (), None)
-    parameters = [body.add(Placeholder, (), (y.dtype, y.shape, ()), like)[0] for y in (done, *given)]
+    parameters = [body.input(y.type, like) for y in (done, *given)]
     mapping = dict(zip(given, parameters[1:], strict=True))
     copy_operations(
         sorted(what.between, key=by_id),

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.base.types import product
+from stopgrad.base.types import product, tensor_type
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.batched_bodies import batched_body
 from stopgrad.graph.body import Body
@@ -360,7 +360,7 @@ class _Turned:
         matrix = op.inputs[1]
         if matrix not in self.made:
             turned = inputs[1].type.shape[::-1]
-            self.made[matrix] = copying.add(Placeholder, (), (matrix.dtype, turned, ()), op)[0]
+            self.made[matrix] = copying.input(tensor_type(matrix.dtype, turned), op)
         return copying.add(MatMul, (inputs[0], self.made[matrix]), (values[0], False), op)
 
 
