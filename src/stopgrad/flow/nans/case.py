@@ -9,7 +9,15 @@ import numpy as np
 
 from stopgrad.flow.nans.run import Array, Made
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.ops.elementwise.convert import Cast
+from stopgrad.graph.op import Op
+from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, RealDiv, Square, Sub
+from stopgrad.ops.elementwise.convert import Cast, SelectV2
+from stopgrad.ops.elementwise.powers import Exp, Pow, Reciprocal, Sqrt
+from stopgrad.ops.linalg.norms import VectorNorm
+from stopgrad.ops.neural.activations import Sigmoid
+from stopgrad.ops.reductions.reduce import Mean, Variance
+from stopgrad.ops.shapes.reshape import Sum
+from stopgrad.ops.structural.sources import Const
 
 FAR = 8
 """So many operations away a pattern's parts are looked for."""
@@ -150,38 +158,38 @@ def source(x: Output) -> Operation:
 def constant(x: Output) -> Any:
     """The value of a constant that holds one number; NaN for all else."""
     op = source(x)
-    array = op.values[0].array if op.type == "Const" else np.empty(0)
+    array = op.values[0].array if op.definition is Const else np.empty(0)
     return array.flat[0] if array.size and np.all(array == array.flat[0]) else np.nan
 
 
-def comes_from(x: Output, *types: str) -> bool:
-    return source(x).type in types
+def comes_from(x: Output, *types: type[Op]) -> bool:
+    return source(x).definition in types
 
 
 def is_one_plus_exp(op: Operation) -> bool:
     """Whether an operation adds 1 to an exponential."""
-    if op.type != "AddV2":
+    if op.definition is not AddV2:
         return False
     a, b = op.inputs
-    return (constant(a) == 1 and comes_from(b, "Exp")) or (constant(b) == 1 and comes_from(a, "Exp"))
+    return (constant(a) == 1 and comes_from(b, Exp)) or (constant(b) == 1 and comes_from(a, Exp))
 
 
 def is_sum_of_exp(op: Operation) -> bool:
     """Whether an operation adds up exponentials."""
-    return op.type in ("Sum", "Mean") and comes_from(op.inputs[0], "Exp")
+    return op.definition in (Sum, Mean) and comes_from(op.inputs[0], Exp)
 
 
 def is_square(op: Operation) -> bool:
     """Whether an operation multiplies something with itself."""
-    return op.type == "Square" or (
-        (op.type == "Mul" and is_same(source(op.inputs[0]), source(op.inputs[1])))
-        or (op.type == "Pow" and constant(op.inputs[1]) == 2)
+    return op.definition is Square or (
+        (op.definition is Mul and is_same(source(op.inputs[0]), source(op.inputs[1])))
+        or (op.definition is Pow and constant(op.inputs[1]) == 2)
     )
 
 
 def unguarded(op: Operation) -> Operation:
     """The operation behind a ``where`` that keeps a zero away, as the library's own functions build it."""
-    while op.type == "SelectV2":
+    while op.definition is SelectV2:
         op = source(op.inputs[2])
     return op
 
@@ -189,22 +197,22 @@ def unguarded(op: Operation) -> Operation:
 def is_norm(op: Operation) -> bool:
     """Whether an operation is a Euclidean norm, by its function or written out."""
     op = unguarded(op)
-    if op.type == "VectorNorm":
+    if op.definition is VectorNorm:
         return True
-    return op.type == "Sqrt" and is_sum_of_squares(unguarded(source(op.inputs[0])))
+    return op.definition is Sqrt and is_sum_of_squares(unguarded(source(op.inputs[0])))
 
 
 def is_sum_of_squares(op: Operation) -> bool:
-    return op.type == "Sum" and is_square(source(op.inputs[0]))
+    return op.definition is Sum and is_square(source(op.inputs[0]))
 
 
 def is_deviation(op: Operation) -> bool:
-    return op.type == "Sqrt" and is_variance(source(op.inputs[0]))
+    return op.definition is Sqrt and is_variance(source(op.inputs[0]))
 
 
 def is_variance(op: Operation) -> bool:
     """Whether an operation is a variance, by its function or as the mean of squared distances."""
-    return op.type == "Variance" or (op.type == "Mean" and is_square(source(op.inputs[0])))
+    return op.definition is Variance or (op.definition is Mean and is_square(source(op.inputs[0])))
 
 
 def is_same(a: Operation, b: Operation, depth: int = 4) -> bool:
@@ -220,25 +228,25 @@ def is_same(a: Operation, b: Operation, depth: int = 4) -> bool:
 
 def is_shares(op: Operation) -> bool:
     """Whether an operation divides exponentials by their sum."""
-    if op.type != "RealDiv":
+    if op.definition is not RealDiv:
         return False
     over, under = source(op.inputs[0]), source(op.inputs[1])
-    if over.type != "Exp" or under.type != "Sum":
+    if over.definition is not Exp or under.definition is not Sum:
         return False
     return is_same(over, source(under.inputs[0]))
 
 
 def is_one_minus_sigmoid(op: Operation) -> bool:
-    return op.type == "Sub" and constant(op.inputs[0]) == 1 and comes_from(op.inputs[1], "Sigmoid")
+    return op.definition is Sub and constant(op.inputs[0]) == 1 and comes_from(op.inputs[1], Sigmoid)
 
 
 def is_sigmoid_written(op: Operation) -> bool:
     """1 / (1 + exp(-x)), written out."""
     under = (
         source(op.inputs[1])
-        if op.type == "RealDiv"
+        if op.definition is RealDiv
         else source(op.inputs[0])
-        if op.type == "Reciprocal"
+        if op.definition is Reciprocal
         else op
     )
     return under is not op and is_one_plus_exp(under)
@@ -246,14 +254,14 @@ def is_sigmoid_written(op: Operation) -> bool:
 
 def is_difference_of_means(op: Operation) -> bool:
     """E[x²] - E[x]²."""
-    if op.type != "Sub":
+    if op.definition is not Sub:
         return False
     a, b = source(op.inputs[0]), source(op.inputs[1])
     return (
-        a.type == "Mean"
+        a.definition is Mean
         and is_square(source(a.inputs[0]))
         and is_square(b)
-        and comes_from(b.inputs[0], "Mean")
+        and comes_from(b.inputs[0], Mean)
     )
 
 
@@ -267,7 +275,7 @@ def choice_behind(case: Case, inner: Operation) -> Operation | None:
         if len(users) != 1:
             return None
         (user,) = users
-        if user.type == "SelectV2" and x is not user.inputs[0]:
+        if user.definition is SelectV2 and x is not user.inputs[0]:
             return user if _is_away(case, inner, user, x, same) else None
         same = same and user.definition.elementwise
         if len(user.outputs) != 1:

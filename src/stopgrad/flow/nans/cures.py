@@ -53,6 +53,21 @@ from stopgrad.flow.nans.signs import (
 )
 from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Op
+from stopgrad.ops.elementwise.arithmetic import RealDiv, Sub
+from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
+from stopgrad.ops.elementwise.powers import Exp, Log, Log1p, Pow, Rsqrt, Sqrt
+from stopgrad.ops.linalg.determinants import LogMatrixDeterminant
+from stopgrad.ops.linalg.factorizations import Cholesky
+from stopgrad.ops.linalg.solvers import MatrixInverse, MatrixSolve
+from stopgrad.ops.losses.cross_entropy import (
+    SoftmaxCrossEntropyWithLogits,
+    SparseSoftmaxCrossEntropyWithLogits,
+)
+from stopgrad.ops.neural.activations import Sigmoid
+from stopgrad.ops.reductions.reduce import Max, Mean, Min, Prod
+from stopgrad.ops.shapes.reshape import Sum
+from stopgrad.ops.structural.sources import Const
 
 
 def _limit(x: Output) -> str:
@@ -86,9 +101,9 @@ _WRITTEN = {"RealDiv": "the division", "Pow": "the power", "VectorNorm": "the no
 
 
 def _shown(inner: Operation) -> str:
-    if inner.type == "RealDiv":
+    if inner.definition is RealDiv:
         return "y / safe"
-    if inner.type == "Pow":
+    if inner.definition is Pow:
         return "safe ** y"
     return f"sg.{getattr(inner.definition.function, '__name__', 'f')}(safe)"
 
@@ -113,7 +128,7 @@ class Pattern(NamedTuple):
     """
 
     name: str
-    types: str
+    types: tuple[type[Op], ...]
     holds: Callable[[Case], Any]
     cure: str
 
@@ -121,163 +136,163 @@ class Pattern(NamedTuple):
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "log of softmax",
-        "Log",
-        every(is_zero(0), either(of_type(0, "Softmax"), made_by(0, is_shares))),
+        (Log,),
+        every(is_zero(0), either(of_type(0, Softmax), made_by(0, is_shares))),
         "sg.log_softmax(x) computes log(softmax(x)) without going through the probability that became 0",
     ),
     Pattern(
         "log of sigmoid",
-        "Log",
-        every(is_zero(0), either(of_type(0, "Sigmoid"), made_by(0, is_sigmoid_written))),
+        (Log,),
+        every(is_zero(0), either(of_type(0, Sigmoid), made_by(0, is_sigmoid_written))),
         "sg.log_sigmoid(x) computes log(sigmoid(x)) without going through the probability that became 0",
     ),
     Pattern(
         "log of 1 - sigmoid",
-        "Log",
+        (Log,),
         every(is_zero(0), made_by(0, is_one_minus_sigmoid)),
         "log(1 - sigmoid(x)) is sg.log_sigmoid(-x), or -sg.softplus(x), which stays finite; of a loss, take "
         "sg.sigmoid_cross_entropy_with_logits",
     ),
     Pattern(
         "log of a sum of exponentials",
-        "Log",
+        (Log,),
         every(is_zero(0), made_by(0, is_sum_of_exp)),
         "sg.reduce_logsumexp(x) computes log(sum(exp(x))) where every exponential has become 0",
     ),
     Pattern(
         "log of a product",
-        "Log",
-        every(is_zero(0), of_type(0, "Prod")),
+        (Log,),
+        every(is_zero(0), of_type(0, Prod)),
         "the product has become 0; take the sum of the logarithms instead: sg.reduce_sum(sg.log(x))",
     ),
     Pattern(
         "0 log 0",
-        "Log",
+        (Log,),
         every(is_zero(0), times_zero),
         "0 * log(0) is a NaN; sg.xlogy(x, y) computes x * log(y) and is 0 where x is 0",
     ),
     Pattern(
         "variance by difference",
-        "Sqrt Rsqrt",
+        (Sqrt, Rsqrt),
         every(made_by(0, is_difference_of_means), either(is_zero(0), is_negative(0))),
         "the mean of squares less the square of the mean cancels, and rounding makes it 0 or negative; "
         "sg.reduce_variance(x) does not, and add a small number before the root",
     ),
     Pattern(
         "standard deviation of what is all the same",
-        "Sqrt",
+        (Sqrt,),
         every(backward, is_zero(0), made_by(0, is_variance)),
         "the variance is 0 there (one element, or all alike), and the derivative of the root at 0 is "
         "infinite; add a small number before the root: sg.sqrt(variance + 1e-6)",
     ),
     Pattern(
         "norm at 0",
-        "Sqrt",
+        (Sqrt,),
         every(backward, is_zero(0), made_by(0, is_sum_of_squares)),
         "a norm written as a root has an infinite derivative at 0; sg.norm(x), whose gradient there is 0, or "
         "sg.sqrt(sum + 1e-12)",
     ),
     Pattern(
         "gradient of a power at 0",
-        "Pow",
+        (Pow,),
         every(backward, is_zero(0), exponent_is_small),
         "the derivatives of a power at 0 are infinite from the order of its exponent on; keep the base "
         "above 0, as with (x + 1e-12) ** y",
     ),
     Pattern(
         "mean over an empty mask",
-        "RealDiv",
+        (RealDiv,),
         every(is_zero(1), is_count),
         "the mask is empty there, so that the mean divides by 0; divide by sg.maximum(count, 1.0)",
     ),
     Pattern(
         "division by a standard deviation of 0",
-        "RealDiv",
+        (RealDiv,),
         every(is_zero(1), made_by(1, is_deviation)),
         "the standard deviation is 0 there (one element, or all alike); add a small number before the root: "
         "sg.sqrt(variance + 1e-6), which also keeps its gradient finite",
     ),
     Pattern(
         "normalisation of 0",
-        "RealDiv",
+        (RealDiv,),
         every(is_zero(1), made_by(1, is_norm)),
         "the norm is 0 there; sg.l2_normalize(x, epsilon=1e-12) keeps its divisor, and the gradient, away "
         "from it",
     ),
     Pattern(
         "softmax without its shift",
-        "RealDiv",
+        (RealDiv,),
         divides_exponentials,
         "these are a softmax's shares, written out; sg.softmax(x), which takes the maximum off first, "
         "neither overflows nor divides by 0",
     ),
     Pattern(
         "normalisation of what is all the same",
-        "LayerNorm",
+        (LayerNorm,),
         is_flat,
         "every element of the row is the same, so that it divides by a deviation of 0; "
         "give an epsilon above 0",
     ),
     Pattern(
         "inverse of a singular matrix",
-        "MatrixInverse MatrixSolve LogMatrixDeterminant",
+        (MatrixInverse, MatrixSolve, LogMatrixDeterminant),
         is_singular,
         "the matrix is singular; add a small multiple of the identity: x + 1e-6 * sg.eye(n)",
     ),
     Pattern(
         "Cholesky factor of no positive definite matrix",
-        "Cholesky",
+        (Cholesky,),
         every(forward, is_indefinite),
         "the matrix has an eigenvalue that is not positive; add a small multiple of the identity: "
         "x + 1e-6 * sg.eye(n)",
     ),
     Pattern(
         "mean of nothing",
-        "Mean",
+        (Mean,),
         every(forward, is_empty),
         "there is nothing to take the mean of; the operand is empty. Check its shape before",
     ),
     Pattern(
         "extremum of nothing",
-        "Max Min",
+        (Max, Min),
         every(forward, is_empty),
         "there is nothing to take the extremum of, so that it is an infinity; the operand is empty. Check "
         "its shape, or put a smallest value beside it with sg.maximum",
     ),
     Pattern(
         "softmax without its shift",
-        "Exp",
-        every(explodes, either(used_by(is_shares), used_by(typed("Sum"), is_shares))),
+        (Exp,),
+        every(explodes, either(used_by(is_shares), used_by(typed(Sum), is_shares))),
         "exp overflows; this is a softmax written out. sg.softmax(x) takes the maximum off first",
     ),
     Pattern(
         "log of a sum of exponentials",
-        "Exp",
-        every(explodes, used_by(typed("Sum", "Mean"), typed("Log"))),
+        (Exp,),
+        every(explodes, used_by(typed(Sum, Mean), typed(Log))),
         "exp overflows; sg.reduce_logsumexp(x) computes log(sum(exp(x))) without",
     ),
     Pattern(
         "softplus written out",
-        "Exp",
-        every(explodes, either(used_by(typed("Log1p")), used_by(is_one_plus_exp, typed("Log")))),
+        (Exp,),
+        every(explodes, either(used_by(typed(Log1p)), used_by(is_one_plus_exp, typed(Log)))),
         "exp overflows; sg.softplus(x) computes log(1 + exp(x)) without",
     ),
     Pattern(
         "sigmoid written out",
-        "Exp",
+        (Exp,),
         every(explodes, used_by(is_one_plus_exp, is_sigmoid_written)),
         "exp overflows; sg.sigmoid(x) computes 1 / (1 + exp(-x)) without, and its gradient",
     ),
     Pattern(
         "all of a row masked",
-        "Softmax LogSoftmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits",
+        (Softmax, LogSoftmax, SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits),
         all_masked,
         "every element of the row is -inf, so that it subtracts infinities; leave one open, or mask with a "
         "large finite number such as -1e9, and choose afterwards: sg.where(any_open, softmax, 0.0)",
     ),
     Pattern(
         "all of a row masked",
-        "Sub",
+        (Sub,),
         minus_own_maximum,
         "every element of the row is -inf, and so is its maximum: -inf - -inf is a NaN. Leave one open, "
         "mask with a large finite number such as -1e9, or take sg.where(sg.is_finite(maximum), maximum, "
@@ -285,7 +300,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "all of a row masked",
-        "Const",
+        (Const,),
         ends_in_logsumexp,
         "every element of a row is -inf, of which log(sum(exp)) is -inf, too; leave one open, or choose "
         "afterwards: sg.where(any_open, result, 0.0)",
@@ -296,21 +311,21 @@ PATTERNS: tuple[Pattern, ...] = (
 GENERAL: tuple[Pattern, ...] = (
     Pattern(
         "overflow of float16",
-        "",
+        (),
         is_narrow,
         "the number is beyond the largest of {dtype}, {limit}: scale it down before (a loss scale, for "
         "gradients), or compute this in float32 with sg.cast",
     ),
     Pattern(
         "overflow of exp",
-        "Exp",
+        (Exp,),
         explodes,
         "exp overflows {dtype} here; keep its operand small, as with sg.minimum(x, 80.0), or stay in "
         "logarithms",
     ),
     Pattern(
         "overflow",
-        "",
+        (),
         overflows,
         "the number is beyond the largest of {dtype}, {limit}: scale it down before, or compute this in "
         "float64",
@@ -330,7 +345,7 @@ def cure_of(case: Case) -> tuple[str, str] | None:
 def _patterned(case: Case, patterns: Sequence[Pattern]) -> tuple[str, str] | None:
     """The first of these patterns that an event fits."""
     for pattern in patterns:
-        if pattern.types and case.base.type not in pattern.types.split():
+        if pattern.types and case.base.definition not in pattern.types:
             continue
         if pattern.holds(case):
             x = case.op.outputs[0]

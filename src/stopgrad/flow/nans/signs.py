@@ -12,7 +12,11 @@ from stopgrad.flow.nans.case import Case, comes_from, is_shares, moved_from, ord
 from stopgrad.flow.nans.run import Array
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
-from stopgrad.graph.op import Kind
+from stopgrad.graph.op import Kind, Op
+from stopgrad.ops.elementwise.arithmetic import Mul
+from stopgrad.ops.elementwise.convert import Cast
+from stopgrad.ops.reductions.reduce import LogSumExp, Max
+from stopgrad.ops.shapes.reshape import Sum
 
 Sign = Callable[[Case], Any]
 """Whether an event has it."""
@@ -53,7 +57,7 @@ def made_by(i: int, test: Callable[[Operation], bool]) -> Sign:
     return lambda case: test(source(case.base.inputs[i]))
 
 
-def of_type(i: int, *types: str) -> Sign:
+def of_type(i: int, *types: type[Op]) -> Sign:
     """Whether an operand of the user's operation is of one of these types."""
     return made_by(i, typed(*types))
 
@@ -79,15 +83,15 @@ def _is_used(case: Case, steps: Sequence[Callable[[Operation], bool]]) -> bool:
     return True
 
 
-def typed(*types: str) -> Callable[[Operation], bool]:
+def typed(*types: type[Op]) -> Callable[[Operation], bool]:
     """Whether an operation is of one of these types."""
-    return lambda op: op.type in types
+    return lambda op: op.definition in types
 
 
 def times_zero(case: Case) -> bool:
     """Whether the logarithm is multiplied by a zero."""
     for user in case.users(case.base.outputs[0]):
-        if user.type == "Mul":
+        if user.definition is Mul:
             others = [x for x in user.inputs if x is not case.base.outputs[0]]
             if others and case.at(others[0]) == 0:
                 return True
@@ -97,9 +101,9 @@ def times_zero(case: Case) -> bool:
 def is_count(case: Case) -> bool:
     """Whether the divisor is a number of things: a sum of booleans, or of zeros and ones."""
     op = source(case.base.inputs[1])
-    if op.type != "Sum":
+    if op.definition is not Sum:
         return False
-    if op.inputs[0].op.type == "Cast" and op.inputs[0].op.inputs[0].dtype.is_bool:
+    if op.inputs[0].op.definition is Cast and op.inputs[0].op.inputs[0].dtype.is_bool:
         return True
     array = case.value(op.inputs[0])
     return array is not None and not np.any(array) and is_mask_of(case, op.inputs[0])
@@ -109,8 +113,8 @@ def is_mask_of(case: Case, mask: Output) -> bool:
     """Whether the numerator is a sum of products with this mask."""
     over = source(case.base.inputs[0])
     return (
-        over.type == "Sum"
-        and source(over.inputs[0]).type == "Mul"
+        over.definition is Sum
+        and source(over.inputs[0]).definition is Mul
         and any(source(x) is source(mask) for x in source(over.inputs[0]).inputs)
     )
 
@@ -145,7 +149,7 @@ def all_masked(case: Case) -> bool:
 def minus_own_maximum(case: Case) -> bool:
     """Whether a row's maximum is taken off where both are a mask's infinity."""
     op = case.base
-    return comes_from(op.inputs[1], "Max") and bool(
+    return comes_from(op.inputs[1], Max) and bool(
         np.isneginf(case.operand(0)) and np.isneginf(case.operand(1))
     )
 
@@ -156,7 +160,7 @@ def ends_in_logsumexp(case: Case) -> bool:
     for _ in range(4):
         users = [user for x in ahead for user in case.users(x)]
         for user in users:
-            made = case.value(user.outputs[0]) if user.type == "LogSumExp" else None
+            made = case.value(user.outputs[0]) if user.definition is LogSumExp else None
             if made is not None and np.isneginf(made.astype(np.float64)).any():
                 return True
         ahead = [y for user in users for y in user.outputs]
@@ -212,7 +216,7 @@ def overflows(case: Case) -> bool:
     x = op.outputs[0]
     if case.made.kind != "inf" or seen is None or x.dtype.name not in ("float16", "bfloat16", "float32"):
         return False
-    if op.type == "Cast":
+    if op.definition is Cast:
         return bool(np.isfinite(seen[0][0][case.index]))
     if op.definition.has_bodies or Kind.DTYPE in op.definition.kinds.values():
         return False
