@@ -136,6 +136,7 @@ def outcomes(results: list[dict[str, Any]]) -> dict[str, str]:
     return {f"{x['before']} -> {x['after']}": f"{x['outcome']} {x.get('tier', '')}".strip() for x in results}
 
 
+@pytest.mark.slow
 def test_faults_die_where_a_test_sees_them_and_live_where_none_does(checkout: Path) -> None:
     before = {path: path.read_text() for path in checkout.rglob("*") if path.is_file()}
     results = planted(checkout)
@@ -153,6 +154,7 @@ def test_faults_die_where_a_test_sees_them_and_live_where_none_does(checkout: Pa
     assert {path: path.read_text() for path in checkout.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_was(checkout: Path) -> None:
     whole = planted(checkout, "--tier", "plain", "--count", "4")
     path = checkout.parent / "results.jsonl"
