@@ -15,6 +15,7 @@ from pathlib import Path
 from together import together
 
 import stopgrad as sg
+from stopgrad.graph import defining
 from stopgrad.graph.op import REGISTRY
 
 HOME = Path(sg.__file__).parent
@@ -91,6 +92,31 @@ def test_what_is_imported_whole_says_what_that_is() -> None:
     text = (HOME / "ops/functions.py").read_text()
     for module in re.findall(r"^from (stopgrad\.\S+) import \*$", text, re.MULTILINE):
         assert "__all__" in vars(importlib.import_module(module)), f"{module} has no __all__"
+
+
+def through_the_door(module: str, text: str) -> list[str]:
+    """What a module imports from elsewhere though :mod:`stopgrad.graph.defining` has it."""
+    return [
+        f"{module}: {alias.name} of {node.module}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("stopgrad.graph.", "stopgrad.base."))
+        for alias in node.names
+        if alias.name in defining.__all__ and alias.asname is None and node.module != defining.__name__
+        if getattr(defining, alias.name) is getattr(importlib.import_module(node.module or ""), alias.name)
+    ]
+
+
+def test_operations_are_defined_with_what_one_door_has() -> None:
+    found = [
+        line
+        for module, path in MODULES.items()
+        if module.startswith(("stopgrad.ops.", "stopgrad.transforms.control."))
+        for line in through_the_door(module, path.read_text())
+    ]
+    assert not found, "import these from stopgrad.graph.defining:\n" + "\n".join(found)
+    seen = through_the_door("one", "from stopgrad.graph.op import REGISTRY, Op\n")
+    assert seen == ["one: Op of stopgrad.graph.op"]
 
 
 def test_modules_do_not_import_in_a_circle() -> None:

@@ -13,11 +13,7 @@ from stopgrad.ops.elementwise.powers import *
 from stopgrad.ops.elementwise.rounding import *
 from stopgrad.ops.elementwise.trigonometric import *
 from stopgrad.ops.elementwise.zeros import *
-from stopgrad.ops.fourier import (
-    frequencies as _frequencies,
-    planes as _planes,
-    transforms as _transforms,
-)
+from stopgrad.ops.fourier import frequencies as _frequencies, planes as _planes, transforms as _transforms
 from stopgrad.ops.gates.custom import *
 from stopgrad.ops.gates.scaling import *
 from stopgrad.ops.gates.stopping import *

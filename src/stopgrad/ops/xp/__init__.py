@@ -17,15 +17,10 @@ from __future__ import annotations
 
 import math as _math
 
-from stopgrad.ops.xp import (
-    fft as fft,
-    linalg as linalg,
-)
+from stopgrad.ops.xp import fft as fft, linalg as linalg
 from stopgrad.ops.xp.creation import *
 from stopgrad.ops.xp.data_types import *
-from stopgrad.ops.xp.data_types import (
-    __array_namespace_info__ as __array_namespace_info__,
-)
+from stopgrad.ops.xp.data_types import __array_namespace_info__ as __array_namespace_info__
 from stopgrad.ops.xp.elementwise import *
 from stopgrad.ops.xp.linalg import (
     matmul as matmul,
