@@ -8,8 +8,10 @@ the names of the operands (:mod:`stopgrad.graph.type_rules`). A member that writ
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 TITLES = ("Args", "Returns", "Constraints", "Raises", "References", "Examples")
 _INHERITED = TITLES[:4]
@@ -17,6 +19,15 @@ _NUMBERS = [f"C{n}" for n in range(1, 30)]
 _TITLE = re.compile(rf"^({'|'.join(TITLES)}):$", re.MULTILINE)
 _NEXT_ENTRY = re.compile(r"\n(?=    \S)")
 _KEY = re.compile(r"\w+")
+
+
+def docstring(definition: Any, families: Iterable[type]) -> str:
+    """The docstring of a definition: its own, with what its families and its rule of inference say."""
+    said = [inspect.cleandoc(vars(one).get("__doc__") or "") for one in (definition, *families)]
+    rule = getattr(definition.infer, "document", "").format(*definition.operands)
+    variadic = (definition.variadic,) if definition.variadic else ()
+    names = (*definition.operands, *variadic, *definition.attributes)
+    return composed(said[0], [*said[1:], rule], names)
 
 
 def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:

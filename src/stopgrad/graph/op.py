@@ -42,7 +42,7 @@ from stopgrad.base.types import (
     within_bounds,
 )
 from stopgrad.graph.body import Body
-from stopgrad.graph.docstrings import composed
+from stopgrad.graph.docstrings import docstring
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
 from stopgrad.graph.scope import Scope, as_scope
@@ -441,7 +441,7 @@ class Op:
         cls._read_signature()
         cls._read_rules()
         cls._read_traits()
-        cls._compose_docstring()
+        cls.__doc__ = docstring(cls, cls.__mro__[1 : cls.__mro__.index(Op)])
         cls._inferred = {} if cls.cached else _Forgetful()
         REGISTRY[cls.type] = cls
 
@@ -535,15 +535,6 @@ class Op:
         if cls.passes is not None and not cls.moves:
             cls.moves = (cls.operands[cls.passes],)
         check_traits(cls)
-
-    @classmethod
-    def _compose_docstring(cls) -> None:
-        """Add to the docstring what families and the rule of inference say of all their members."""
-        members = cls.__mro__[: cls.__mro__.index(Op)]
-        own, *families = [inspect.cleandoc(vars(one).get("__doc__") or "") for one in members]
-        rule = getattr(cls.infer, "document", "").format(*cls.operands)
-        names = (*cls.operands, *([cls.variadic] if cls.variadic else ()), *cls.attributes)
-        cls.__doc__ = composed(own, [*families, rule], names)
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
