@@ -9,17 +9,10 @@ Examples:
 from __future__ import annotations
 
 import sys as _sys
+from importlib import import_module as _import_module
 from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
-from stopgrad import (
-    data as data,
-    distributed as distributed,
-    engines as engines,
-    ops as ops,
-    optimizers as optimizers,
-    xp as xp,
-)
 from stopgrad.base import errors as errors
 from stopgrad.base.errors import (
     ArgumentError as ArgumentError,
@@ -61,101 +54,164 @@ from stopgrad.base.types import (
     uint32 as uint32,
     uint64 as uint64,
 )
-from stopgrad.flow import (
-    Ablation as Ablation,
-    Checked as Checked,
-    Cut as Cut,
-    Flow as Flow,
-    NanInput as NanInput,
-    NanNote as NanNote,
-    NanSite as NanSite,
-    NanTrace as NanTrace,
-    Reach as Reach,
-    ablate as ablate,
-    assert_blocked as assert_blocked,
-    assert_flows as assert_flows,
-    assert_only_flows as assert_only_flows,
-    check_gradients as check_gradients,
-    explain as explain,
-    trace_nan as trace_nan,
-)
-from stopgrad.graph import text as _text
 from stopgrad.graph.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
 from stopgrad.graph.op import Status as Status
 from stopgrad.graph.scope import (
     Scope as Scope,
     name_scope as name_scope,
 )
-from stopgrad.ops.functions import *
-from stopgrad.ops.gates.stopping import StopGradient as StopGradient
-from stopgrad.ops.xp import (
-    astype as astype,
-    bitwise_invert as bitwise_invert,
-    bitwise_left_shift as bitwise_left_shift,
-    bitwise_right_shift as bitwise_right_shift,
-    broadcast_arrays as broadcast_arrays,
-    broadcast_shapes as broadcast_shapes,
-    can_cast as can_cast,
-    cumulative_prod as cumulative_prod,
-    cumulative_sum as cumulative_sum,
-    finfo as finfo,
-    floor_divide as floor_divide,
-    from_dlpack as from_dlpack,
-    iinfo as iinfo,
-    isdtype as isdtype,
-    isfinite as isfinite,
-    isinf as isinf,
-    isnan as isnan,
-    methods as _methods,
-    permute_dims as permute_dims,
-    positive as positive,
-    remainder as remainder,
-    result_type as result_type,
-)
-from stopgrad.run.function import (
-    Function as Function,
-    function as function,
-)
-from stopgrad.run.session import Session as Session
-from stopgrad.scale.meshes import Mesh as Mesh
-from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
-from stopgrad.train.checkpoints import Checkpoints as Checkpoints
-from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
-from stopgrad.transforms.batching.vmap import vmap as vmap
-from stopgrad.transforms.control import (
-    checkpoint as checkpoint,
-    cond as cond,
-    fori_loop as fori_loop,
-    map_fn as map_fn,
-    scan as scan,
-    switch as switch,
-    while_loop as while_loop,
-)
-from stopgrad.transforms.control.ctc import *
-from stopgrad.transforms.control.recurrent import *
-from stopgrad.transforms.gradients.reverse import (
-    Gradients as Gradients,
-    gradients as gradients,
-)
-from stopgrad.transforms.gradients.transforms import (
-    grad as grad,
-    hvp as hvp,
-    jvp as jvp,
-    value_and_grad as value_and_grad,
-    vjp as vjp,
-)
+
+if TYPE_CHECKING:  # For readers and type checkers. While running, each is imported when it is first used.
+    from stopgrad import (
+        data as data,
+        distributed as distributed,
+        engines as engines,
+        ops as ops,
+        optimizers as optimizers,
+        xp as xp,
+    )
+    from stopgrad.flow import (
+        Ablation as Ablation,
+        Checked as Checked,
+        Cut as Cut,
+        Flow as Flow,
+        NanInput as NanInput,
+        NanNote as NanNote,
+        NanSite as NanSite,
+        NanTrace as NanTrace,
+        Reach as Reach,
+        ablate as ablate,
+        assert_blocked as assert_blocked,
+        assert_flows as assert_flows,
+        assert_only_flows as assert_only_flows,
+        check_gradients as check_gradients,
+        explain as explain,
+        trace_nan as trace_nan,
+    )
+    from stopgrad.ops.functions import *
+    from stopgrad.ops.gates.stopping import StopGradient as StopGradient
+    from stopgrad.ops.xp import (
+        astype as astype,
+        bitwise_invert as bitwise_invert,
+        bitwise_left_shift as bitwise_left_shift,
+        bitwise_right_shift as bitwise_right_shift,
+        broadcast_arrays as broadcast_arrays,
+        broadcast_shapes as broadcast_shapes,
+        can_cast as can_cast,
+        cumulative_prod as cumulative_prod,
+        cumulative_sum as cumulative_sum,
+        finfo as finfo,
+        floor_divide as floor_divide,
+        from_dlpack as from_dlpack,
+        iinfo as iinfo,
+        isdtype as isdtype,
+        isfinite as isfinite,
+        isinf as isinf,
+        isnan as isnan,
+        permute_dims as permute_dims,
+        positive as positive,
+        remainder as remainder,
+        result_type as result_type,
+    )
+    from stopgrad.run.function import (
+        Function as Function,
+        function as function,
+    )
+    from stopgrad.run.session import Session as Session
+    from stopgrad.scale.meshes import Mesh as Mesh
+    from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
+    from stopgrad.train.checkpoints import Checkpoints as Checkpoints
+    from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
+    from stopgrad.transforms.batching.vmap import vmap as vmap
+    from stopgrad.transforms.control import (
+        checkpoint as checkpoint,
+        cond as cond,
+        fori_loop as fori_loop,
+        map_fn as map_fn,
+        scan as scan,
+        switch as switch,
+        while_loop as while_loop,
+    )
+    from stopgrad.transforms.control.ctc import ctc_loss as ctc_loss
+    from stopgrad.transforms.control.recurrent import (
+        gru as gru,
+        gru_cell as gru_cell,
+        lstm as lstm,
+        lstm_cell as lstm_cell,
+        simple_rnn as simple_rnn,
+        simple_rnn_cell as simple_rnn_cell,
+    )
+    from stopgrad.transforms.gradients.reverse import (
+        Gradients as Gradients,
+        gradients as gradients,
+    )
+    from stopgrad.transforms.gradients.transforms import (
+        grad as grad,
+        hvp as hvp,
+        jvp as jvp,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+
+_LATER = {
+    "": "data distributed engines ops optimizers xp",
+    "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
+    "assert_flows assert_only_flows check_gradients explain trace_nan",
+    "ops.gates.stopping": "StopGradient",
+    "ops.xp": "astype bitwise_invert bitwise_left_shift bitwise_right_shift broadcast_arrays "
+    "broadcast_shapes can_cast cumulative_prod cumulative_sum finfo floor_divide from_dlpack "
+    "iinfo isdtype isfinite isinf isnan permute_dims positive remainder result_type",
+    "run.function": "Function function",
+    "run.session": "Session",
+    "scale.meshes": "Mesh",
+    "train.adapters": "Adapted add_lora",
+    "train.checkpoints": "Checkpoints",
+    "transforms.batching.jacobians": "hessian jacobian",
+    "transforms.batching.vmap": "vmap",
+    "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",
+    "transforms.control.ctc": "ctc_loss",
+    "transforms.control.recurrent": "gru gru_cell lstm lstm_cell simple_rnn simple_rnn_cell",
+    "transforms.gradients.reverse": "Gradients gradients",
+    "transforms.gradients.transforms": "grad hvp jvp value_and_grad vjp",
+}
+"""Names by the modules that they stand in, as above; those of no module are modules of this package.
+
+Functions of operations are not among them: what has another name is looked for in ``ops.functions``.
+"""
 
 bool = bool_
 
 _sys.modules[f"{__name__}.errors"] = errors  # Their public name; tracebacks show it.
 
+__version__ = "0.1.0"
+
 if not TYPE_CHECKING:  # To a type checker, what is not there is an error.
+    _MODULE = {name: module for module, names in _LATER.items() for name in names.split()}
+    _HERE = [name for name, value in globals().items() if name[0] != "_" and not _is_module(value)]
+    _HERE = [name for name in _HERE if name not in {"TYPE_CHECKING", "annotations"}]
 
     def __getattr__(name):
-        if name.startswith("_"):
-            raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
-        names = [one for one, value in globals().items() if one[0] != "_" and not _is_module(value)]
-        raise AttributeError(_hint_for(name, names))
+        module = _MODULE.get(name)
+        if module is not None:
+            found = _import_module(f"{__name__}.{module or name}")
+            if module:
+                found = globals()[name] = getattr(found, name)
+            return found
+        if name[0] != "_" or name == "__all__":
+            known = _names()
+            if name == "__all__":
+                return [*known, "errors", *_LATER[""].split()]
+            if name in known:
+                return globals()[name]
+            raise AttributeError(_hint_for(name, known))
+        raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
 
+    def __dir__():
+        return sorted({*_names(), *globals(), *_MODULE})
 
-__version__ = "0.1.0"
+    def _names():
+        """All that the package has but modules. The functions of operations are imported for it."""
+        functions = vars(_import_module("stopgrad.ops.functions"))
+        functions = {name: f for name, f in functions.items() if name[0] != "_" and name != "annotations"}
+        globals().update(functions)
+        return [*_HERE, *functions, *[name for name, module in _MODULE.items() if module]]

@@ -12,7 +12,7 @@ from together import together
 import stopgrad as sg
 from stopgrad.base.hints import HINTS, OF_OUTPUTS, hint_for, hint_for_output
 
-PUBLIC = {name for name in vars(sg) if not name.startswith("_")}
+PUBLIC = {name for name in dir(sg) if not name.startswith("_")}
 
 EXPECTED = {
     # TensorFlow

@@ -438,7 +438,7 @@ class Walk:
         op, n = place[-1]
         (*wires,) = op.definition.wires(op)
         if n < 0:  # The condition of a loop, before any run of the body.
-            return replace(wires[0], body=wires[0].condition, outputs=())
+            return wires[0]._replace(body=wires[0].condition, outputs=())
         return wires[n]
 
     def arrivals(self, x: sg.Output, ys: Sequence[sg.Output] | None = None) -> set[Arrival]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stopgrad.base.dtypes import DType
 from stopgrad.base.samples import Sample, Values
@@ -14,7 +13,7 @@ def with_dtype(samples: Sequence[Sample], dtype: DType) -> list[Sample]:
     return [
         Sample(
             tuple(
-                replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o
+                o._replace(dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o
                 for o in s.operands
             ),
             s.attributes,

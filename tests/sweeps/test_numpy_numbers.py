@@ -354,7 +354,7 @@ ELSEWHERE = {
 def public_functions() -> dict[str, Any]:
     return {
         name: f
-        for name, f in vars(sg).items()
+        for name, f in inspect.getmembers(sg)
         if not name.startswith("_") and inspect.isfunction(f) and f.__module__.startswith("stopgrad")
     }
 

@@ -5,15 +5,15 @@ Every public function is called, as ``tests/calls`` says, in all three styles an
 
 from __future__ import annotations
 
-import types
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
+from calls import Call, all_calls
 from together import together
 
 import stopgrad as sg
-from calls import Call, all_calls
 from stopgrad.base.structure import flatten, unflatten
 
 CALLS = all_calls()
@@ -38,9 +38,7 @@ ELSEWHERE = {
 }
 NOT_HERE = {name for names in ELSEWHERE.values() for name in names.split()}
 
-FUNCTIONS = {
-    name for name, f in vars(sg).items() if isinstance(f, types.FunctionType) and not name.startswith("_")
-}
+FUNCTIONS = {name for name, _ in inspect.getmembers(sg, inspect.isfunction) if not name.startswith("_")}
 
 
 def test_every_public_function_is_called() -> None:

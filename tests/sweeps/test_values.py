@@ -427,7 +427,7 @@ def public_functions() -> dict[str, Any]:
     """Those under their own names: another name of one is the same function."""
     return {
         name: member
-        for name, member in vars(sg).items()
+        for name, member in inspect.getmembers(sg)
         if inspect.isroutine(member)
         and not name.startswith("_")
         and member.__module__.startswith("stopgrad.")

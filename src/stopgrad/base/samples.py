@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stopgrad.base.types import DType, bool_, complex128, dtype_of, float64, int32
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """Random values of a shape and dtype in ``[low, high)``.
 
     A size may be a name: then it is also built symbolically. *diagonal* is added to the main diagonal of each
@@ -45,12 +44,11 @@ class Values:
         return np.asarray(drawn, self.dtype.numpy)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One call of an operation: its operands and attributes."""
 
     operands: tuple[Values | np.ndarray[Any, Any], ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
     def __repr__(self) -> str:
         shapes = ",".join("x".join(map(str, o.shape)) or "()" for o in self.operands)

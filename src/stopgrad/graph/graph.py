@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.base.arrays import ArrayMethods
 from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.base.later import Later
 from stopgrad.base.locks import exclusive
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.base.types import Dim, DType, Shape, TensorType
@@ -407,7 +408,7 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
 
-    if TYPE_CHECKING:  # Installed by the layers above: transforms.gradients.reverse and graph.text.
+    if TYPE_CHECKING:
 
         def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any: ...
         def to_text(self) -> str: ...
@@ -416,6 +417,13 @@ class Graph:
         def save(self, path: Any) -> None: ...
         @staticmethod
         def load(path: Any) -> Graph: ...
+
+    else:
+        add_gradients = Later("stopgrad.transforms.gradients.reverse")
+        to_text = Later("stopgrad.graph.text")
+        from_text = Later("stopgrad.graph.text")
+        save = Later("stopgrad.graph.text")
+        load = Later("stopgrad.graph.text")
 
     # ------------------------------------------------------------------------------------ building
 

@@ -24,7 +24,7 @@ def infer_types(
         if definition.cached:
             check_canonical(definition, values)
             if next(_REMEMBERED) % REMEMBERED == 0:
-                for other in REGISTRY.values():
+                for other in dict.values(REGISTRY):  # Those that have been imported.
                     other._inferred.clear()
         inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
         found = inferred if isinstance(inferred, tuple) else (inferred,)

@@ -19,10 +19,10 @@ from __future__ import annotations
 import inspect
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import partial
-from typing import Any, ClassVar, NoReturn, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from stopgrad.base.types import (
     within_bounds,
 )
 from stopgrad.graph.body import Body
+from stopgrad.graph.definitions import Registry, parameters
 from stopgrad.graph.docstrings import docstring
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
@@ -68,8 +69,7 @@ class Status(StrEnum):
     __repr__ = str.__repr__
 
 
-@dataclass(frozen=True)
-class NoGradient:
+class NoGradient(NamedTuple):
     """In place of a gradient rule: a wall. ``status`` is the absence it causes, ``reason`` says why."""
 
     reason: str
@@ -91,8 +91,7 @@ def unconnected(reason: str) -> NoGradient:
     return NoGradient(reason, Status.DISCONNECTED)
 
 
-@dataclass(frozen=True)
-class Undefined:
+class Undefined(NamedTuple):
     """A gradient rule that refuses: asking for the gradient is an error.
 
     The reason may depend on the operation.
@@ -104,8 +103,7 @@ class Undefined:
         raise GradientError(f"{op.type}: the gradient of {describe(op)} is undefined: {self.reason(op)}")
 
 
-@dataclass(frozen=True)
-class Joint:
+class Joint(NamedTuple):
     """One pullback for all operands together, where they share work (loops, branches, custom gradients).
 
     ``pull(gs, op, live, acting)`` takes the cotangents of all outputs, None where none arrived, and the
@@ -115,11 +113,10 @@ class Joint:
     """
 
     pull: Callable[..., Sequence[Output | None]]
-    walls: Mapping[str, NoGradient] = field(default_factory=dict)
+    walls: Mapping[str, NoGradient] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Wire:
+class Wire(NamedTuple):
     """How an operation runs one of its bodies.
 
     Attributes:
@@ -280,8 +277,7 @@ Scalar = Any
 # ------------------------------------------------------------------------------------------- lowering
 
 
-@dataclass(frozen=True)
-class Unsupported:
+class Unsupported(NamedTuple):
     """In place of a lowering: why there is none."""
 
     reason: str
@@ -294,7 +290,7 @@ def unsupported(reason: str) -> Unsupported:
 
 # ----------------------------------------------------------------------------------------- definition
 
-REGISTRY: dict[str, type[Op]] = {}
+REGISTRY: Registry[type[Op]] = Registry()
 """All definitions by type, in the order in which they were defined."""
 
 
@@ -435,15 +431,13 @@ class Op:
         if not cls.__dict__.get("__doc__"):
             raise DefinitionError(f"operation {cls.__name__} lacks a docstring")
         cls.type = cls.__dict__.get("type", cls.__name__)
-        if cls.type in REGISTRY:
-            raise DefinitionError(f"operation {cls.type} is defined twice")
         cls.gate = cls.passes is not None
         cls._read_signature()
         cls._read_rules()
         cls._read_traits()
         cls.__doc__ = docstring(cls, cls.__mro__[1 : cls.__mro__.index(Op)])
         cls._inferred = {} if cls.cached else _Forgetful()
-        REGISTRY[cls.type] = cls
+        REGISTRY.add(cls)
 
     _inferred: ClassVar[dict[Any, tuple[TensorType, ...]]]
 
@@ -480,22 +474,17 @@ class Op:
 
     @classmethod
     def _read_signature(cls) -> None:
-        parameters = inspect.signature(cls.infer).parameters.values()
-        cls.operands = tuple(
-            p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        )
-        cls.variadic = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+        cls.operands, cls.variadic, attributes = parameters(cls.infer)
         given = cls.kinds
         cls.kinds = {}
-        for p in parameters:
-            if p.kind is p.KEYWORD_ONLY:
-                kind = given.get(p.name) or _BY_ANNOTATION.get(str(p.annotation))
-                if kind is None:
-                    raise DefinitionError(
-                        f"operation {cls.__name__}: the attribute {p.name!r} has no kind; annotate it "
-                        f"in infer as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
-                    )
-                cls.kinds[p.name] = kind
+        for name, annotation in attributes.items():
+            kind = given.get(name) or _BY_ANNOTATION.get(annotation)
+            if kind is None:
+                raise DefinitionError(
+                    f"operation {cls.__name__}: the attribute {name!r} has no kind; annotate it "
+                    f"in infer as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
+                )
+            cls.kinds[name] = kind
         cls.attributes = tuple(cls.kinds)
         cls.inexact = not _INEXACT.isdisjoint(cls.kinds.values())
         cls.has_bodies = any(kind in (Kind.BODY, Kind.BODIES) for kind in cls.kinds.values())

@@ -1,12 +1,15 @@
 """All operations: a class each, and its public function. One file per family.
 
-The classes are attributes of this module by type, as in ``sg.ops.MatMul``; ``dir`` lists them.
+The classes are attributes of this module by type, as in ``sg.ops.MatMul``; ``dir`` lists them. Importing it,
+or any file in it, defines all operations and gives outputs their operators and methods.
 """
 
 from __future__ import annotations
 
 from stopgrad.graph.defining import Op
 from stopgrad.graph.op import REGISTRY
+from stopgrad.ops import functions as _functions
+from stopgrad.ops.xp import methods as _methods
 
 
 def __getattr__(name: str) -> type[Op]:

@@ -7,7 +7,6 @@ arrays choose from, which are one axis while it runs. The same choice says where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -47,8 +46,7 @@ class _Part(NamedTuple):
 NEW, SLICE, NUMBER, ARRAY, DOTS = "a new axis", "a slice", "a number", "an array", "an Ellipsis for no axis"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What an index chooses of a tensor.
 
     Attributes:

@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -30,22 +30,22 @@ def add_ops(commands: Any) -> None:
 
 def list_ops(arguments: argparse.Namespace) -> int:
     """Print what each operation supports."""
-    functions = {id(inspect.unwrap(f)): name for name, f in reversed(vars(sg).items()) if callable(f)}
+    functions: dict[int, list[str]] = {}
+    for name, f in inspect.getmembers(sg, callable):
+        functions.setdefault(id(inspect.unwrap(f)), []).append(name)
     wanted = {name.lower() for name in arguments.names}
-    known = {name.lower() for name in REGISTRY} | {
-        functions[_key(d)].lower() for d in REGISTRY.values() if _key(d) in functions
-    }
+    names = {type: _functions(definition, functions) for type, definition in REGISTRY.items()}
+    known = {name.lower() for type, several in names.items() for name in (type, *several)}
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:
         arguments.parser.error(
             f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all"
         )
     rows = []
-    for definition in REGISTRY.values():
-        function = functions.get(_key(definition), "")
-        if not wanted or {definition.type.lower(), function.lower()} & wanted:
+    for type, definition in REGISTRY.items():
+        if not wanted or wanted & {name.lower() for name in (type, *names[type])}:
             parts = (_signature, _gradients, _batching, _engines)
-            rows.append((definition.type, function, *[part(definition) for part in parts]))
+            rows.append((type, next(iter(names[type]), ""), *[part(definition) for part in parts]))
     # A file or a pipe has no width of its own: there, nothing is wrapped.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     headings = ("operation", "function", "operands; attributes", "gradient", "vmap", "engines")
@@ -54,9 +54,12 @@ def list_ops(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _key(definition: type[Op]) -> int:
-    """What tells the public function of an operation from others, however it is wrapped."""
-    return id(inspect.unwrap(definition.function)) if hasattr(definition, "function") else 0
+def _functions(definition: type[Op], public: Mapping[int, list[str]]) -> list[str]:
+    """The names under which an operation's function is public, its own the first."""
+    if not hasattr(definition, "function"):
+        return []
+    function = inspect.unwrap(definition.function)
+    return sorted(public.get(id(function), []), key=lambda name: name != function.__name__)
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
