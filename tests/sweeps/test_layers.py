@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import ast
 import importlib
 import json
@@ -12,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from together import together
 
 import stopgrad as sg
@@ -300,15 +300,13 @@ print(json.dumps({module: alone(module) for module in sys.argv[2:]}))
 """
 
 
+def python_with(script: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+
+
 def imported_alone(home: Path, modules: list[str]) -> dict[str, str | None]:
-    found = subprocess.run(
-        [sys.executable, "-c", IMPORT_EACH_FIRST, str(home), *modules],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return json.loads(found.stdout)
+    return json.loads(python_with(IMPORT_EACH_FIRST, str(home), *modules))
 
 
 @pytest.mark.slow
@@ -320,6 +318,19 @@ def test_every_module_can_be_imported_first() -> None:
     assert len(above) > 40
     failed = {module: error for module, error in imported_alone(HOME, above).items() if error is not None}
     assert not failed
+
+
+def test_sessions_and_functions_import_nothing_that_only_meshes_and_checkpoints_need() -> None:
+    script = IMPORT_EACH_FIRST + "print(json.dumps([m for m in sys.modules if m.startswith('stopgrad.')]))"
+    above = ("stopgrad.scale.", "stopgrad.flow.", "stopgrad.train.")
+    late = {"stopgrad.engines.meshes", "stopgrad.engines.xla.on_meshes", "stopgrad.run.session_folders"}
+    assert late <= MODULES.keys()
+    for module in ("stopgrad.run.session", "stopgrad.run.function"):
+        errors, loaded = map(json.loads, python_with(script, str(HOME), module).splitlines())
+        assert errors == {module: None}
+        assert module in loaded
+        assert [one for one in loaded if one.startswith(above)] == ["stopgrad.scale.processes"]
+        assert late.isdisjoint(loaded)
 
 
 def test_a_module_that_needs_another_to_be_imported_first_is_seen(tmp_path: Path) -> None:
