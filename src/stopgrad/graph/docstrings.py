@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 TITLES = ("Args", "Returns", "Constraints", "Raises", "References", "Examples")
@@ -23,11 +24,19 @@ _KEY = re.compile(r"\w+")
 
 def docstring(definition: Any, families: Iterable[type]) -> str:
     """The docstring of a definition: its own, with what its families and its rule of inference say."""
-    said = [inspect.cleandoc(vars(one).get("__doc__") or "") for one in (definition, *families)]
-    rule = getattr(definition.infer, "document", "").format(*definition.operands)
+    rule = getattr(definition.infer, "document", "")
+    shared = [vars(one).get("__doc__") or "" for one in families]
+    if not rule and not any(":\n" in text for text in shared):
+        return definition.__doc__ or ""
     variadic = (definition.variadic,) if definition.variadic else ()
     names = (*definition.operands, *variadic, *definition.attributes)
-    return composed(said[0], [*said[1:], rule], names)
+    inherited = [*map(_clean, shared), rule.format(*definition.operands)]
+    return composed(inspect.cleandoc(definition.__doc__), inherited, names)
+
+
+@cache
+def _clean(text: str) -> str:
+    return inspect.cleandoc(text)
 
 
 def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
@@ -47,7 +56,7 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
             x: a number.
             y: too.
     """
-    found, *others = [_sections(text) for text in (own, *inherited)]
+    found, *others = [dict(_sections(text)) for text in (own, *inherited)]
     if not any(title in one for one in others for title in _INHERITED):
         return own
     for title in ("Returns", "Raises"):
@@ -63,6 +72,7 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
     return "\n\n".join([found[""], *(f"{title}:\n{found[title]}" for title in TITLES if found.get(title))])
 
 
+@cache
 def _sections(text: str) -> dict[str, str]:
     """The parts of a docstring by title; what stands before the first title has none."""
     first, *rest = _TITLE.split(text)
@@ -70,6 +80,7 @@ def _sections(text: str) -> dict[str, str]:
     return {"": first.rstrip(), **{title: part.strip("\n") for title, part in parts}}
 
 
+@cache
 def _entries(part: str) -> dict[str, str]:
     """The entries of a section by the name, or the number of the constraint, with which they begin."""
     found = _NEXT_ENTRY.split(part) if part else []
