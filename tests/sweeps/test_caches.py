@@ -177,6 +177,7 @@ CONSTANT = {
     "stopgrad.ops.reductions.segments._SUMS",
     "stopgrad.base.promotion._KIND",
     "stopgrad.graph.build._NUMBERS",
+    "stopgrad.tools.cli.COMMANDS",
     "stopgrad.tools.cli.common._EXTRAS",
     "stopgrad.tools.cli.flow.LEAST",
     "stopgrad.tools.cli.kinds._HOMES",

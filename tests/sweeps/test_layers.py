@@ -176,6 +176,19 @@ def test_an_operation_needs_operations_and_what_is_below_them() -> None:
     assert {part_of(module) for module in found} <= {"", "base", "graph", "errors", "ops", "xp"}
 
 
+def test_the_command_s_help_needs_parsers() -> None:
+    text = f"""
+import contextlib, io, json, sys
+from stopgrad.tools.cli import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["--help"])
+heavy = [m for m in (*{HEAVY!r}, "rich") if m in sys.modules]
+assert not heavy, heavy
+{LOADED}
+"""
+    assert len(json.loads(python(text))) <= 36
+
+
 def test_what_is_imported_later_is_what_type_checkers_read() -> None:
     checked = {}
     for node in ast.parse(MODULES["stopgrad"].read_text()).body:

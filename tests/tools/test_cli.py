@@ -175,3 +175,10 @@ def test_importing_the_recipes_imports_no_optional_library() -> None:
     program = f"import sys, stopgrad, stopgrad.tools.cli; print([m for m in {optional} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_the_help_says_of_a_command_is_what_the_command_says() -> None:
+    def listed(asked: str) -> list[str]:
+        return sorted(line.strip() for line in cli._parser(asked).format_help().split("\n"))
+
+    assert [name for name in cli.COMMANDS if listed(name) != listed("")] == []

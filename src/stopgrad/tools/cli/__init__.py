@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 import stopgrad as sg
-from stopgrad.tools.cli.common import ERROR, FAILED, INTERRUPTED, LEFT, OK, told
-from stopgrad.tools.cli.flow import add_flow
-from stopgrad.tools.cli.launch import add_launch
-from stopgrad.tools.cli.ops import add_ops
-from stopgrad.tools.cli.tour import add_tour
-from stopgrad.tools.cli.train_graph import add_train_graph
+from stopgrad.tools.cli.statuses import ERROR, FAILED, INTERRUPTED, LEFT, OK
 
 __all__ = ["ERROR", "FAILED", "INTERRUPTED", "LEFT", "OK", "main"]
+
+COMMANDS = {
+    "explain": ("flow", "show where gradients flow and which lines stop them"),
+    "check": ("flow", "compare gradients with finite differences, stops held"),
+    "trace-nan": ("flow", "name the first operation that makes a NaN or infinity"),
+    "ablate": ("flow", "show for each stop what it changes and what it saves"),
+    "train-graph": ("train_graph", "write graphs that train an ONNX model"),
+    "launch": ("launch", "run a script in several processes on this machine"),
+    "tour": ("tour", "run the workloads and write a page about them"),
+    "ops": ("ops", "list the operations"),
+}
+"""The commands: the module of each, which is imported when the command is asked for, and what it does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Its exit status: 0 all is well, 1 something was found or failed, 2 it could not."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = _parser(next(iter(given), "")).parse_args(given)
     try:
         status = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -30,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return LEFT
     except Exception as error:
-        text = told(error)
+        text = importlib.import_module("stopgrad.tools.cli.common").told(error)
         if text is None:  # Python's own exit status, 1, would say that something was found.
             traceback.print_exc()
             text = "stopgrad: this is a defect of stopgrad, please report it"
@@ -41,15 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """The parser, with the options of the command that is asked for; of others what they do."""
     parser = argparse.ArgumentParser(
         prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship."
     )
     parser.add_argument("--version", action="version", version=f"stopgrad {sg.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    add_flow(commands)
-    add_train_graph(commands)
-    add_launch(commands)
-    add_tour(commands)
-    add_ops(commands)
+    module, _ = COMMANDS.get(asked, ("", ""))
+    if module:
+        getattr(importlib.import_module(f"stopgrad.tools.cli.{module}"), f"add_{module}")(commands)
+    for name, (other, does) in COMMANDS.items():
+        if other != module:
+            commands.add_parser(name, help=does)
     return parser

@@ -12,13 +12,13 @@ from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.base.source import is_internal
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph.files import AnyPath, replacing
-
-OK, FAILED, ERROR, INTERRUPTED, LEFT = 0, 1, 2, 130, 141
-"""All well; something was found or a check failed; it could not be done; interrupted; nobody reads on.
-
-The last two are those of a shell, for a program that ends by the signal.
-"""
-
+from stopgrad.tools.cli.statuses import (
+    ERROR as ERROR,
+    FAILED as FAILED,
+    INTERRUPTED as INTERRUPTED,
+    LEFT as LEFT,
+    OK as OK,
+)
 
 # --------------------------------------------------------------------------------------------- files
 
