@@ -398,7 +398,10 @@ def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
 
 
 def quietly(compute: Callable[..., T], *args: Any) -> T:
-    """Call a function without NumPy's warnings, in a context of its own, with which that setting goes."""
+    """Call a function without NumPy's warnings.
+
+    In a copy of the context, with which that setting goes: no interrupt can leave the caller's warnings off.
+    """
     return copy_context().run(_quietly, compute, args)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import rowwise
 from stopgrad.graph.graph import Output
-from stopgrad.graph.interpreter import NUMPY_BACKEND, program
+from stopgrad.graph.interpreter import computation
 
 
 @register
@@ -30,14 +29,8 @@ class NumPyEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        interpret = program(inputs, outputs, NUMPY_BACKEND, None if variant is PLAIN else rowwise.regions)
-
-        def run(arrays: Sequence[Any]) -> list[Any]:
-            with np.errstate(all="ignore"):
-                return _apart(interpret(arrays), arrays)
-
-        # In a copy of the context, where an interrupt cannot leave the caller's warnings switched off.
-        return lambda arrays: contextvars.copy_context().run(run, arrays)
+        compute = computation(inputs, outputs, None if variant is PLAIN else rowwise.regions)
+        return lambda arrays: _apart(compute(arrays), arrays)
 
     def hold(self, array: Any) -> Any:
         return np.array(array)
