@@ -815,3 +815,25 @@ def test_what_moves_elements_moves_marks(
                     kinds == np.where(np.isnan(value), "nan", np.where(np.isinf(value), "inf", "")).flat
                 ).all()
                 assert all(one.operation.type == "Placeholder" for one in follower.made)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_a_loop_stacks_is_marked_where_its_steps_were(reverse: bool) -> None:
+    with sg.Graph().as_default():
+        x, c = sg.placeholder(sg.float32, [3]), sg.placeholder(sg.float32, ())
+        last, (logs, twice) = sg.scan(lambda c, t: (c + 1.0, (sg.log(t), t * 2.0)), c, x, reverse=reverse)
+        ys = [last, logs, twice, logs[1], logs[2]]
+    follower = Follower({})
+    found = follower.run(ys, {c: np.zeros((), np.float32), x: np.array([1.0, 0.0, -1.0], np.float32)})
+    told = [
+        [follower.made[number(m) - 1].around if m else () for m in np.ravel(0 if marks is None else marks)]
+        for _, marks in found
+    ]
+    first, second = [(last.op, 1)], [(last.op, 2)]
+    assert [[list(around) for around in one] for one in told] == [
+        [[]],
+        [[], first, second],
+        [[]],
+        [first],
+        [second],
+    ]
