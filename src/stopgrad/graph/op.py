@@ -16,7 +16,6 @@ definitions stands in :mod:`stopgrad.graph.build`, how they are computed in :mod
 
 from __future__ import annotations
 
-import inspect
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, StrEnum

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from stopgrad.graph.defining import Op
 from stopgrad.graph.op import REGISTRY
-from stopgrad.ops import functions as _functions
-from stopgrad.ops.xp import methods as _methods
+from stopgrad.ops import functions as _functions  # noqa: F401 - defines all operations
+from stopgrad.ops.xp import methods as _methods  # noqa: F401 - gives outputs the methods of arrays
 
 
 def __getattr__(name: str) -> type[Op]:

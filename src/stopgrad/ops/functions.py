@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopgrad.ops import operators as _operators
+from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.elementwise.arithmetic import *
 from stopgrad.ops.elementwise.compare import *
 from stopgrad.ops.elementwise.composite import *
@@ -13,7 +13,11 @@ from stopgrad.ops.elementwise.powers import *
 from stopgrad.ops.elementwise.rounding import *
 from stopgrad.ops.elementwise.trigonometric import *
 from stopgrad.ops.elementwise.zeros import *
-from stopgrad.ops.fourier import frequencies as _frequencies, planes as _planes, transforms as _transforms
+from stopgrad.ops.fourier import (  # noqa: F401 - defines operations, whose functions stand in sg.xp.fft
+    frequencies as _frequencies,
+    planes as _planes,
+    transforms as _transforms,
+)
 from stopgrad.ops.gates.custom import *
 from stopgrad.ops.gates.scaling import *
 from stopgrad.ops.gates.stopping import *
@@ -68,7 +72,7 @@ from stopgrad.ops.shapes.reshape import *
 from stopgrad.ops.special.bessel import *
 from stopgrad.ops.special.gamma import *
 from stopgrad.ops.special.incomplete import *
-from stopgrad.ops.structural import foreign as _foreign
+from stopgrad.ops.structural import foreign as _foreign  # noqa: F401 - defines operations without public functions
 from stopgrad.ops.structural.groups import *
 from stopgrad.ops.structural.sharding import *
 from stopgrad.ops.structural.sources import *

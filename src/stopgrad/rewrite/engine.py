@@ -102,7 +102,7 @@ class Copying:
         Its name, too, where no *label* is given. Its bodies, if it has any, are old ones, and are rewritten.
         """
         if definition.has_bodies:
-            values = tuple([self._rewritten(value) for value in values])
+            values = tuple(map(self._rewritten, values))  # Bodies nest: no frame more than needed.
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         return Operation.like(like, self.graph, inputs, types, values, definition, label).outputs
 
@@ -174,7 +174,7 @@ class Copying:
         if isinstance(value, Body):
             return self.body(value)
         if isinstance(value, tuple) and value and isinstance(value[0], Body):
-            return tuple([self.body(one) for one in value])
+            return tuple(map(self.body, value))
         return value
 
     def body(self, old: Body) -> Body:
@@ -218,7 +218,7 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     copying.wanted, copying.coming = outputs, needed(outputs, mapping)
     if copying.binding is not None:
         check_sizes(copying.coming, copying.binding)
-    copying.copy(copying.coming, mapping)
+    copy_operations(copying.coming, mapping, copying._placed)
     return mapping
 
 

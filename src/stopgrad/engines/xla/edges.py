@@ -18,7 +18,6 @@ from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.ops.indexing.slices import StridedSlice
 from stopgrad.ops.shapes.join import ConcatV2, Pack
 from stopgrad.ops.shapes.reshape import Reshape
-from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.engine import Copying
 
 STACKED = 50

@@ -9,7 +9,7 @@ Examples:
 from __future__ import annotations
 
 try:
-    import jax
+    import jax  # noqa: F401 - it is asked for here, so that its absence is told in words.
 except ImportError as error:
     raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
 

@@ -22,7 +22,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.interop.jax.avals import type_of
-from stopgrad.interop.jax.primitives import (
+from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
     draws,
     elementwise,

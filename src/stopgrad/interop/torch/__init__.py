@@ -6,7 +6,7 @@
 """
 
 try:
-    import torch
+    import torch  # noqa: F401 - it is asked for here, so that its absence is told in words.
 except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Arithmetic, Op, Promotion, Tensor
+from stopgrad.graph.defining import Arithmetic, Op, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where

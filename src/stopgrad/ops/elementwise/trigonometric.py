@@ -9,9 +9,7 @@ from stopgrad.graph.defining import (
     Arithmetic,
     Elementwise,
     GradientOfElementwise,
-    Promotion,
     Tensor,
-    TensorType,
 )
 from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.convert import conj

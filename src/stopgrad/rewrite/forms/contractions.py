@@ -18,14 +18,12 @@ from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Graph, Operation, Output, by_id
 from stopgrad.ops.elementwise.arithmetic import Abs, AddV2, Mul, Neg, RealDiv, Square, SquaredDifference, Sub
 from stopgrad.ops.elementwise.compare import GreaterEqual
-from stopgrad.ops.elementwise.composite import Softmax
 from stopgrad.ops.elementwise.convert import Cast, SelectV2
-from stopgrad.ops.elementwise.powers import Exp, Pow, Sqrt
+from stopgrad.ops.elementwise.powers import Pow
 from stopgrad.ops.linalg.contractions import Einsum
-from stopgrad.ops.neural.activations import Sigmoid
 from stopgrad.ops.reductions.reduce import Max, Mean, Min
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum
-from stopgrad.ops.structural.sources import Const, Placeholder
+from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Maker, count_of
 from stopgrad.transforms.control.branches import Case

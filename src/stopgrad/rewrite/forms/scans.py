@@ -22,7 +22,6 @@ from stopgrad.ops.elementwise.arithmetic import AddN, AddV2
 from stopgrad.ops.linalg.contractions import Einsum, MatMul
 from stopgrad.ops.neural.convolution import Conv
 from stopgrad.ops.shapes.reshape import Reshape, Sum, Transpose
-from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.engine import Copying, rewrite
 from stopgrad.rewrite.passes import is_all
 from stopgrad.transforms.control.scans import Scan
