@@ -36,6 +36,7 @@ def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
     check_gallery(OURS, at_least=30)
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_programs_give() -> None:
     assert OURS.file.read_text() == OURS.page(), "python tests/helpers/mistakes.py writes it anew"
 
@@ -137,6 +138,7 @@ BESIDE_JAX = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "which"), BESIDE_JAX)
 def test_the_gradients_are_those_of_jax(mistake: Mistake, which: str) -> None:
     args = mistake.module.example()

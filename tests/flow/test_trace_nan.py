@@ -616,6 +616,7 @@ DEEP = """
 """
 
 
+@pytest.mark.slow
 def test_a_chain_of_twenty_thousand_at_a_recursion_limit_of_200() -> None:
     made = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(DEEP)], capture_output=True, text=True, check=False

@@ -15,14 +15,14 @@ def calls(call: Callable[..., Any], tensor: Callable[..., Any]) -> list[Any]:
     one = {"n": 5, "axis": 0, "norm": "ortho"}
     several = {"s": [3, -1], "axes": [0, 1], "norm": "forward"}
     taken = {"fft": numbers, "ifft": numbers, "irfft": numbers, "rfft": real}
-    order = ("ops.frequencies.fftshift", "ops.frequencies.ifftshift")
+    order = ("ops.fourier.frequencies.fftshift", "ops.fourier.frequencies.ifftshift")
     return [
-        *[call(f"ops.fourier.{name}", x, **one) for name, x in taken.items()],
-        *[call(f"ops.fourier.{name}n", x, **several) for name, x in taken.items()],
-        *[call(f"ops.fourier_planes.{name}2", x, [4, 2], axes=(1, 0)) for name, x in taken.items()],
-        call("ops.fourier_planes.hfft", numbers, **one),
-        call("ops.fourier_planes.ihfft", real, **one),
-        *[call(f"ops.frequencies.{name}", 5, 0.25) for name in ("fftfreq", "rfftfreq")],
+        *[call(f"ops.fourier.transforms.{name}", x, **one) for name, x in taken.items()],
+        *[call(f"ops.fourier.transforms.{name}n", x, **several) for name, x in taken.items()],
+        *[call(f"ops.fourier.planes.{name}2", x, [4, 2], axes=(1, 0)) for name, x in taken.items()],
+        call("ops.fourier.planes.hfft", numbers, **one),
+        call("ops.fourier.planes.ihfft", real, **one),
+        *[call(f"ops.fourier.frequencies.{name}", 5, 0.25) for name in ("fftfreq", "rfftfreq")],
         *[call(name, numbers, axes=[0, -1]) for name in order],
         *[call(name, numbers, axes=1) for name in order],
     ]

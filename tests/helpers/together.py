@@ -21,7 +21,8 @@ SHOWN = 3
 def together(names: str | Sequence[str], cases: Iterable[Any], *, ids: Any = None, parts: int = 1) -> Any:
     """As ``pytest.mark.parametrize``, with all cases in one test, or in as many as there are *parts*.
 
-    Cases that are marked, as slow or nightly, stay tests of their own. A fixture is made once for all cases.
+    Those that are marked, as slow or nightly, are tests of their own, in as many parts. A fixture is made once
+    for all cases of a test.
     """
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     listed = [_param(case, number, len(words), ids) for number, case in enumerate(cases)]
@@ -55,13 +56,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not hasattr(metafunc.function, "cases"):
         return
     cases, parts = metafunc.function.cases
-    named = bool(metafunc.config.option.keyword)
-    apart = [case for case in cases if case.marks or named]
-    joined = [case for case in cases if not (case.marks or named)]
-    chosen = [
-        pytest.param(joined[k::parts], id=f"{k + 1} of {parts}") for k in range(parts) if joined[k::parts]
-    ]
-    chosen += [pytest.param([case], id=case.id, marks=case.marks) for case in apart]
+    if metafunc.config.option.keyword:
+        chosen = [pytest.param([case], id=case.id, marks=case.marks) for case in cases]
+    else:
+        groups: dict[str, list[Any]] = {}
+        for case in cases:
+            groups.setdefault(" ".join(mark.name for mark in case.marks), []).append(case)
+        chosen = [
+            pytest.param(group[k::parts], id=f"{names} {k + 1} of {parts}".strip(), marks=group[0].marks)
+            for names, group in groups.items()
+            for k in range(min(parts, len(group)))
+        ]
     metafunc.parametrize("together", chosen)
 
 

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 EXAMPLES = 3
 
 CASES = [
-    pytest.param(definition, s, id=f"{name}-{i}")
+    pytest.param(definition, s, id=f"{name}-{i}", marks=[pytest.mark.slow] if i else [])
     for name, definition in REGISTRY.items()
     if not isinstance(definition.lower, Unsupported) and not definition.stateful
     for i, s in enumerate(definition.samples)
@@ -116,6 +116,7 @@ def test_examples_at_once_give_what_they_give_one_by_one(definition: type[Op], s
         assert_same(at_once(f, drawn, batched), by_loop(f, drawn, batched), f"batched: {batched}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("definition", "sample"), CASES[::4])
 def test_examples_at_once_give_the_same_on_xla(definition: type[Op], sample: Sample) -> None:
     drawn = examples(sample)
@@ -125,6 +126,7 @@ def test_examples_at_once_give_the_same_on_xla(definition: type[Op], sample: Sam
     assert_same(at_once(f, drawn, batched, "xla"), by_loop(f, drawn, batched), "xla")
 
 
+@pytest.mark.slow
 @together(("definition", "sample"), CASES[::2], parts=8)
 def test_examples_of_examples(definition: type[Op], sample: Sample) -> None:
     """The first operand batched by the outer one alone, the others by the inner one alone."""

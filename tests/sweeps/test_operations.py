@@ -92,8 +92,8 @@ def test_symbolic_sizes_give_what_fixed_sizes_give(definition: type[Op], sample:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("definition", EXTREME)
-@pytest.mark.parametrize("dtype", [float64, float32], ids=str)
+@together("definition", EXTREME, parts=4)
+@pytest.mark.parametrize("dtype", [float64, pytest.param(float32, marks=pytest.mark.slow)], ids=str)
 def test_engines_agree_on_extreme_values(definition: type[Op], dtype: Any) -> None:
     """Values and gradients. Operands of one shape share a graph, so that it is compiled once."""
     attributes = definition.samples[0].attributes

@@ -385,7 +385,7 @@ class Op:
     function: ClassVar[Callable[..., Any]]
 
     infer: ClassVar[Callable[..., Any]]
-    gradient: ClassVar[Mapping[str, Rule | NoGradient] | NoGradient | Joint]
+    gradient: ClassVar[Mapping[str, Rule | NoGradient | Undefined] | NoGradient | Joint]
     lower: ClassVar[Callable[..., Any] | Unsupported]
     batch: ClassVar[Any] = None
     samples: ClassVar[Sequence[Sample]]

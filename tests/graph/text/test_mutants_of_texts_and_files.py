@@ -15,6 +15,8 @@ from fuzz.mutants import CORPUS, BrokenError, check_file, check_text, file_mutan
 import stopgrad as sg
 from fuzz import mutants, seeds
 
+pytestmark = pytest.mark.slow
+
 TEXTS, FILES, PARTS = 15_000, 5_000, 10
 
 
