@@ -21,8 +21,8 @@ SHOWN = 3
 def together(names: str | Sequence[str], cases: Iterable[Any], *, ids: Any = None, parts: int = 1) -> Any:
     """As ``pytest.mark.parametrize``, with all cases in one test, or in as many as there are *parts*.
 
-    Those that are marked, as slow or nightly, are tests of their own, in as many parts. A fixture is made once
-    for all cases of a test.
+    Those that are marked, as slow or nightly, are tests of their own, in as many parts. A fixture is made
+    once for all cases of a test.
     """
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     listed = [_param(case, number, len(words), ids) for number, case in enumerate(cases)]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, NoReturn, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.sharding import checked_spec
 from stopgrad.graph.traits import Cure, Magnitudes, Unsound, check_traits
 
-Rule = Callable[..., Any]
+Rule: TypeAlias = "Callable[..., Any] | Undefined"
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -385,7 +385,7 @@ class Op:
     function: ClassVar[Callable[..., Any]]
 
     infer: ClassVar[Callable[..., Any]]
-    gradient: ClassVar[Mapping[str, Rule | NoGradient | Undefined] | NoGradient | Joint]
+    gradient: ClassVar[Mapping[str, Rule | NoGradient] | NoGradient | Joint]
     lower: ClassVar[Callable[..., Any] | Unsupported]
     batch: ClassVar[Any] = None
     samples: ClassVar[Sequence[Sample]]
