@@ -193,6 +193,7 @@ if TYPE_CHECKING:
 class Add:
     """Of 1 and 2."""
     samples = [1, 2]
+    extremes = [3.5]
     axis: Annotated[int, 3]
 '''
     assert faults("m", idle) == []

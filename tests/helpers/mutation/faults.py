@@ -45,7 +45,7 @@ UNORDERED = {
     "print",
 }
 # Told to people, or to those who read: no behaviour.
-TOLD = {"samples", "constraints", "references", "__all__", "__slots__", "summary", "description"}
+TOLD = {"samples", "extremes", "constraints", "references", "__all__", "__slots__", "summary", "description"}
 
 Put = Callable[[ast.expr], None]
 
