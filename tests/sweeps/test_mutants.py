@@ -13,8 +13,6 @@ from mutation.faults import Fault, faults
 
 import mutants
 
-pytestmark = pytest.mark.slow
-
 EVERY_KIND = '''
 def rule(x: int = 3, y: float = 0.5) -> int:
     """Of 3 and 4."""
