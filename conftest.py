@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 from stopgrad.errors import EngineError
@@ -48,6 +49,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         if reason is None or "onnxruntime" not in item.name:
             raise
         pytest.skip(str(reason))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Plain and slow tests draw the same every time; nightly ones anew, and what they find is tried again."""
+    hypothesis.settings.register_profile("same", derandomize=True, database=None)
+    if "nightly" not in config.option.markexpr:
+        hypothesis.settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

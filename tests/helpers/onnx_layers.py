@@ -404,6 +404,8 @@ def _quantized() -> dict[str, Layer]:
                 ints(3, high=99, kind=np.int32),
             ],
             {"pads": [1, 1, 0, 0]},
+            # onnxruntime saturates sums of two products on processors without VNNI.
+            reference="onnx",
             smooth=(),
             known=(1, 2, 4, 5, 6, 7),
         ),

@@ -124,6 +124,24 @@ def test_traced_indices_count_from_the_end_and_choose_nothing_outside(engine: st
     )
 
 
+INDEX: dict[str, Callable[[Any, Any], Any]] = {
+    "False, i": lambda v, i: v[False, i],
+    "False, ..., i": lambda v, i: v[False, ..., i],
+    "None, False, i": lambda v, i: v[None, False, i],
+    "True, ..., i": lambda v, i: v[True, ..., i],
+}
+
+
+@each_engine
+@pytest.mark.parametrize("index", INDEX)
+def test_a_flag_beside_an_index_that_is_a_tensor(index: str, engine: str) -> None:
+    x, i = np.arange(6.0).reshape(2, 3), np.array([0])
+    found = sg.function(INDEX[index], engine=engine)(x, i)
+    expected = INDEX[index](x, i)
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
 @each_engine
 def test_axes_without_elements(engine: str) -> None:
     x = np.zeros((0, 2))

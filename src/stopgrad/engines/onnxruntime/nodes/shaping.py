@@ -74,8 +74,14 @@ class Shaping(Writing):
         shape = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
         if x.shape == shape:
             return x
-        # Expand leaves an axis as it is that is to have size 1: no size has to be read for it.
         behind = (None,) * (len(shape) - x.ndim) + x.shape
+        empty = [
+            not isinstance(size, Dim) and size == 0 != have for have, size in zip(behind, shape, strict=True)
+        ]
+        if any(empty):  # onnxruntime's Expand takes 0 for 1.
+            x = self.broadcast_to(x, [1 if none else size for none, size in zip(empty, shape, strict=True)])
+            return x[tuple(slice(0) if none else slice(None) for none in empty)]
+        # Expand leaves an axis as it is that is to have size 1: no size has to be read for it.
         kept = [1 if have == size else size for have, size in zip(behind, shape, strict=True)]
         return self.node("Expand", [x, self.shape(kept)], x.dtype, shape)
 
