@@ -93,25 +93,30 @@ def chosen(found: Sequence[Fault], package_of: Callable[[str], str], count: int,
     return result
 
 
-def again(found: Sequence[Fault], records: Iterable[Result]) -> tuple[list[Fault], list[Result]]:
+def again(
+    found: Sequence[Fault], records: Iterable[Result]
+) -> tuple[list[Fault], list[Result], dict[str, str]]:
     """The same faults in another state of the source, and those that have no place there any more.
 
-    A fault is found by its name, or else where one function of that name has the same expression once.
+    A fault is found by its name, or else where its statement stands once, or where a function of that name
+    has the same expression once; then a result says which fault it ``was``.
     """
     by_id = {fault.id: fault for fault in found}
     alike: defaultdict[tuple[str, ...], list[Fault]] = defaultdict(list)
+    marks = (("kind", "statement", "before", "after"), ("kind", "function", "before", "after"))
     for fault in found:
-        alike[fault.function, fault.kind, fault.before, fault.after].append(fault)
-    kept, gone = [], []
+        for names in marks:
+            alike[*names, *(getattr(fault, name) for name in names)].append(fault)
+    kept, gone, was = [], [], {}
     for record in records:
-        others = alike[record["function"], record["kind"], record["before"], record["after"]]
-        if record["id"] in by_id:
-            kept.append(by_id[record["id"]])
-        elif record["function"] and len(others) == 1:
-            kept.append(others[0])
+        others = (alike[*names, *(record[name] for name in names)] for names in marks if record["function"])
+        one = next((those[0] for those in others if len(those) == 1), None)
+        if known := by_id.get(record["id"], one):
+            kept.append(known)
+            was[known.id] = record["id"]
         else:
             gone.append({**record, "outcome": "gone"})
-    return kept, gone
+    return kept, gone, was
 
 
 # -- which tests
@@ -368,17 +373,18 @@ def _folders(asked: argparse.Namespace) -> tuple[str, ...]:
     return ("tests/sweeps/", *own) if own else ("",)
 
 
-def _planned(sources: Sources, asked: argparse.Namespace) -> tuple[list[Fault], list[Result]]:
-    """The faults to plant, and those of another state of the source that have no place any more."""
+def _planned(sources: Sources, asked: argparse.Namespace) -> tuple[list[Fault], list[Result], dict[str, str]]:
+    """The faults to plant, those of another state that have no place any more, and what the others were."""
     found = candidates(sources, asked.package)
     gone: list[Result] = []
+    was: dict[str, str] = {}
     if asked.like:
-        found, gone = again(found, read(asked.like))
+        found, gone, was = again(found, read(asked.like))
     elif not asked.only:
         found = chosen(found, lambda module: package(sources, module), asked.count, asked.seed)
     if asked.only:
         found = [fault for fault in found if fault.id in asked.only]
-    return found, gone
+    return found, gone, was
 
 
 def warm(libraries: Sequence[str]) -> None:
@@ -394,7 +400,7 @@ def warm(libraries: Sequence[str]) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Plant the faults that are asked for."""
     sources = Sources(Place(asked.tree.resolve(), asked.cache.resolve()))
-    planned, gone = _planned(sources, asked)
+    planned, gone, was = _planned(sources, asked)
     if asked.list:
         for fault in planned:
             print(fault.id, fault)
@@ -416,7 +422,7 @@ def run(asked: argparse.Namespace) -> None:
 
     def task(fault: Fault) -> Callable[[], None]:
         def run() -> None:
-            result = trial.result(fault)
+            result = {**trial.result(fault), "was": was.get(fault.id, fault.id)}
             _append(asked.resume, result)
             by = f" by {result['test']}" if result.get("test") else ""
             print(f"{fault.id} {fault}: {result['outcome']}{by}, {result['seconds']} s", flush=True)
@@ -452,7 +458,7 @@ def show(paths: Sequence[Path]) -> None:
     elif len(paths) == 2:
         before = {x["id"]: x for x in read(paths[0]) if x["outcome"] in DIED}
         print("\ndied before, survive now")
-        _list(x for x in read(paths[1]) if x["outcome"] == "survived" and x["id"] in before)
+        _list(x for x in read(paths[1]) if x["outcome"] == "survived" and x.get("was", x["id"]) in before)
 
 
 def _killed_in(result: Result, tier: str) -> bool:

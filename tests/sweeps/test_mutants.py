@@ -200,12 +200,17 @@ class Add:
 def test_a_fault_is_found_again_where_its_function_has_moved() -> None:
     before = faults("tiny.numbers", EVERY_KIND)
     moved = faults("tiny.other.place", "# moved\n" + EVERY_KIND.replace("x.left = 2", "x.right = 3 + y"))
-    kept, gone = mutants.again(moved, [fault.record() for fault in before])
+    kept, gone, was = mutants.again(moved, [fault.record() for fault in before])
     assert {record["statement"] for record in gone} == {"x.left = 2"}
     assert [(x.kind, x.after) for x in kept] == [
         (x.kind, x.after) for x in before if x.statement != "x.left = 2"
     ]
     assert {x.module for x in kept} == {"tiny.other.place"}
+    assert was == {x.id: x.id for x in kept}
+    renamed, gone, was = mutants.again(faults("m", EVERY_KIND.replace("rule", "named")), [before[2].record()])
+    assert [x.function for x in renamed] == ["named"]
+    assert was == {renamed[0].id: before[2].id}
+    assert not gone
 
 
 def test_every_package_gets_its_share() -> None:
@@ -231,9 +236,10 @@ def test_the_table_tells_what_died_before_and_lives_now(
 ) -> None:
     first, second = faults("tiny.numbers", EVERY_KIND)[:2]
     common = {"package": "inner", "tier": "plain", "ran": 3, "reaching": 5, "near": "block"}
-    for name, fate in (("before", "killed"), ("after", "survived")):
+    # The first is found again under another name.
+    for name, fate in (("before", {"outcome": "killed"}), ("after", {"outcome": "survived", "id": "new"})):
         lines = [
-            {**first.record(), **common, "outcome": fate},
+            {**first.record(), **common, "was": first.id, **fate},
             {**second.record(), **common, "outcome": "killed"},
         ]
         (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
@@ -241,6 +247,6 @@ def test_the_table_tells_what_died_before_and_lives_now(
     printed = capsys.readouterr().out
     _, found, lost = printed.partition("died before, survive now")
     assert found
-    assert first.id in lost
+    assert "new tiny.numbers" in lost
     assert second.id not in lost
     assert printed.count("inner                       2") == 2
