@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         data as data,
         distributed as distributed,
         engines as engines,
+        flow as flow,
         ops as ops,
         optimizers as optimizers,
         xp as xp,
@@ -154,7 +155,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     )
 
 _LATER = {
-    "": "data distributed engines ops optimizers xp",
+    "": "data distributed engines flow ops optimizers xp",
     "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
     "assert_flows assert_only_flows check_gradients explain trace_nan",
     "ops.gates.stopping": "StopGradient",
