@@ -118,7 +118,7 @@ def test_draws_have_their_distribution(draw: Any, distribution: Any) -> None:
 
 def test_normal_quantiles_are_precise_in_the_tails() -> None:
     v = np.concatenate([-1 + 10.0 ** -np.arange(1, 16), [0.0, 0.3, 0.85, 0.9]])
-    close(sg.ops.random.quantile(np, v), np.sqrt(2) * scipy.special.erfinv(v), 1e-13)
+    close(sg.ops.random.draws.quantile(np, v), np.sqrt(2) * scipy.special.erfinv(v), 1e-13)
 
 
 def test_gradients_flow_through_the_parameters_of_a_draw_only() -> None:
