@@ -22,12 +22,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxscript
+import pytest
 import torch
 from torch import nn
 from torch._decomp import get_decompositions
 from torch.nn import functional
 from torch_libraries import library
+
+onnxscript = pytest.importorskip("onnxscript")
 
 WAYS = ("dynamo", "script")
 OPSET = {"dynamo": 20, "script": 17}

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.common_methods_invocations import op_db as op_db
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
 from stopgrad.interop.torch.importing.aten.calling import array_of
 from stopgrad.interop.torch.importing.translating import Translator, draws
+
+pytest.importorskip("expecttest")  # What PyTorch's own samples import.
+
+from torch.testing._internal.common_methods_invocations import op_db as op_db
 
 LIMIT = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
