@@ -47,6 +47,9 @@ CHANGES = {
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",
     "stopgrad.graph.fingerprint._sources": "one text",
+    "stopgrad.graph.docstrings._clean": "256 texts of families and rules",
+    "stopgrad.graph.docstrings._entries": "the same, taken apart",
+    "stopgrad.graph.docstrings._sections": "the same, by section",
     "stopgrad.graph.immediate._CALLS": "plans, by a public function and the types of its arguments: 4,096",
     "stopgrad.graph.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.graph.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
@@ -73,6 +76,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.graph.docstrings._NUMBERS",
+    "stopgrad.graph.type_rules.DESCRIPTIONS",
     "stopgrad.engines.onnxruntime._INEXACT",
     "stopgrad.engines.onnxruntime.nodes.elementwise._BINARY",
     "stopgrad.engines.onnxruntime.nodes.elementwise._BITWISE",

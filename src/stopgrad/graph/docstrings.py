@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 TITLES = ("Args", "Returns", "Constraints", "Raises", "References", "Examples")
@@ -34,7 +34,7 @@ def docstring(definition: Any, families: Iterable[type]) -> str:
     return composed(inspect.cleandoc(definition.__doc__), inherited, names)
 
 
-@cache
+@lru_cache(256)
 def _clean(text: str) -> str:
     return inspect.cleandoc(text)
 
@@ -72,7 +72,7 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
     return "\n\n".join([found[""], *(f"{title}:\n{found[title]}" for title in TITLES if found.get(title))])
 
 
-@cache
+@lru_cache(256)
 def _sections(text: str) -> dict[str, str]:
     """The parts of a docstring by title; what stands before the first title has none."""
     first, *rest = _TITLE.split(text)
@@ -80,7 +80,7 @@ def _sections(text: str) -> dict[str, str]:
     return {"": first.rstrip(), **{title: part.strip("\n") for title, part in parts}}
 
 
-@cache
+@lru_cache(256)
 def _entries(part: str) -> dict[str, str]:
     """The entries of a section by the name, or the number of the constraint, with which they begin."""
     found = _NEXT_ENTRY.split(part) if part else []
