@@ -720,8 +720,8 @@ def test_a_key_inside_of_a_graph_has_no_value() -> None:
 
 def test_processes_that_become_known_later_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = sg.data.batches(ROWS, 4)
-    monkeypatch.setattr("stopgrad.data.count_processes", lambda: 2)
-    monkeypatch.setattr("stopgrad.data.own_index", lambda: 1)
+    monkeypatch.setattr("stopgrad.train.data.count_processes", lambda: 2)
+    monkeypatch.setattr("stopgrad.train.data.own_index", lambda: 1)
     with pytest.raises(sg.GraphError, match=r"make them after sg.distributed.initialize\(\)"):
         next(batches)
     assert next(sg.data.batches(ROWS, 4)).tolist() == [2, 3]
@@ -764,7 +764,7 @@ def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_mesh_that_divides_otherwise_must_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("stopgrad.scale.meshes.process_", "stopgrad.data.own_", "stopgrad.data.count_processes"):
+    for module in ("stopgrad.scale.meshes.process_", "stopgrad.data.own_", "stopgrad.train.data.count_processes"):
         name, value = (module, 4) if "count" in module else (f"{module}index", 3)
         monkeypatch.setattr(name, lambda value=value: value)
     monkeypatch.setattr("stopgrad.scale.meshes.process_count", lambda: 4)
