@@ -764,10 +764,10 @@ def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_mesh_that_divides_otherwise_must_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("stopgrad.scale.meshes.process_", "stopgrad.data.own_", "stopgrad.train.data.count_processes"):
-        name, value = (module, 4) if "count" in module else (f"{module}index", 3)
-        monkeypatch.setattr(name, lambda value=value: value)
+    monkeypatch.setattr("stopgrad.scale.meshes.process_index", lambda: 3)
     monkeypatch.setattr("stopgrad.scale.meshes.process_count", lambda: 4)
+    monkeypatch.setattr("stopgrad.train.data.own_index", lambda: 3)
+    monkeypatch.setattr("stopgrad.train.data.count_processes", lambda: 4)
 
     def over(processes: Any, **which: int) -> Any:
         devices = np.empty(np.shape(processes), object)
