@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import ENGINES, each_engine
+from examples_references import EXAMPLES, Case, all_cases, example
 
 import stopgrad as sg
-from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.base.structure import flatten, unflatten
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import each_engine
+from examples_references import all_cases, example
 from scipy.special import ndtr, softmax
 from scipy.stats import multivariate_normal
 
 import stopgrad as sg
-from examples_references import all_cases, example
 from stopgrad.base.structure import flatten, unflatten
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples_references import EXAMPLES, example
 from pages import blocks
 
 import stopgrad as sg
-from examples_references import EXAMPLES, example
 from stopgrad.tools import cli
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples_references import example
 from page_tools import started
 from pages import blocks
-
-from examples_references import example
 
 pytestmark = pytest.mark.slow
 

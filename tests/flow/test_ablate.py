@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from examples_references import all_cases, example
 from jax.nn import one_hot, softmax
 
 import stopgrad as sg
-from examples_references import all_cases, example
 from stopgrad.flow import Stop
 from stopgrad.flow.ablation.variants import Variant, jittered, problem
 from stopgrad.flow.asked import asked

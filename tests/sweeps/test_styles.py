@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calls import Call, all_calls
 from together import together
 
 import stopgrad as sg
-from calls import Call, all_calls
 from stopgrad.base.structure import flatten, unflatten
 
 CALLS = all_calls()

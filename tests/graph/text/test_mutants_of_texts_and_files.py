@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fuzz import mutants, seeds
 from fuzz.mutants import CORPUS, BrokenError, check_file, check_text, file_mutant, text_mutant, watched
 
 import stopgrad as sg
-from fuzz import mutants, seeds
 
 pytestmark = pytest.mark.slow
 

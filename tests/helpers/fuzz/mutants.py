@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from fuzz import seeds
 from stopgrad.errors import StopgradError
 
 import stopgrad as sg
-from fuzz import seeds
 from stopgrad.base.types import DTYPES, Dim, dim
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.op import REGISTRY, Kind
