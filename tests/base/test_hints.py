@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from together import together
 import stopgrad as sg
 from stopgrad.base.hints import HINTS, OF_OUTPUTS, hint_for, hint_for_output
 
-PUBLIC = {name for name in dir(sg) if not name.startswith("_")}
+PUBLIC = set(sg.__all__)
 
 EXPECTED = {
     # TensorFlow
@@ -102,6 +103,12 @@ def test_whatever_a_hint_names_exists(table: dict[str, str], name: str) -> None:
 
 def test_no_name_that_is_there_has_a_hint() -> None:
     assert not PUBLIC & set(HINTS), "these exist now: take their hints away"
+
+
+def test_tensorflows_name_is_told_apart_from_our_package_of_it() -> None:
+    importlib.import_module("stopgrad.train.adapters")  # From here on there is sg.train.
+    with pytest.raises(AttributeError, match=r"no 'AdamOptimizer'; .*sg\.optimizers\.adamw"):
+        sg.train.AdamOptimizer  # noqa: B018
 
 
 @together("name", OF_OUTPUTS)

@@ -156,7 +156,7 @@ _IN_ITSELF = "functions stand in sg itself, as in sg.{}"
 
 _ADVICE = {
     **dict.fromkeys(
-        ("optim", "Adam", "AdamW", "SGD", "GradientDescentOptimizer"),
+        ("optim", "train", "Adam", "AdamW", "SGD", "GradientDescentOptimizer"),
         "steps of training stand in sg.optimizers, as sg.optimizers.adamw(loss, parameters)",
     ),
     **dict.fromkeys(
