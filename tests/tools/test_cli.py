@@ -114,6 +114,7 @@ class Outside(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow  # The tour's libraries are not among those of plain tests.
 def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,6 +135,7 @@ def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(
     assert [path.name for path in tmp_path.iterdir()] == ["tour.html"]
 
 
+@pytest.mark.slow  # The tour's libraries are not among those of plain tests.
 def test_a_failed_check_is_named_and_fails_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +157,7 @@ def test_missing_packages_are_named_with_the_cure(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # The tour's libraries are not among those of plain tests.
 def test_a_tour_that_breaks_leaves_the_old_page(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
