@@ -25,14 +25,17 @@ class Namespace(Protocol):
 
 
 class Array(Protocol):
-    """An array of an engine: NumPy's, JAX's, or a value of a program that is being written."""
+    """An array of an engine: NumPy's, JAX's, or a value of a program that is being written.
+
+    The sizes of the last may be symbolic.
+    """
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[Any, ...]: ...
     @property
     def ndim(self) -> int: ...
     @property
-    def size(self) -> int: ...
+    def size(self) -> Any: ...
     @property
     def dtype(self) -> Any: ...
     @property
