@@ -11,7 +11,7 @@ from stopgrad.base.structure import flatten, paths, tensors_among, unflatten
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.build import as_output, visible
 from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import call, reads_arguments
 from stopgrad.transforms.gradients.tracing import Tracing, is_tensor, outputs_in
 from stopgrad.transforms.gradients.transforms import argument_positions
@@ -34,7 +34,7 @@ class Asked:
     graph: Graph
     ys: tuple[Output, ...]
     xs: Mapping[Any, Output]
-    feeds: Mapping[Output, Array] = field(default_factory=dict)
+    feeds: Mapping[Output, NumpyArray] = field(default_factory=dict)
     is_function: bool = False
     recorded: bool = False
 

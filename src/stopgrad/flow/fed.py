@@ -11,7 +11,7 @@ from stopgrad.base.errors import FeedError
 from stopgrad.engines import engine as engine_named
 from stopgrad.flow.asked import Asked
 from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.run.feeds import feed_value
 from stopgrad.run.session import Session, plan_for
 
@@ -22,7 +22,7 @@ def fed_to(
     feed_dict: Mapping[Any, Any] | None,
     outputs: Sequence[Output] = (),
     session: Session | None = None,
-) -> dict[Output, Array]:
+) -> dict[Output, NumpyArray]:
     """The values of the placeholders and parameters that ys, xs and other *outputs* need.
 
     Parameters have those of a session; without one, their first.

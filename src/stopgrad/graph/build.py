@@ -30,8 +30,8 @@ from stopgrad.graph.inferred import (
 from stopgrad.graph.names import check_name as check_label
 from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.graph.operands import (
-    Array,
     Literal,
+    NumpyArray,
     as_array,
     fits,
     holds,
@@ -357,10 +357,12 @@ def apply(
         arrays = coerce(definition, operands)
         if graph is None:
             check_name(name)
-            return evaluate(definition, cast("list[Array]", arrays), values, operands)
+            return evaluate(definition, cast("list[NumpyArray]", arrays), values, operands)
         with about(definition, *arrays):
             infer_types(definition, tuple([type_of(x) for x in arrays]), values)
-        inputs = tuple([x if type(x) is Output else constant_in(graph, cast("Array", x)) for x in arrays])
+        inputs = tuple(
+            [x if type(x) is Output else constant_in(graph, cast("NumpyArray", x)) for x in arrays]
+        )
         outputs = emit(definition, inputs, values, name, graph).outputs
         return outputs[0] if len(outputs) == 1 else outputs
     except StopgradError as error:
@@ -374,7 +376,7 @@ def apply(
 # -------------------------------------------------------------------------------------------- operands
 
 
-def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array]:
+def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | NumpyArray]:
     """Outputs stay, all else becomes arrays, and those that have one dtype together are brought to it."""
     promotes = definition.promotes
     if promotes is None:
@@ -404,7 +406,7 @@ def joined(x: Any) -> Any:
     return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,))
 
 
-def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
+def together(*xs: Any, promotes: Promotion) -> list[Output | NumpyArray]:
     """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
     found: list[Any] = []
     strong: list[DType] = []
@@ -431,7 +433,7 @@ def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
 _NUMBERS = {float: float32, int: int32, bool: bool_, complex: complex64}
 
 
-def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Array:
+def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | NumpyArray:
     """An output or array, of a dtype; sizes become outputs in the graph of their company."""
     if dtype is not None and type(x) is float:  # As most often.
         return np.asarray(x, dtype.numpy)
@@ -453,7 +455,7 @@ def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Arr
     return emit(REGISTRY["Cast"], (x,), (dtype,), "").outputs[0]
 
 
-def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
+def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Output:
     """A constant in a graph.
 
     Unnamed scalars are built once per graph: they stand for numbers in the user's text.

@@ -71,9 +71,10 @@ from stopgrad.base.coercion import flag, is_whole, real, whole
 from stopgrad.base.structure import flatten, is_leaf, map_leaves, paths, shown, tensors_among, unflatten
 
 # Tensors: operands, outputs, their types and sizes.
+from stopgrad.base.arrays import Array, ArrayLike, Namespace
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import (
-    Array, Literal, Tensor, as_array, as_list, is_python, python_dtype, shorten, show_shape, type_of,
+    Literal, NumpyArray, Tensor, as_array, as_list, is_python, python_dtype, shorten, show_shape, type_of,
 )
 from stopgrad.base.types import (
     DTYPES, DType, DTypeLike, Dim, Shape, ShapeLike, Size, TensorType, at_least, bfloat16, bool_,
@@ -91,24 +92,24 @@ __all__ = [
     "ALIKE", "ALONG", "BROADCAST", "BY_ZERO", "CONV", "CONV_BACK_FILTER", "CONV_BACK_INPUT", "DESCRIPTIONS",
     "DTYPES", "EINSUM", "ELEMENTWISE", "EXTREMES", "FOLD", "GATHER", "INF", "KEYS", "MATMUL", "NAMES",
     "NAN", "ONE_HOT", "PAD", "PAIRS", "SCATTER", "SOLVE", "SWITCH", "Acting", "ArgumentError", "Arithmetic",
-    "Array", "Axes", "Axis", "AxisError", "Bodies", "Body", "Cure", "DType", "DTypeError", "DTypeLike",
-    "Dim", "Elementwise", "EngineError", "Flags", "GradientError", "GradientOfActivation",
-    "GradientOfElementwise", "Graph", "GraphError", "Joint", "Kind", "Literal", "Magnitudes", "NoGradient",
-    "Op", "Operation", "Output", "Outputs", "Partly", "Permutation", "Promotion", "RealElementwise", "Rule",
-    "Scalar", "Scope", "Shape", "ShapeError", "ShapeLike", "Size", "Sizes", "Span", "Spans", "Status",
-    "StopgradError", "Tensor", "TensorType", "Undefined", "Unsound", "Values", "Wire", "about", "again",
-    "along", "apply", "as_array", "as_list", "as_output", "as_scope", "at_least", "axes_in", "axis_in",
-    "bfloat16", "binary", "bool_", "bools", "broadcast", "broadcast_c2", "broadcast_shapes",
-    "broadcast_to_bool", "building_in", "builds", "call", "check_dtype", "check_name", "check_same_dtype",
-    "check_shape", "close", "coerce", "complex64", "complex128", "complexes", "constant_in", "current",
-    "default_graph", "describe", "documented", "dtype_of", "emit", "everywhere", "exact_quotient", "flag",
-    "flatten", "float16", "float32", "float64", "floats", "flushed", "graph_for", "guarded", "inline",
-    "int8", "int16", "int32", "int64", "ints", "is_any", "is_boolean", "is_floating", "is_for_each",
-    "is_inexact", "is_integer", "is_integral", "is_leaf", "is_number", "is_python", "is_real", "is_whole",
-    "joined", "local", "map_leaves", "naming", "normal_axes", "normal_axis", "not_differentiable", "pairs",
-    "parameter_of", "paths", "product", "publish", "python_dtype", "raise_for", "reads_arguments", "real",
-    "require_graph", "same", "same_shape", "same_size", "sample", "shape_of", "shorten", "show_shape",
-    "shown", "singles", "stopped", "tensor_type", "tensors_among", "to_bool", "together", "total",
-    "tracing", "type_of", "uint8", "uint16", "uint32", "uint64", "unary", "unconnected", "unflatten",
-    "unsupported", "whole", "widened",
+    "Array", "ArrayLike", "Axes", "Axis", "AxisError", "Bodies", "Body", "Cure", "DType", "DTypeError",
+    "DTypeLike", "Dim", "Elementwise", "EngineError", "Flags", "GradientError", "GradientOfActivation",
+    "GradientOfElementwise", "Graph", "GraphError", "Joint", "Kind", "Literal", "Magnitudes", "Namespace",
+    "NoGradient", "NumpyArray", "Op", "Operation", "Output", "Outputs", "Partly", "Permutation",
+    "Promotion", "RealElementwise", "Rule", "Scalar", "Scope", "Shape", "ShapeError", "ShapeLike", "Size",
+    "Sizes", "Span", "Spans", "Status", "StopgradError", "Tensor", "TensorType", "Undefined", "Unsound",
+    "Values", "Wire", "about", "again", "along", "apply", "as_array", "as_list", "as_output", "as_scope",
+    "at_least", "axes_in", "axis_in", "bfloat16", "binary", "bool_", "bools", "broadcast", "broadcast_c2",
+    "broadcast_shapes", "broadcast_to_bool", "building_in", "builds", "call", "check_dtype", "check_name",
+    "check_same_dtype", "check_shape", "close", "coerce", "complex64", "complex128", "complexes",
+    "constant_in", "current", "default_graph", "describe", "documented", "dtype_of", "emit", "everywhere",
+    "exact_quotient", "flag", "flatten", "float16", "float32", "float64", "floats", "flushed", "graph_for",
+    "guarded", "inline", "int8", "int16", "int32", "int64", "ints", "is_any", "is_boolean", "is_floating",
+    "is_for_each", "is_inexact", "is_integer", "is_integral", "is_leaf", "is_number", "is_python",
+    "is_real", "is_whole", "joined", "local", "map_leaves", "naming", "normal_axes", "normal_axis",
+    "not_differentiable", "pairs", "parameter_of", "paths", "product", "publish", "python_dtype",
+    "raise_for", "reads_arguments", "real", "require_graph", "same", "same_shape", "same_size", "sample",
+    "shape_of", "shorten", "show_shape", "shown", "singles", "stopped", "tensor_type", "tensors_among",
+    "to_bool", "together", "total", "tracing", "type_of", "uint8", "uint16", "uint32", "uint64", "unary",
+    "unconnected", "unflatten", "unsupported", "whole", "widened",
 ]

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 
 from stopgrad.base.errors import ArgumentError, FileError, GraphError, MissingFileError
 from stopgrad.base.types import DTYPES, TensorType
-from stopgrad.graph.operands import Array, shorten, show_shape
+from stopgrad.graph.operands import NumpyArray, shorten, show_shape
 
 if sys.platform != "win32":
     import fcntl
@@ -59,7 +59,9 @@ HEADER = 3_000_000
 # -------------------------------------------------------------------------------------------- writing
 
 
-def write_arrays(path: AnyPath, arrays: Mapping[str, Array], notes: Mapping[str, str] | None = None) -> None:
+def write_arrays(
+    path: AnyPath, arrays: Mapping[str, NumpyArray], notes: Mapping[str, str] | None = None
+) -> None:
     """Write arrays by name. An old file stays as it is until the new one is complete.
 
     Args:
@@ -80,7 +82,7 @@ def write_arrays(path: AnyPath, arrays: Mapping[str, Array], notes: Mapping[str,
             _write(file, stored.reshape(-1).view(np.uint8).data)
 
 
-def _header(arrays: Iterable[tuple[str, Array]], notes: Mapping[str, str]) -> bytes:
+def _header(arrays: Iterable[tuple[str, NumpyArray]], notes: Mapping[str, str]) -> bytes:
     entries: dict[str, Any] = {"__metadata__": {"format": "stopgrad", **notes}}
     at = 0
     for name, array in arrays:
@@ -312,7 +314,7 @@ class ArrayFile:
         """The shape in which an array is stored."""
         return tuple(self._file.get_slice(name).get_shape())
 
-    def read(self, name: str, type: TensorType, what: str) -> Array:
+    def read(self, name: str, type: TensorType, what: str) -> NumpyArray:
         """The array of this name, which must have this type; *what* names it in errors."""
         if name not in self.names:
             raise GraphError(f"{self._path} holds no value of {what}; it has {self.some_names()}")
@@ -329,7 +331,7 @@ class ArrayFile:
             raise GraphError(f"{self._path} holds {stored}{show_shape(shape)} for {what}")
         check_array(dtype.numpy, shape[:-1] if pairs else shape, type, self._path, what)
         try:
-            array: Array = self._file.get_tensor(name)
+            array: NumpyArray = self._file.get_tensor(name)
         except SafetensorError as error:
             raise self._broken(error) from None
         if dtype.is_bool and array.size and array.view(np.uint8).max() > 1:

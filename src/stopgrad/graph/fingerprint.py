@@ -13,7 +13,7 @@ import numpy as np
 from stopgrad.base.dtypes import DType
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.operands import Array, Literal
+from stopgrad.graph.operands import Literal, NumpyArray
 
 
 def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
@@ -98,7 +98,7 @@ def _value(value: Any, bodies: dict[Body, int]) -> str:
     return value.name if isinstance(value, DType) else repr(value)
 
 
-def digest(array: Array) -> str:
+def digest(array: NumpyArray) -> str:
     """Stands for the bytes of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 

@@ -20,7 +20,7 @@ from stopgrad.graph.builder import default_graph
 from stopgrad.graph.inferred import about, infer_types, naming
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
 from stopgrad.graph.op import Op
-from stopgrad.graph.operands import Array, type_of
+from stopgrad.graph.operands import NumpyArray, type_of
 
 
 class Plan(NamedTuple):
@@ -59,7 +59,9 @@ def _key(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...])
     return tuple(key)
 
 
-def recalled(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = ()) -> Array | None:
+def recalled(
+    definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = ()
+) -> NumpyArray | None:
     """The operation on arrays and numbers, if one like it was computed before; None if not, or in a graph."""
     try:
         plan = _PLANS.get(_key(definition, operands, values))
@@ -72,7 +74,7 @@ def recalled(definition: type[Op], operands: Sequence[Any], values: tuple[Any, .
         return None  # Computed as the first of its kind, it fails again and says why.
 
 
-def _computed(plan: Plan, operands: Sequence[Any]) -> Array:
+def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
     converts, run, dtype = plan
     if any(converts):
         given = zip(operands, converts, strict=True)
@@ -102,7 +104,7 @@ _NOTES = _Notes()
 
 
 def evaluate(
-    definition: type[Op], arrays: Sequence[Array], values: tuple[Any, ...], given: Sequence[Any] = ()
+    definition: type[Op], arrays: Sequence[NumpyArray], values: tuple[Any, ...], given: Sequence[Any] = ()
 ) -> Any:
     """Compute with NumPy, at once. *given* are the operands as they were before they were made arrays."""
     with about(definition, *arrays):
@@ -156,7 +158,7 @@ class Call:
         described = _described((*args, *kwargs, *kwargs.values()) if kwargs else args, self.arrays)
         self.key = None if described is None else (function, len(args), described)
 
-    def repeated(self) -> Array | None:
+    def repeated(self) -> NumpyArray | None:
         """What the call gives, if there was one like it."""
         found = None if self.key is None else _CALLS.get(self.key)
         if found is None or default_graph() is not None:

@@ -22,7 +22,7 @@ from stopgrad.base.types import (
 )
 from stopgrad.graph.graph import Operation, Output, describe
 
-Array = np.ndarray[Any, Any]
+NumpyArray = np.ndarray[Any, Any]
 Tensor = Any
 """What public functions take and return: an Output; or, outside of a graph, a NumPy array."""
 
@@ -54,7 +54,7 @@ def holds(x: Any, *kinds: type) -> bool:
     return isinstance(x, (list, tuple)) and any(isinstance(v, kinds) or holds(v, *kinds) for v in x)
 
 
-def as_array(x: Any, dtype: DType | None = None) -> Array:
+def as_array(x: Any, dtype: DType | None = None) -> NumpyArray:
     """A NumPy array of a number, nested list or array.
 
     Python numbers are int32, float32 or complex64 as in TensorFlow.
@@ -162,9 +162,9 @@ class Literal:
 
     __slots__ = ("_hash", "array")
 
-    array: Array
+    array: NumpyArray
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: NumpyArray) -> None:
         if array.flags.writeable or not array.flags.owndata:
             array = np.array(array)
         array.flags.writeable = False

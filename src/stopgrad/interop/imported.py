@@ -11,7 +11,7 @@ from stopgrad.graph.build import constant_in, graph_for, inline
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.interpreter import interpret
-from stopgrad.graph.operands import Array, as_array, shorten
+from stopgrad.graph.operands import NumpyArray, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.rewrite import rewrite
 from stopgrad.run.feeds import sizes_of
@@ -60,7 +60,7 @@ class Model:
         """What the program returns for these arguments, with the parameters' stored values."""
         return self.apply({}, *args, **kwargs)
 
-    def values(self) -> dict[str, Array]:
+    def values(self) -> dict[str, NumpyArray]:
         """The stored values of the parameters."""
         return {name: x.op.value.array for name, x in self.parameters.items()}
 
@@ -88,7 +88,7 @@ class Model:
         values = {x: self._fitting(value, x, names[x]) for x, value in given.items()}
         return self._rebuild(self._computed(values))
 
-    def _computed(self, values: Mapping[Output, Output | Array]) -> Sequence[Any]:
+    def _computed(self, values: Mapping[Output, Output | NumpyArray]) -> Sequence[Any]:
         """The outputs, built where the values are of a graph or one is being built; else computed."""
         symbolic = next((x for x in values.values() if isinstance(x, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)
@@ -103,7 +103,9 @@ class Model:
                 new.op._place, new.op._instruction = old.op._place, old.op._instruction
         return made
 
-    def _sized(self, values: Mapping[Output, Output | Array]) -> tuple[Sequence[Output], Sequence[Output]]:
+    def _sized(
+        self, values: Mapping[Output, Output | NumpyArray]
+    ) -> tuple[Sequence[Output], Sequence[Output]]:
         """The inputs and outputs of the program, for the sizes that its arguments have."""
         xs, ys = list(values), list(self.outputs.values())
         shapes = [tuple(value.shape) for value in values.values()]
@@ -119,7 +121,7 @@ class Model:
         done = rewrite(ys, xs, binding=binding)
         return done.inputs, done.outputs
 
-    def _fitting(self, value: Any, x: Output, name: str) -> Output | Array:
+    def _fitting(self, value: Any, x: Output, name: str) -> Output | NumpyArray:
         if isinstance(value, Operation):
             value = value.as_output()
         if not isinstance(value, Output):

@@ -17,7 +17,7 @@ from stopgrad.flow.patterns import matching
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import constant_value
-from stopgrad.graph.operands import Array, Literal
+from stopgrad.graph.operands import Literal, NumpyArray
 from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul
 from stopgrad.ops.elementwise.convert import Cast, cast
@@ -147,7 +147,7 @@ def _above_zero(value: Any, name: str) -> float:
 
 
 @reads_arguments
-def _seed(key: Any) -> Array:
+def _seed(key: Any) -> NumpyArray:
     """A key as an array, whatever graph is open."""
     with Graph().as_default():
         found = random_key(key) if is_whole(key) else key
@@ -316,7 +316,7 @@ class _Writing:
         rank: int,
         scale: float,
         dtype: DType | None,
-        key: Array,
+        key: NumpyArray,
     ) -> None:
         self.adapters: dict[Output, _Adapter] = {}
         self._uses, self._rank, self._scale, self._dtype, self._key = uses, rank, scale, dtype, key
@@ -344,7 +344,7 @@ class _Writing:
         self.adapters[old] = _Adapter(weight, a, b, reads, self._scale)
         return self.adapters[old]
 
-    def _drawn(self, inputs: int, dtype: DType) -> Array:
+    def _drawn(self, inputs: int, dtype: DType) -> NumpyArray:
         """The first value of A."""
         bound = 1.0 / math.sqrt(max(inputs, 1))
         with Graph().as_default():
@@ -379,7 +379,7 @@ class _Writing:
         return copying.add(AddV2, (whole, low), (), op)
 
 
-def _parameter(copying: Copying, weight: Operation, name: str, value: Array) -> Output:
+def _parameter(copying: Copying, weight: Operation, name: str, value: NumpyArray) -> Output:
     """A parameter named below a weight, with the weight's line."""
     label, graph = f"{weight.name}/{name}", weight.graph
     while graph.operation(label) is not None:

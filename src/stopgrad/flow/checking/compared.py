@@ -14,7 +14,7 @@ from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, s
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import computation
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
 from stopgrad.transforms.gradients.forward import push_forward
@@ -70,29 +70,29 @@ class Generated:
 
     def _compiled(
         self, outputs: Sequence[Output | None], inputs: Sequence[Output]
-    ) -> Callable[[Sequence[Array]], list[Array | None]]:
+    ) -> Callable[[Sequence[NumpyArray]], list[NumpyArray | None]]:
         there = [y for y in outputs if y is not None]
         made = prepare(there, [*self._feeds, *inputs])
         run = computation(made.inputs, made.outputs)
 
-        def compute(values: Sequence[Array]) -> list[Array | None]:
+        def compute(values: Sequence[NumpyArray]) -> list[NumpyArray | None]:
             results = iter(run([*self._feeds.values(), *values]))
             return [None if y is None else np.asarray(next(results)) for y in outputs]
 
         return compute
 
-    def fed(self, cotangent: Array) -> dict[Output, Array]:
+    def fed(self, cotangent: NumpyArray) -> dict[Output, NumpyArray]:
         """What to feed for a weighting of the results."""
         return dict(zip(self.cotangents, unflat(cotangent, self.ys), strict=True))
 
-    def pulled(self, cotangent: Array) -> list[Array]:
+    def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
         """What arrives at each x, as a vector; zeros where nothing does."""
         made = self._pull(unflat(cotangent, self.ys))
         return [
             np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
         ]
 
-    def pushed(self, which: int, direction: Array) -> Array:
+    def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
         """How ys move when one x moves."""
         tangents = [
             unflat(direction, [x])[0] if i == which else np.zeros(x.shape, x.dtype.numpy)
@@ -106,7 +106,7 @@ class Generated:
 # ------------------------------------------------------------------------------------------------ compared
 
 
-def factors(generator: np.random.Generator, count: int) -> Array:
+def factors(generator: np.random.Generator, count: int) -> NumpyArray:
     """Random numbers of a size between 0.5 and 1.5 and either sign, exact in every dtype."""
     return generator.integers(4, 13, count) / 8.0 * generator.choice((-1.0, 1.0), count)
 
@@ -122,7 +122,7 @@ class Direction:
         method: how that was found.
     """
 
-    vector: Array
+    vector: NumpyArray
     place: int | None
     slope: Slope
     method: str
@@ -144,24 +144,26 @@ class Rows:
     """
 
     mode: str
-    generated: Array
-    numeric: Array
-    error: Array
-    low: Array
-    high: Array
-    kind: Array
-    allowed: Array
-    excess: Array
-    unsettled: Array
+    generated: NumpyArray
+    numeric: NumpyArray
+    error: NumpyArray
+    low: NumpyArray
+    high: NumpyArray
+    kind: NumpyArray
+    allowed: NumpyArray
+    excess: NumpyArray
+    unsettled: NumpyArray
     scale: float
 
 
-def _weighted(weights: Array, slope: Slope) -> tuple[Array, Array, Array, Array, Array]:
+def _weighted(
+    weights: NumpyArray, slope: Slope
+) -> tuple[NumpyArray, NumpyArray, NumpyArray, NumpyArray, NumpyArray]:
     """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
     counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
 
-    def total(factor: Any, values: Array) -> Array:
-        found: Array = np.sum(np.where(counts, factor * values, 0.0), -1)
+    def total(factor: Any, values: NumpyArray) -> NumpyArray:
+        found: NumpyArray = np.sum(np.where(counts, factor * values, 0.0), -1)
         return found
 
     with np.errstate(all="ignore"):
@@ -189,7 +191,7 @@ class Order:
         posed: Posed,
         ys: Sequence[Output],
         settings: Settings,
-        terms: Array | float = 0.0,
+        terms: NumpyArray | float = 0.0,
     ) -> None:
         self.number, self.posed, self.settings = number, posed, settings
         self.numeric = Numeric(posed, ys, settings, terms)
@@ -206,7 +208,7 @@ class Order:
         )
 
 
-def _ones(ys: Sequence[Output]) -> Array:
+def _ones(ys: Sequence[Output]) -> NumpyArray:
     return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])
 
 
@@ -246,22 +248,24 @@ class Comparison:
         """Whether each number of x is moved by itself."""
         return self.settings.directions is None and self._size <= ELEMENTWISE
 
-    def _chosen(self) -> list[tuple[Array, int | None]]:
+    def _chosen(self) -> list[tuple[NumpyArray, int | None]]:
         generator = self.order.generator
         if self.by_number:
             places: Sequence[int] = range(self._size)
             return [(self._unit(i), i) for i in places]
         if self.settings.directions is not None:
             return [(factors(generator, self._size), None) for _ in range(self.settings.directions)]
-        dense: list[tuple[Array, int | None]] = [(factors(generator, self._size), None) for _ in range(DENSE)]
+        dense: list[tuple[NumpyArray, int | None]] = [
+            (factors(generator, self._size), None) for _ in range(DENSE)
+        ]
         return dense + [(self._unit(i), i) for i in generator.choice(self._size, SINGLE, replace=False)]
 
-    def _unit(self, place: int) -> Array:
+    def _unit(self, place: int) -> NumpyArray:
         vector = np.zeros(self._size)
         vector[place] = 1.0
         return vector
 
-    def _measured(self, vector: Array, place: int | None) -> Direction:
+    def _measured(self, vector: NumpyArray, place: int | None) -> Direction:
         found = self._numeric.by_complex_step(self.which, vector, self._scale)
         if found is not None:
             return Direction(vector, place, found, "complex step")
@@ -289,7 +293,7 @@ class Comparison:
                 spread = np.abs(generated)
             return self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
 
-    def _turned(self, weights: Array, directions: Sequence[Direction]) -> Array:
+    def _turned(self, weights: NumpyArray, directions: Sequence[Direction]) -> NumpyArray:
         """How much each derivative changes as x changes by its size: what it is where it is not 0 by chance.
 
         It is no less where the derivative itself is 0, so rounding is measured by it at minima: x is rounded,
@@ -305,15 +309,15 @@ class Comparison:
     def _judged(
         self,
         mode: str,
-        weights: Array,
-        generated: Array,
-        spread: Array,
-        turned: Array,
-        value: Array,
-        error: Array,
-        low: Array,
-        high: Array,
-        kind: Array,
+        weights: NumpyArray,
+        generated: NumpyArray,
+        spread: NumpyArray,
+        turned: NumpyArray,
+        value: NumpyArray,
+        error: NumpyArray,
+        low: NumpyArray,
+        high: NumpyArray,
+        kind: NumpyArray,
     ) -> Rows:
         settings = self.settings
         size = np.fmax(np.fmax(np.abs(generated), np.abs(value)), spread)
@@ -398,7 +402,7 @@ class Comparison:
                 self.directions[i] = rest
                 return
 
-    def _worst_place(self, vector: Array) -> int:
+    def _worst_place(self, vector: NumpyArray) -> int:
         """The number of x whose part in what differs is the greatest, by halves."""
         places = np.nonzero(vector)[0]
         while len(places) > 1:
@@ -421,11 +425,11 @@ class Comparison:
         return int(places[0])
 
 
-def _at_least_one(point: Array) -> float:
+def _at_least_one(point: NumpyArray) -> float:
     return max(1.0, float(np.max(np.abs(point), initial=0.0)))
 
 
-def _terms(order: Order, weights: Array) -> Array:
+def _terms(order: Order, weights: NumpyArray) -> NumpyArray:
     """How large the terms are that add up to each derivative.
 
     A small one may be the difference of numbers that change the value as much as x does, relative to their

@@ -24,7 +24,7 @@ from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, by_id
 from stopgrad.graph.interpreter import Observer, Step, computation, interpret
 from stopgrad.graph.op import NoGradient, Status
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.selective import NOBODY, Acting, acts, selective_gates
 from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.gates.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient, ZeroGradient
@@ -70,7 +70,7 @@ class Posed:
     ys: list[Output]
     xs: list[Output]
     keys: list[Any]
-    feeds: dict[Output, Array]
+    feeds: dict[Output, NumpyArray]
     left_out: list[Operation]
 
 
@@ -114,7 +114,7 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
     return rule
 
 
-def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, Array]) -> list[Array]:
+def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
     """The values of outputs, by NumPy."""
     made = prepare(list(outputs), list(feeds))
     return [
@@ -218,7 +218,7 @@ class _Kept(Observer):
     def __init__(self) -> None:
         self.recording = True
         self.acting: Acting = NOBODY
-        self._arrived: dict[Operation, list[tuple[Array, ...]]] = {}
+        self._arrived: dict[Operation, list[tuple[NumpyArray, ...]]] = {}
         self._read: dict[Operation, int] = {}
 
     def again(self, acting: Acting) -> None:
@@ -238,7 +238,7 @@ class _Kept(Observer):
             return lambda *arrays: [self.at_base(op, arrays)[passes]]
         return lambda *arrays: [act(op, self, arrays, self.at_base(op, arrays))]
 
-    def at_base(self, op: Operation, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    def at_base(self, op: Operation, arrays: tuple[NumpyArray, ...]) -> tuple[NumpyArray, ...]:
         """What arrived there, when it ran for the same time; itself where it ran less often then."""
         if self.recording:
             self._arrived.setdefault(op, []).append(arrays)
@@ -249,16 +249,20 @@ class _Kept(Observer):
         return known[n] if n < len(known) else arrays
 
 
-_Frozen = Callable[[Operation, _Kept, tuple[Array, ...], tuple[Array, ...]], Array]
+_Frozen = Callable[[Operation, _Kept, tuple[NumpyArray, ...], tuple[NumpyArray, ...]], NumpyArray]
 """From a gate, what arrives now and what arrived at the base point to what it hands on."""
 
 
-def _scaled(op: Operation, kept: _Kept, now: tuple[Array, ...], base: tuple[Array, ...]) -> Array:
+def _scaled(
+    op: Operation, kept: _Kept, now: tuple[NumpyArray, ...], base: tuple[NumpyArray, ...]
+) -> NumpyArray:
     scale = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
     return np.asarray(base[0] + np.conj(scale) * (now[0] - base[0]))
 
 
-def _switched(op: Operation, kept: _Kept, now: tuple[Array, ...], base: tuple[Array, ...]) -> Array:
+def _switched(
+    op: Operation, kept: _Kept, now: tuple[NumpyArray, ...], base: tuple[NumpyArray, ...]
+) -> NumpyArray:
     if op not in kept.acting:
         return now[0]
     when = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
@@ -325,14 +329,14 @@ class Frozen:
         self.here = self._run(self._from_edge, self._inputs)
         self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
 
-    def _program(self, x: Output | None) -> Callable[[Sequence[Array]], list[Array]]:
+    def _program(self, x: Output | None) -> Callable[[Sequence[NumpyArray]], list[NumpyArray]]:
         """The computation from what does not move and, where it is computed itself, from x."""
         inputs = [*self._inputs]
         if x is not None and x not in self._inputs:
             inputs.append(x)
         return computation(inputs, self._ys, observer=self._kept if self._hold else None)
 
-    def at(self, which: int, value: Array) -> list[Array]:
+    def at(self, which: int, value: NumpyArray) -> list[NumpyArray]:
         """The results where one x has another value, and what is stopped the value that it had."""
         x = self._xs[which]
         if x is None:
@@ -345,5 +349,5 @@ class Frozen:
         return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
 
     @staticmethod
-    def _run(run: Callable[..., Any], given: Mapping[Output, Array]) -> list[Array]:
+    def _run(run: Callable[..., Any], given: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
         return [np.asarray(v) for v in run(list(given.values()))]

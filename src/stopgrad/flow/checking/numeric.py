@@ -13,7 +13,7 @@ from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slop
 from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 
 ROUNDINGS = 256.0
 """So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
@@ -38,7 +38,7 @@ class Settings:
 # ------------------------------------------------------------------------------------------------ vectors
 
 
-def flat(arrays: Sequence[Array]) -> Array:
+def flat(arrays: Sequence[NumpyArray]) -> NumpyArray:
     """Arrays as one vector of real numbers, a complex one as two."""
     parts = [
         np.ascontiguousarray(a, np.complex128).reshape(-1).view(np.float64)
@@ -49,7 +49,7 @@ def flat(arrays: Sequence[Array]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def unflat(vector: Array, like: Sequence[Output]) -> list[Array]:
+def unflat(vector: NumpyArray, like: Sequence[Output]) -> list[NumpyArray]:
     """Arrays of the types of some outputs, from a vector of real numbers."""
     found, start = [], 0
     for x in like:
@@ -79,7 +79,7 @@ class Numeric:
     """
 
     def __init__(
-        self, posed: Posed, ys: Sequence[Output], settings: Settings, terms: Array | float = 0.0
+        self, posed: Posed, ys: Sequence[Output], settings: Settings, terms: NumpyArray | float = 0.0
     ) -> None:
         self._posed, self._ys, self._settings = posed, ys, settings
         self._operations = moving(ys, posed.xs)
@@ -94,7 +94,7 @@ class Numeric:
         self._inside = min(ROUNDINGS * self._steps.epsilon, settings.rtol) * terms
         self._complex = self._in_complex()
 
-    def _in_double(self, exact: Array) -> Frozen | None:
+    def _in_double(self, exact: NumpyArray) -> Frozen | None:
         """In double precision, if that computes the same function."""
         if not self._drawn:
             try:
@@ -132,35 +132,35 @@ class Numeric:
         parts = flat([np.real(y) for y in found.here])
         return found if np.all(np.abs(parts - self.here) <= near) else None
 
-    def point(self, which: int) -> Array:
+    def point(self, which: int) -> NumpyArray:
         """One x at the base point, as a vector."""
         return flat([self._plain.points[which]])
 
-    def along(self, which: int, direction: Array, size: float) -> Slope:
+    def along(self, which: int, direction: NumpyArray, size: float) -> Slope:
         """The slopes of ys where one x moves in a direction, by differences with steps relative to *size*."""
         curve = self._curve(which, direction)
         return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0, self._inside)
 
-    def _curve(self, which: int, direction: Array) -> Callable[[float], Array]:
+    def _curve(self, which: int, direction: NumpyArray) -> Callable[[float], NumpyArray]:
         point = self.point(which)
         shape = self._plain.points[which].shape
         is_complex = self._plain.points[which].dtype.kind == "c"
 
-        def curve(step: float) -> Array:
+        def curve(step: float) -> NumpyArray:
             moved = point + step * direction
             moved = moved.view(np.complex128) if is_complex else moved
             return flat(self._plain.at(which, moved.reshape(shape)))
 
         return curve
 
-    def by_complex_step(self, which: int, direction: Array, size: float) -> Slope | None:
+    def by_complex_step(self, which: int, direction: NumpyArray, size: float) -> Slope | None:
         """The same by a step along the imaginary axis; None where that does not do."""
         held = self._complex
         if held is None:
             return None
         point = held.points[which]
 
-        def curve(step: complex) -> tuple[Array, Array]:
+        def curve(step: complex) -> tuple[NumpyArray, NumpyArray]:
             try:
                 made = held.at(which, point + step * direction.reshape(point.shape))
             except StopgradError:

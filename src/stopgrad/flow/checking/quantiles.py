@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from stopgrad.base.namespaces import NUMPY
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 
 _ROUNDS = 100
 _FAR = -20.0
 """Below it P(a, eˣ) is eᵃˣ / Γ(a + 1) in double precision, whose logarithm does not underflow."""
 
 
-def moved_log_gamma(log_draw: Array, shape: Array, other: Array) -> Array:
+def moved_log_gamma(log_draw: NumpyArray, shape: NumpyArray, other: NumpyArray) -> NumpyArray:
     """The logarithm of a gamma number of another shape with the same quantile.
 
     Args:
@@ -30,8 +30,8 @@ def moved_log_gamma(log_draw: Array, shape: Array, other: Array) -> Array:
     special = NUMPY.special
     upper = special.gammainc(shape, np.exp(log_draw)) > 0.5
 
-    def part(a: Array, x: Array) -> Array:
-        found: Array = np.where(upper, special.gammaincc(a, np.exp(x)), special.gammainc(a, np.exp(x)))
+    def part(a: NumpyArray, x: NumpyArray) -> NumpyArray:
+        found: NumpyArray = np.where(upper, special.gammaincc(a, np.exp(x)), special.gammainc(a, np.exp(x)))
         return found
 
     target, x = part(shape, log_draw), np.array(log_draw, np.float64)

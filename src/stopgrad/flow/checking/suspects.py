@@ -12,7 +12,7 @@ from stopgrad.flow.checking.frozen import Posed, evaluate, moving
 from stopgrad.flow.checking.numeric import Settings
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.structural.sources import Placeholder
 
@@ -61,7 +61,7 @@ def _function_of(op: Operation, posed: Posed) -> Posed | None:
     return Posed(posed.graph, ys, xs, list(xs), dict(posed.feeds), []) if xs and ys else None
 
 
-def _alone(op: Operation, arrays: Sequence[Array], moves: Sequence[bool]) -> Posed | None:
+def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -> Posed | None:
     """An operation in a graph of its own, with derivatives towards what moves."""
     graph = Graph()
     inputs = [emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in op.inputs]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.flow.nans.run import Array, Made
+from stopgrad.flow.nans.run import Made, NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, RealDiv, Square, Sub
@@ -76,7 +76,7 @@ class Case:
     def in_gradient(self) -> bool:
         return self.op is not self.base
 
-    def value(self, x: Output) -> Array | None:
+    def value(self, x: Output) -> NumpyArray | None:
         """The value of an output, if it was kept."""
         seen = self.seen.get(x.op)
         if seen is not None:

@@ -23,7 +23,7 @@ from stopgrad.ops.structural.sources import Const
 from stopgrad.transforms.control.loops import While
 from stopgrad.transforms.control.scans import Scan
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+NumpyArray: TypeAlias = "np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Marked:
 
     __slots__ = ("marks", "value")
 
-    def __init__(self, value: Array, marks: Array) -> None:
+    def __init__(self, value: NumpyArray, marks: NumpyArray) -> None:
         self.value, self.marks = value, marks
 
     def __getitem__(self, i: Any) -> Any:
@@ -97,7 +97,7 @@ class _Loop:
     def __init__(self, length: int, backwards: bool) -> None:
         self._length = length
         self.index, self.by = (length - 1, -1) if backwards else (0, 1)
-        self.stacked: dict[int, Array] = {}
+        self.stacked: dict[int, NumpyArray] = {}
 
     def stack(self, made: list[Any], first: int) -> None:
         """Keep the marks of what a step has made to be stacked, which is all from one output on.
@@ -144,14 +144,14 @@ class Follower(Observer):
         self._loops: dict[Operation, _Loop] = {}
 
     def run(
-        self, outputs: Sequence[Output], feeds: Mapping[Output, Array]
-    ) -> list[tuple[Array, Array | None]]:
+        self, outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]
+    ) -> list[tuple[NumpyArray, NumpyArray | None]]:
         """The outputs' values, and their marks where they hold what is not finite."""
         return without_gc(quietly, self._run, outputs, feeds)
 
     def _run(
-        self, outputs: Sequence[Output], feeds: Mapping[Output, Array]
-    ) -> list[tuple[Array, Array | None]]:
+        self, outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]
+    ) -> list[tuple[NumpyArray, NumpyArray | None]]:
         given = []
         for x, array in feeds.items():
             given.append(self._checked(x, array))
@@ -160,7 +160,7 @@ class Follower(Observer):
         made = program(list(feeds), outputs, _BACKEND, observer=self)(given)
         return [(y.value, y.marks) if type(y) is Marked else (y, None) for y in made]
 
-    def _checked(self, x: Output, array: Array) -> Array | Marked:
+    def _checked(self, x: Output, array: NumpyArray) -> NumpyArray | Marked:
         if not _may_hold(x) or np.isfinite(array).all():
             return array
         return Marked(array, self._marks(x, array, _NONE, _NONE))
@@ -219,7 +219,7 @@ class Follower(Observer):
 
         return step
 
-    def _marks(self, output: Output, y: Array, from_nan: Any, from_inf: Any) -> Array:
+    def _marks(self, output: Output, y: NumpyArray, from_nan: Any, from_inf: Any) -> NumpyArray:
         """The marks of a result, from those of the NaNs and infinities that each element is made of."""
         nan = np.isnan(y)
         inf = np.isinf(y) & ~nan
@@ -236,12 +236,12 @@ class Follower(Observer):
         return marks
 
     @staticmethod
-    def _hand_on(marks: Array, where: Array, sources: Array) -> None:
+    def _hand_on(marks: NumpyArray, where: NumpyArray, sources: NumpyArray) -> None:
         """Give elements that have no mark yet those of what they are made of."""
         found = where & (marks == 0) & (sources != _NONE)
         marks[found] = sources[found]
 
-    def _turned(self, output: Output, where: Array, marks: Array, sources: Array) -> None:
+    def _turned(self, output: Output, where: NumpyArray, marks: NumpyArray, sources: NumpyArray) -> None:
         """Events that made NaNs of infinities: one for each event that those came from."""
         if where.any():
             places = np.flatnonzero(where)
@@ -252,7 +252,7 @@ class Follower(Observer):
             made = [self._mark(output, "nan", i, where.shape, n, number(mark)) for mark, i, n in given]
             marks[where] = np.array(made, np.int64)[which.reshape(-1)]
 
-    def _made(self, output: Output, kind: str, where: Array, marks: Array) -> None:
+    def _made(self, output: Output, kind: str, where: NumpyArray, marks: NumpyArray) -> None:
         """An event that made NaNs or infinities of what is finite."""
         if where.any():
             first, count = int(np.argmax(where)), int(np.count_nonzero(where))
@@ -271,7 +271,7 @@ class Follower(Observer):
             begins = parent
         return begins << _BITS | n
 
-    def _join(self, op: Operation, given: Sequence[Any], marks: Array) -> None:
+    def _join(self, op: Operation, given: Sequence[Any], marks: NumpyArray) -> None:
         """Remember the events that went into a result beside those that it is marked with."""
         bad = marks != 0
         into: set[int] = set()
@@ -348,15 +348,15 @@ def _may_hold(x: Output) -> bool:
     return x.dtype.is_floating or x.dtype.is_complex
 
 
-def _value(x: Any) -> Array:
+def _value(x: Any) -> NumpyArray:
     return x.value if type(x) is Marked else np.asarray(x)
 
 
 # -------------------------------------------------------------------------------- where marks come from
 
 
-def _marks_of(x: Any, array: Array) -> Array:
-    marks: Array = x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
+def _marks_of(x: Any, array: NumpyArray) -> NumpyArray:
+    marks: NumpyArray = x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
     return marks
 
 
@@ -370,7 +370,7 @@ def _moved(op: Operation, function: Step, given: Sequence[Any]) -> Sequence[Any]
 
 
 def _sources(
-    op: Operation, output: Output, y: Array, given: Sequence[Any], arrays: Sequence[Any], moved: Any
+    op: Operation, output: Output, y: NumpyArray, given: Sequence[Any], arrays: Sequence[Any], moved: Any
 ) -> tuple[Any, Any]:
     """For each element of a result the first mark of the NaNs it is made of, and of the infinities."""
     if moved:
@@ -389,7 +389,7 @@ def _sources(
     return nans, infs
 
 
-def _brought(op: Operation, marks: Array, shape: tuple[int, ...]) -> Any:
+def _brought(op: Operation, marks: NumpyArray, shape: tuple[int, ...]) -> Any:
     """The marks of an operand as seen from each element of a result."""
     if op.definition.elementwise:
         return np.broadcast_to(marks, shape)

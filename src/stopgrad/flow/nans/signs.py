@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.base.errors import StopgradError
 from stopgrad.flow.nans.case import Case, comes_from, is_shares, moved_from, order_of, source
-from stopgrad.flow.nans.run import Array
+from stopgrad.flow.nans.run import NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.op import Kind, Op
@@ -119,7 +119,7 @@ def is_mask_of(case: Case, mask: Output) -> bool:
     )
 
 
-def row_of(case: Case, x: Output) -> Array | None:
+def row_of(case: Case, x: Output) -> NumpyArray | None:
     """The values of x along the axes of the user's operation, at the bad element."""
     array = case.value(x)
     axis = dict(zip(case.base.definition.attributes, case.base.values, strict=True)).get("axis", (-1,))
@@ -133,7 +133,7 @@ def row_of(case: Case, x: Output) -> Array | None:
         where = tuple([0 if a in axes else next(rest) for a in range(array.ndim)])
     else:
         return None
-    found: Array = array[tuple([slice(None) if a in axes else i for a, i in enumerate(where)])]
+    found: NumpyArray = array[tuple([slice(None) if a in axes else i for a, i in enumerate(where)])]
     return found
 
 
@@ -167,12 +167,12 @@ def ends_in_logsumexp(case: Case) -> bool:
     return False
 
 
-def matrix_of(case: Case) -> Array | None:
+def matrix_of(case: Case) -> NumpyArray | None:
     """The matrix of which the bad element is made."""
     array = case.value(case.base.inputs[0])
     if array is None or array.ndim < 2 or len(case.index) < array.ndim - 2:
         return None
-    found: Array = array[case.index[: array.ndim - 2]]
+    found: NumpyArray = array[case.index[: array.ndim - 2]]
     return found.astype(np.complex128) if found.dtype.kind == "c" else found.astype(np.float64)
 
 

@@ -15,7 +15,7 @@ from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
 from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
-from stopgrad.flow.nans.run import Array, Follower, Made, number
+from stopgrad.flow.nans.run import Follower, Made, NumpyArray, number
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.graph.public import guarded
@@ -181,7 +181,7 @@ class _Story:
         self,
         question: Asked,
         results: _Results,
-        feeds: dict[Output, Array],
+        feeds: dict[Output, NumpyArray],
         binding: Mapping[str, int],
         operations: Sequence[Operation],
         follower: Follower,
@@ -399,7 +399,7 @@ def _stacked(op: Operation) -> int:
     return len(op.outputs) - op.carries if op.definition is Scan else 0
 
 
-def _element(array: Array, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
+def _element(array: NumpyArray, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
     """The element of an operand that belongs to an element of a result; None where shapes do not agree."""
     try:
         found = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None
@@ -408,11 +408,11 @@ def _element(array: Array, shape: tuple[int, ...], index: tuple[int, ...]) -> An
     return None if found is None else found.astype(np.float64).item() if _is_bfloat(array) else found.item()
 
 
-def _is_bfloat(array: Array) -> bool:
+def _is_bfloat(array: NumpyArray) -> bool:
     return array.dtype.kind == "V"
 
 
-def _span(array: Array) -> tuple[float | None, float | None, bool, bool]:
+def _span(array: NumpyArray) -> tuple[float | None, float | None, bool, bool]:
     """The smallest and the largest element, and whether there are NaNs and infinities."""
     array = array.astype(np.float64) if array.dtype.kind in "Vbf" else array
     if array.dtype.kind not in "fc":

@@ -8,14 +8,14 @@ import numpy as np
 
 from stopgrad.base.errors import GraphError
 from stopgrad.base.types import DType, TensorType, dtype_of
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.text.grammar import spell_number
 
 INLINE = 16
 """Elements that a line may hold; larger arrays stand in the file."""
 
 
-def spell_array(array: Array) -> str:
+def spell_array(array: NumpyArray) -> str:
     """What stands between the brackets of ``array(...)``.
 
     Numbers, where they read back with the same bits; else the bytes (NaNs other than the usual one).
@@ -29,7 +29,7 @@ def spell_array(array: Array) -> str:
     return _spell_list(numbers.tolist())
 
 
-def little_endian(array: Array) -> Array:
+def little_endian(array: NumpyArray) -> NumpyArray:
     """The array with its bytes in the order in which files have them."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
@@ -40,7 +40,7 @@ def _spell_list(value: Any) -> str:
     return spell_number(value)
 
 
-def read_array(value: Any, type: TensorType) -> Array:
+def read_array(value: Any, type: TensorType) -> NumpyArray:
     """The array that was spelled so, of this type."""
     if type.symbolic:
         raise GraphError("a constant has no unknown sizes")
@@ -57,12 +57,12 @@ def read_array(value: Any, type: TensorType) -> Array:
     return _array_of(items, type.dtype).reshape(shape)
 
 
-def _array_of(numbers: list[Any], dtype: DType) -> Array:
+def _array_of(numbers: list[Any], dtype: DType) -> NumpyArray:
     with np.errstate(all="ignore"):
         return np.array(numbers, dtype.numpy)
 
 
-def _array_of_bytes(value: bytes, type: TensorType, shape: list[int]) -> Array:
+def _array_of_bytes(value: bytes, type: TensorType, shape: list[int]) -> NumpyArray:
     found = np.frombuffer(value, np.uint8)
     count = 1
     for size in shape:

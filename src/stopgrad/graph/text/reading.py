@@ -20,7 +20,7 @@ from stopgrad.graph.builder import Region
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.op import REGISTRY, Kind, Op
-from stopgrad.graph.operands import Array, Literal, shorten
+from stopgrad.graph.operands import Literal, NumpyArray, shorten
 from stopgrad.graph.text import limits
 from stopgrad.graph.text.arrays import read_array
 from stopgrad.graph.text.axes import Axes
@@ -31,7 +31,7 @@ _TYPE = re.compile(r"(\w+)\[([^\[\]]*)\](?:, |\Z)")
 _TAIL = re.compile(r"(?: inside no_gradient ([0-9/]+))?(?: for (?:([0-9]*):)?([^\s:]+))?\Z")
 _REMEMBERED = 4096
 
-FindArray = Callable[[str, TensorType], Array]
+FindArray = Callable[[str, TensorType], NumpyArray]
 """The array of a name, for a constant of a type."""
 
 

@@ -16,7 +16,7 @@ from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.base.types import DType, TensorType, int32, int64, tensor_type, uint8
 from stopgrad.graph.files import AnyPath, ArrayFile, write_arrays
 from stopgrad.graph.graph import Graph, Operation
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.text.reading import Reader
 from stopgrad.graph.text.writing import Writer
 
@@ -38,7 +38,7 @@ def save(graph: Graph, path: AnyPath) -> None:
     writer = Writer()
     text = "\n".join(writer.lines(graph)).encode()
     places = _Places()
-    arrays: dict[str, Array] = {
+    arrays: dict[str, NumpyArray] = {
         "graph": np.frombuffer(text, np.uint8),
         "operations": np.array([places.of_operation(op) for op in writer.operations], np.int32),
         "blocks": np.array([places.row(region.location) for region in writer.blocks], np.int32),
@@ -60,7 +60,7 @@ def load(path: AnyPath) -> Graph:
     """
     with ArrayFile(path) as file:
 
-        def constant(name: str, type: TensorType) -> Array:
+        def constant(name: str, type: TensorType) -> NumpyArray:
             if _CONSTANT + name not in file.names:
                 raise GraphError(f"the file holds no array {name[:60]!r}")
             return file.read(_CONSTANT + name, type, f"the array {name[:60]!r}")
@@ -121,7 +121,7 @@ class _Places:
             return self._texts.setdefault(value, len(self._texts))
         return -1 if value is None else int(value)
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> dict[str, NumpyArray]:
         texts = [text.encode(errors="surrogatepass") for text in self._texts]
         return {
             "locations": np.array(self._table, np.int32).reshape(-1, len(_FIELDS)),
@@ -189,7 +189,7 @@ class _Table:
         return found
 
 
-def _column(file: ArrayFile, name: str, dtype: DType, width: int | None = None) -> Array:
+def _column(file: ArrayFile, name: str, dtype: DType, width: int | None = None) -> NumpyArray:
     """A list of numbers, or of rows of numbers, of any length."""
     if name not in file.names:
         raise GraphError(f"the file holds no graph: it has no {name!r}; Graph.save writes one")

@@ -30,7 +30,7 @@ from stopgrad.base.errors import GraphError
 from stopgrad.base.types import TensorType
 from stopgrad.graph.files import check_array
 from stopgrad.graph.graph import Graph
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.text.reading import Reader
 from stopgrad.graph.text.writing import Writer
 
@@ -44,7 +44,7 @@ def to_text(graph: Graph) -> str:
     return "".join([f"{line}\n" for line in Writer().lines(graph)])
 
 
-def from_text(text: str, arrays: Mapping[str, Array] | None = None) -> Graph:
+def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None) -> Graph:
     """The graph that :func:`to_text` wrote.
 
     The text may come from anywhere: nothing in it is executed, and what it costs to read is bounded by its
@@ -64,7 +64,7 @@ def from_text(text: str, arrays: Mapping[str, Array] | None = None) -> Graph:
     """
     given = {} if arrays is None else arrays
 
-    def array(name: str, type: TensorType) -> Array:
+    def array(name: str, type: TensorType) -> NumpyArray:
         if name not in given:
             raise GraphError(
                 f"the array {name[:60]!r} is not in the text; it is in the file that Graph.save writes"

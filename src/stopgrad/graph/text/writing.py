@@ -14,7 +14,7 @@ from stopgrad.graph.builder import Region
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.names import check_name
 from stopgrad.graph.op import REGISTRY, Kind, Op
-from stopgrad.graph.operands import Array, Literal
+from stopgrad.graph.operands import Literal, NumpyArray
 from stopgrad.graph.text import limits
 from stopgrad.graph.text.arrays import INLINE, spell_array
 from stopgrad.graph.text.axes import Axes
@@ -33,7 +33,7 @@ class Writer:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.blocks: dict[Region, str] = {}
-        self.arrays: dict[str, Array] = {}
+        self.arrays: dict[str, NumpyArray] = {}
         self._graphs: dict[Graph, str] = {}
         self._written: dict[Graph, int] = {}  # How many operations of each stand in the text so far.
         self._depths: dict[Graph, int] = {}  # How many bodies run inside one another.

@@ -18,7 +18,7 @@ from stopgrad.engines.onnxruntime.nodes.program import LATEST, OLDEST
 from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.graph import Operation, Output, describe, needed
-from stopgrad.graph.operands import Array, as_array, shorten
+from stopgrad.graph.operands import NumpyArray, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.sources import Parameter, Placeholder
@@ -117,7 +117,7 @@ class _Ready(NamedTuple):
     """A program, and the values of the parameters that it is to hold."""
 
     program: Program
-    stored: dict[str, Array]
+    stored: dict[str, NumpyArray]
 
     @property
     def bytes(self) -> int:
@@ -202,12 +202,12 @@ def _by_name(given: Any, what: str) -> dict[str, Output]:
     return found
 
 
-def _value(x: Output, name: str, values: Any) -> Array:
+def _value(x: Output, name: str, values: Any) -> NumpyArray:
     """The value of a parameter that the model holds."""
     if isinstance(values, Session):
         return values.value(x)
     if values is None or name not in values:
-        array: Array = x.op.values[0].array
+        array: NumpyArray = x.op.values[0].array
         return array
     array = as_array(values[name])
     if array.shape != x.shape or array.dtype != x.dtype.numpy:

@@ -14,9 +14,9 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
-    Array,
     Dim,
     DTypeError,
+    NumpyArray,
     Op,
     Operation,
     Output,
@@ -231,7 +231,7 @@ def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     return [_Part(ARRAY, axes, _within(part, sizes[axes[0]], axes[0]))]
 
 
-def _mask(mask: Array, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
+def _mask(mask: NumpyArray, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     for n, axis in zip(mask.shape, axes, strict=True):
         if not d.same_size(n, sizes[axis]):
             raise ShapeError(

@@ -8,13 +8,13 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
-    Array,
     Dim,
     DType,
     DTypeLike,
     GraphError,
     Kind,
     Literal,
+    NumpyArray,
     Op,
     Operation,
     Output,
@@ -341,7 +341,7 @@ class Size(Op):
 def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
     """A size as a scalar of *dtype*, in the graph of *like*."""
     if isinstance(size, int):
-        array: Array = np.asarray(size, dtype.numpy)
+        array: NumpyArray = np.asarray(size, dtype.numpy)
         return d.constant_in(d.graph_for(like), array) if isinstance(like, Output) else array
     return d.emit(Size, (), (size, dtype), "", d.graph_for(like)).outputs[0]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopgrad.base.types import DType
-from stopgrad.graph.operands import Array, Tensor
+from stopgrad.graph.operands import NumpyArray, Tensor
 from stopgrad.ops.elementwise.arithmetic import maximum
 from stopgrad.ops.elementwise.powers import sqrt
 from stopgrad.train.optimizers.rules import Betas, Moment, Rate, Rule, at_least, zeros
@@ -23,7 +23,7 @@ class Adam(Rule):
     weight_decay: float = 0.0
     amsgrad: bool = False
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         names = ("m", "v", "v_max") if self.amsgrad else ("m", "v")
         return {name: zeros(shape, dtype) for name in names}
 
@@ -69,7 +69,7 @@ class RMSprop(Rule):
     def check(self) -> None:
         at_least(self.alpha, "alpha", 0.0, 1.0)
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         names = ["v", *(["m"] if self.centered else []), *(["momentum"] if self.momentum else [])]
         return {name: zeros(shape, dtype) for name in names}
 
@@ -96,7 +96,7 @@ class Adagrad(Rule):
     initial_accumulator_value: float = 0.0
     eps: float = 1e-10
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         first = self.initial_accumulator_value
         return {"sum": np.full(shape, first, dtype.numpy) if first else zeros(shape, dtype)}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DType, float64
-from stopgrad.graph.operands import Array, Tensor
+from stopgrad.graph.operands import NumpyArray, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.train.optimizers.rules import Betas, Moment, Rate, Rule, zeros
@@ -26,7 +26,7 @@ class SGD(Rule):
         if self.nesterov and (not self.momentum or self.dampening):
             raise ArgumentError("nesterov needs a momentum, and a dampening of 0")
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         return {"momentum": zeros(shape, dtype)} if self.momentum else {}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
@@ -49,7 +49,7 @@ class Lion(Rule):
     betas: Betas = (0.9, 0.99)
     weight_decay: float = 0.0
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         return {"m": zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:

@@ -12,7 +12,7 @@ import numpy as np
 from stopgrad.base.coercion import is_whole, real, whole
 from stopgrad.base.errors import ArgumentError, DTypeError
 from stopgrad.base.types import DType, DTypeLike, bfloat16, dtype_of
-from stopgrad.graph.operands import Array, Tensor
+from stopgrad.graph.operands import NumpyArray, Tensor
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.elementwise.powers import pow, rsqrt, sqrt
@@ -43,7 +43,7 @@ class Adafactor(Rule):
             at_least(self.eps[0], "eps[0]")
         at_least(self.eps[1], "eps[1]")
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         if len(shape) < 2 or 0 in shape:
             return {"v": zeros(shape, dtype)}
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])
@@ -121,7 +121,7 @@ class Muon(Rule):
             return ""
         return "it is no matrix; give a rule for all others, such as others=sg.optimizers.AdamW()"
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         return {"momentum": zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:

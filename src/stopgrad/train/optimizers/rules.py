@@ -13,7 +13,7 @@ from stopgrad.base.errors import ArgumentError, DTypeError, GraphError, ShapeErr
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import DType, dtype_of, float32, float64
 from stopgrad.graph.graph import Output, describe
-from stopgrad.graph.operands import Array, Tensor, type_of
+from stopgrad.graph.operands import NumpyArray, Tensor, type_of
 from stopgrad.graph.public import call, guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.convert import cast
@@ -146,7 +146,7 @@ class Rule(metaclass=_Checked):
         """Why the rule cannot move parameters of a shape; empty where it can."""
         return ""
 
-    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
         """What is kept for a parameter, by name, with the first values."""
         return {}
 
@@ -242,7 +242,7 @@ def arithmetic(dtype: DType) -> DType:
     return dtype if dtype.itemsize >= 4 else float32
 
 
-def zeros(shape: tuple[int, ...], dtype: DType) -> Array:
+def zeros(shape: tuple[int, ...], dtype: DType) -> NumpyArray:
     return np.zeros(shape, dtype.numpy)
 
 

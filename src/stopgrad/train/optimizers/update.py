@@ -14,7 +14,7 @@ from stopgrad.flow.explain import explain
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.graph import Graph, Output, describe
-from stopgrad.graph.operands import Array, Literal, Tensor
+from stopgrad.graph.operands import Literal, NumpyArray, Tensor
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.structural.groups import group
@@ -153,7 +153,7 @@ class _Step:
             self._rates[rule] = rate_at(rule.learning_rate, self._done) if same is None else self._rates[same]
         return self._rates[rule]
 
-    def _hold(self, name: str, value: Array, like: Output | None = None) -> Output:
+    def _hold(self, name: str, value: NumpyArray, like: Output | None = None) -> Output:
         """A parameter for state, which owns its first value: zeros that nobody writes into take no memory.
 
         It is divided over devices as the parameter *like*, where it has its shape.

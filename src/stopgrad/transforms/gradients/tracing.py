@@ -15,7 +15,7 @@ from stopgrad.graph.build import as_output, emit, graph_for
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import DefaultGraph, Graph, Operation, Output
 from stopgrad.graph.interpreter import interpret
-from stopgrad.graph.operands import Array, as_array
+from stopgrad.graph.operands import NumpyArray, as_array
 from stopgrad.ops.structural.sources import Placeholder, identity
 
 
@@ -37,7 +37,7 @@ class Tracing:
         self.graph = ArgumentGraph() if outer is None else outer
         self._named = isinstance(self.graph, ArgumentGraph)
         self.computes = outer is None
-        self.feeds: dict[Output, Array] = {}
+        self.feeds: dict[Output, NumpyArray] = {}
         tensors = (x for x in leaves if is_tensor(x) and hasattr(x, "dtype"))
         arrays = (dtype_of(x.dtype) for x in tensors if not isinstance(x, Output))
         self._company = next((d for d in arrays if d.is_floating), float32)

@@ -17,7 +17,7 @@ import onnx
 
 from stopgrad.base.errors import ArgumentError, FileError
 from stopgrad.graph.files import AnyPath, replacing, write_arrays
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE
 
 MANIFEST = "manifest.json"
@@ -33,7 +33,7 @@ SMALL = 1024
 def write_folder(
     folder: AnyPath,
     models: Mapping[str, Any],
-    state: Mapping[str, Array],
+    state: Mapping[str, NumpyArray],
     manifest: Mapping[str, Any],
 ) -> None:
     """Write a training folder.

@@ -10,7 +10,7 @@ from typing import Any
 from stopgrad.flow.explain import explain
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.files import AnyPath
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import called
@@ -146,7 +146,7 @@ class _Made:
     """What is to be written."""
 
     models: dict[str, Any]
-    state: dict[str, Array]
+    state: dict[str, NumpyArray]
     manifest: dict[str, Any]
     flow: Flow
     notes: list[str]

@@ -15,7 +15,7 @@ import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType, dtype_of
-from stopgrad.graph.operands import Array
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.shared.values import Refused
 
 Translation = Callable[..., Any]
@@ -92,7 +92,7 @@ def dtype_from(dtype: Any) -> DType:
         raise Refused(f"there is no element type {name} here; convert to another one before") from None
 
 
-def array_of(x: Any, name: str) -> Array:
+def array_of(x: Any, name: str) -> NumpyArray:
     """The values of a tensor."""
     if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
         raise sg.GraphError(
@@ -106,7 +106,7 @@ def array_of(x: Any, name: str) -> Array:
     except Refused as error:
         raise sg.GraphError(f"{name}: {error}") from None
     if dtype is sg.bfloat16:
-        found: Array = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
+        found: NumpyArray = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
         return found
     return np.array(x.numpy(force=True))
 
