@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.engines.onnxruntime.nodes.values import Operand
 from stopgrad.engines.onnxruntime.nodes.writing import Writing, writes
 from stopgrad.graph.type_rules import broadcast_shapes
 
@@ -12,7 +13,7 @@ class Algebra(Writing):
     """Products of matrices."""
 
     @writes
-    def matmul(self, x: Any, y: Any) -> Any:
+    def matmul(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])

@@ -14,14 +14,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from stopgrad.base.arrays import Namespace
 from stopgrad.engines.onnxruntime.nodes import series
+from stopgrad.engines.onnxruntime.nodes.values import Value
 
 _HALF_PI_LOW = 6.123233995736766e-17
 """What π/2 lacks in float64."""
 _BIG = 2.0**28
 
 
-def horner(coefficients: Sequence[float], t: Any) -> Any:
+def horner(coefficients: Sequence[float], t: Value) -> Any:
     """A polynomial, the coefficients from the highest power."""
     first, second, *others = coefficients
     found = t * first + second
@@ -30,12 +32,12 @@ def horner(coefficients: Sequence[float], t: Any) -> Any:
     return found
 
 
-def on(low: float, high: float, x: Any) -> Any:
+def on(low: float, high: float, x: Value) -> Any:
     """From [low, high] to [-1, 1], where the polynomials of :mod:`series` are."""
     return (x - (high + low) / 2) * (2 / (high - low))
 
 
-def expm1(xp: Any, x: Any) -> Any:
+def expm1(xp: Namespace, x: Value) -> Any:
     """By W. Kahan: the error of u = exp x is undone by dividing by log u."""
     u = xp.exp(x)
     v = u - 1
@@ -43,14 +45,14 @@ def expm1(xp: Any, x: Any) -> Any:
     return xp.where(v == 0, x, xp.where(plain, v, v * (x / xp.log(u))))
 
 
-def log1p(xp: Any, x: Any) -> Any:
+def log1p(xp: Namespace, x: Value) -> Any:
     """By W. Kahan: the error of u = 1 + x is undone by multiplying with x / (u - 1)."""
     u = x + 1
     v = u - 1
     return xp.where(v == 0, x, xp.where(u == math.inf, u, xp.log(u) * (x / v)))
 
 
-def logaddexp(xp: Any, x: Any, y: Any) -> Any:
+def logaddexp(xp: Namespace, x: Value, y: Value) -> Any:
     top, apart = xp.maximum(x, y), xp.abs(x - y)
     return xp.where(x == y, x + math.log(2), top + log1p(xp, xp.exp(-apart)))
 
@@ -59,19 +61,19 @@ _PI = (3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21)
 """π in three parts, of which the first two are exact times whole numbers below 2²⁰."""
 
 
-def _less_turns(xp: Any, x: Any, turns: Any) -> Any:
+def _less_turns(xp: Namespace, x: Value, turns: Value) -> Any:
     """x less so many times π, without the error of π."""
     return ((x - turns * _PI[0]) - turns * _PI[1]) - turns * _PI[2]
 
 
-def sin(xp: Any, x: Any, sine: Callable[[Any], Any]) -> Any:
+def sin(xp: Namespace, x: Value, sine: Callable[[Any], Any]) -> Any:
     """Near the multiples of π the runtime's sine in float64 is precise by size only, not by digits."""
     turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
     found = sine(_less_turns(xp, x, turns))
     return xp.where(xp.fmod(turns, 2.0) == 0, found, -found)
 
 
-def cos(xp: Any, x: Any, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
+def cos(xp: Namespace, x: Value, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
     """As :func:`sin`, a quarter of a turn on."""
     small = xp.abs(x) < 1e6
     turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
@@ -80,11 +82,11 @@ def cos(xp: Any, x: Any, sine: Callable[[Any], Any], cosine: Callable[[Any], Any
     return xp.where(small, found, cosine(x))
 
 
-def tan(xp: Any, x: Any) -> Any:
+def tan(xp: Namespace, x: Value) -> Any:
     return xp.sin(x) / xp.cos(x)
 
 
-def sinh(xp: Any, x: Any) -> Any:
+def sinh(xp: Namespace, x: Value) -> Any:
     a = xp.abs(x)
     e = expm1(xp, xp.minimum(a, 1))
     half = xp.exp(a * 0.5)
@@ -92,12 +94,12 @@ def sinh(xp: Any, x: Any) -> Any:
     return xp.copysign(found, x)
 
 
-def cosh(xp: Any, x: Any) -> Any:
+def cosh(xp: Namespace, x: Value) -> Any:
     half = xp.exp(xp.abs(x) * 0.5)
     return half * 0.5 * half + 0.5 / half / half
 
 
-def arctan(xp: Any, x: Any) -> Any:
+def arctan(xp: Namespace, x: Value) -> Any:
     """A polynomial up to tan π/8; beyond by the addition theorem, from 1 / x or (x - 1) / (x + 1)."""
     a = xp.abs(x)
     far, middle = a > 1 + math.sqrt(2), a > math.sqrt(2) - 1
@@ -109,40 +111,40 @@ def arctan(xp: Any, x: Any) -> Any:
     return xp.copysign(base + (near + rest), x)
 
 
-def arcsin(xp: Any, x: Any) -> Any:
+def arcsin(xp: Namespace, x: Value) -> Any:
     a = xp.abs(x)
     return xp.copysign(arctan(xp, a / (1 + xp.sqrt((1 - a) * (1 + a)))) * 2, x)
 
 
-def arccos(xp: Any, x: Any) -> Any:
+def arccos(xp: Namespace, x: Value) -> Any:
     return arctan(xp, xp.sqrt((1 - x) / (1 + x))) * 2
 
 
-def arctan2(xp: Any, y: Any, x: Any) -> Any:
+def arctan2(xp: Namespace, y: Value, x: Value) -> Any:
     a, b = xp.abs(y), xp.abs(x)
     slope = xp.where(a == b, xp.where(a == 0, a, xp.ones_like(a)), a / b)
     angle = arctan(xp, slope)
     return xp.copysign(xp.where(xp.signbit(x), math.pi - (angle - 2 * _HALF_PI_LOW), angle), y)
 
 
-def arcsinh(xp: Any, x: Any) -> Any:
+def arcsinh(xp: Namespace, x: Value) -> Any:
     a = xp.abs(x)
     near = log1p(xp, a + a * a / (1 + xp.sqrt(a * a + 1)))
     return xp.copysign(xp.where(a > _BIG, xp.log(a) + math.log(2), near), x)
 
 
-def arccosh(xp: Any, x: Any) -> Any:
+def arccosh(xp: Namespace, x: Value) -> Any:
     t = x - 1
     near = log1p(xp, t + xp.sqrt(t) * xp.sqrt(t + 2))
     return xp.where(x > _BIG, xp.log(x) + math.log(2), near)
 
 
-def arctanh(xp: Any, x: Any) -> Any:
+def arctanh(xp: Namespace, x: Value) -> Any:
     a = xp.abs(x)
     return xp.copysign(log1p(xp, a * 2 / (1 - a)) * 0.5, x)
 
 
-def cbrt(xp: Any, x: Any) -> Any:
+def cbrt(xp: Namespace, x: Value) -> Any:
     """One step of Newton's method from exp(log(x) / 3)."""
     a = xp.abs(x)
     plain = (a == 0) | (a == math.inf)
@@ -150,7 +152,7 @@ def cbrt(xp: Any, x: Any) -> Any:
     return xp.where(plain, x, xp.copysign(start - (start - a / (start * start)) * (1 / 3), x))
 
 
-def hypot(xp: Any, x: Any, y: Any) -> Any:
+def hypot(xp: Namespace, x: Value, y: Value) -> Any:
     a, b = xp.abs(x), xp.abs(y)
     large, small = xp.maximum(a, b), xp.minimum(a, b)
     ratio = xp.where(large == 0, large, small / large)
@@ -158,7 +160,7 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(infinite, math.inf, large * xp.sqrt(ratio * ratio + 1))
 
 
-def nextafter(xp: Any, x: Any, y: Any) -> Any:
+def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
     """A little more than half a unit in the last place is added, and the sum is rounded.
 
     By S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in
@@ -190,7 +192,7 @@ def nextafter(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, found)).astype(dtype)
 
 
-def to_11_bits(xp: Any, x: Any) -> Any:
+def to_11_bits(xp: Namespace, x: Value) -> Any:
     """float64 as float16 rounds it. What is float32 already stays as it is.
 
     By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the

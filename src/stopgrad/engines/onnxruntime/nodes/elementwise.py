@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes import elementary
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.engines.onnxruntime.nodes.writing import BOOL, Writing, writes
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -33,7 +35,7 @@ _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
 
 
-def _floating(x: Any) -> Any:
+def _floating(x: Array) -> Any:
     """The dtype in which a function of real numbers is computed that NumPy gives a floating-point result."""
     return FLOAT64 if x.dtype.kind in "biu" else x.dtype
 
@@ -41,34 +43,34 @@ def _floating(x: Any) -> Any:
 class Elementwise(Writing):
     """Elementwise functions."""
 
-    def astype(self, x: Any, dtype: Any) -> Any:
+    def astype(self, x: Operand, dtype: npt.DTypeLike) -> Any:
         return self.cast(x, dtype) if isinstance(x, Value) else np.asarray(x).astype(dtype)
 
-    def positive(self, x: Any) -> Any:
+    def positive(self, x: Array) -> Any:
         return x
 
-    def broadcast_arrays(self, *xs: Any) -> list[Any]:
+    def broadcast_arrays(self, *xs: Operand) -> list[Any]:
         shape = self.broadcast(*xs)
-        return [self.broadcast_to(x, shape) for x in xs]  # type: ignore[attr-defined]
+        return [self.broadcast_to(x, shape) for x in xs]
 
     # ---------------------------------------------------------------------------------------- arithmetic
 
     @writes
-    def negative(self, x: Any) -> Any:
+    def negative(self, x: Array) -> Any:
         return self.elementwise("Neg", x)
 
     @writes
-    def abs(self, x: Any) -> Any:
+    def abs(self, x: Array) -> Any:
         return x if x.dtype == BOOL else self.elementwise("Abs", x)
 
     absolute = abs  # noqa: A003 - the method above
 
     @writes
-    def square(self, x: Any) -> Any:
+    def square(self, x: Array) -> Any:
         return x * x
 
     @writes
-    def divide(self, x: Any, y: Any) -> Any:
+    def divide(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if dtype.kind in "biu":
             x, y = self.value(x, FLOAT64), self.value(y, FLOAT64)
@@ -77,7 +79,7 @@ class Elementwise(Writing):
     true_divide = divide
 
     @writes
-    def floor_divide(self, x: Any, y: Any) -> Any:
+    def floor_divide(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             return self._whole_quotient(self.value(x, dtype), y)
@@ -85,21 +87,21 @@ class Elementwise(Writing):
         rest = self.fmod(x, y)
         quotient = (x - rest) / y
         quotient = self.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1.0, quotient)
-        whole = self.floor(quotient)  # type: ignore[attr-defined]
+        whole = self.floor(quotient)
         whole = self.where(quotient - whole > 0.5, whole + 1.0, whole)
         plain = x / y
         return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
 
-    def _divisor(self, y: Any, dtype: Any) -> tuple[Value, Any, Any]:
+    def _divisor(self, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Any, Any]:
         """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; where these are."""
         if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
             return self.value(y, dtype), None, None
         y = self.value(y, dtype)
         zero, negative = y == 0, y == -1 if dtype.kind == "i" else None
-        barred = zero if negative is None else self.logical_or(zero, negative)  # type: ignore[attr-defined]
+        barred = zero if negative is None else self.logical_or(zero, negative)
         return self.where(barred, np.ones((), dtype), y), zero, negative
 
-    def _whole_quotient(self, x: Value, y: Any) -> Value:
+    def _whole_quotient(self, x: Value, y: Operand) -> Value:
         """Rounded down. As NumPy has it, 0 where y is."""
         divisor, zero, negative = self._divisor(y, x.dtype)
         found = self.elementwise("Div", x, divisor)
@@ -112,7 +114,7 @@ class Elementwise(Writing):
         return found if zero is None else self.where(zero, np.zeros((), x.dtype), found)
 
     @writes
-    def remainder(self, x: Any, y: Any) -> Any:
+    def remainder(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             # By 1 there is no remainder, as there is none by -1 and, in NumPy, none by 0.
@@ -120,12 +122,12 @@ class Elementwise(Writing):
         x, y = self.value(x, dtype), self.value(y, dtype)
         rest = self.fmod(x, y)
         moved = self.where((rest < 0) != (y < 0), rest + y, rest)
-        return self.where(rest == 0, self.copysign(self.zeros_like(rest), y), moved)  # type: ignore[attr-defined]
+        return self.where(rest == 0, self.copysign(self.zeros_like(rest), y), moved)
 
     mod = remainder
 
     @writes
-    def fmod(self, x: Any, y: Any) -> Any:
+    def fmod(self, x: Operand, y: Operand) -> Any:
         """The remainder with the sign of x."""
         dtype = self.common(x, y)
         if dtype.kind not in "iu":
@@ -138,7 +140,7 @@ class Elementwise(Writing):
         return self.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
 
     @writes
-    def power(self, x: Any, y: Any) -> Any:
+    def power(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             return self._whole_power(self.value(x, dtype), self.value(y, dtype))
@@ -151,11 +153,11 @@ class Elementwise(Writing):
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
-        def step(n: Any, on: Any, found: Any, base: Any, left: Any) -> list[Any]:
+        def step(n: Value, on: Value, found: Value, base: Value, left: Value) -> list[Any]:
             found = self.where((left & 1) == 1, found * base, found)
             return [on, found, base * base, left >> 1]
 
-        begin = [self.broadcast_to(v, shape) for v in (np.ones((), x.dtype), x, y)]  # type: ignore[attr-defined]
+        begin = [self.broadcast_to(v, shape) for v in (np.ones((), x.dtype), x, y)]
         bits = np.array(x.dtype.itemsize * 8, np.int64)
         body = self.body(kinds, step)
         return self.write("Loop", [bits, None, *begin], [(x.dtype, shape)] * 3, body=body)[0]
@@ -163,28 +165,28 @@ class Elementwise(Writing):
     # ------------------------------------------------------------------------------------------ rounding
 
     @writes
-    def round(self, x: Any, decimals: int = 0) -> Any:
+    def round(self, x: Array, decimals: int = 0) -> Any:
         if decimals:
             raise self.missing("rounding to decimals")
         return self.elementwise("Round", x) if x.dtype.kind not in "biu" else x
 
     @writes
-    def trunc(self, x: Any) -> Any:
-        return self.where(x < 0, self.ceil(x), self.floor(x))  # type: ignore[attr-defined]
+    def trunc(self, x: Array) -> Any:
+        return self.where(x < 0, self.ceil(x), self.floor(x))
 
     # --------------------------------------------------------------------------------------- comparisons
 
     @writes
-    def not_equal(self, x: Any, y: Any) -> Any:
-        return self.logical_not(self.equal(x, y))  # type: ignore[attr-defined]
+    def not_equal(self, x: Operand, y: Operand) -> Any:
+        return self.logical_not(self.equal(x, y))
 
     @writes
-    def logical_not(self, x: Any) -> Any:
+    def logical_not(self, x: Operand) -> Any:
         x = self.value(x, BOOL)
         return self.node("Not", [x], BOOL, x.shape)
 
     @writes
-    def where(self, condition: Any, x: Any, y: Any) -> Any:
+    def where(self, condition: Operand, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if isinstance(condition, (bool, np.bool_)):
             return self.value(x if condition else y, dtype)
@@ -192,38 +194,38 @@ class Elementwise(Writing):
         return self.node("Where", [condition, x, y], dtype, self.broadcast(condition, x, y))
 
     @writes
-    def clip(self, x: Any, low: Any, high: Any) -> Any:
-        x = x if low is None else self.maximum(x, low)  # type: ignore[attr-defined]
-        return x if high is None else self.minimum(x, high)  # type: ignore[attr-defined]
+    def clip(self, x: Operand, low: Operand, high: Operand) -> Any:
+        x = x if low is None else self.maximum(x, low)
+        return x if high is None else self.minimum(x, high)
 
     @writes
-    def isnan(self, x: Any) -> Any:
+    def isnan(self, x: Array) -> Any:
         if x.dtype.kind in "biu":
-            return self.full_like(x, False, BOOL)  # type: ignore[attr-defined]
+            return self.full_like(x, False, BOOL)
         return self.elementwise("IsNaN", x, result=BOOL)
 
     @writes
-    def isinf(self, x: Any) -> Any:
+    def isinf(self, x: Array) -> Any:
         if x.dtype.kind in "biu":
-            return self.full_like(x, False, BOOL)  # type: ignore[attr-defined]
+            return self.full_like(x, False, BOOL)
         return self.elementwise("IsInf", x, result=BOOL)
 
     @writes
-    def isfinite(self, x: Any) -> Any:
+    def isfinite(self, x: Array) -> Any:
         if x.dtype.kind in "biu":
-            return self.full_like(x, True, BOOL)  # type: ignore[attr-defined]
+            return self.full_like(x, True, BOOL)
         return self.abs(x) < math.inf
 
     # ---------------------------------------------------------------------------------------------- bits
 
     @writes
-    def invert(self, x: Any) -> Any:
+    def invert(self, x: Array) -> Any:
         return self.logical_not(x) if x.dtype == BOOL else self.elementwise("BitwiseNot", x)
 
     bitwise_not = invert
 
     @writes
-    def left_shift(self, x: Any, y: Any) -> Any:
+    def left_shift(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         found = self.elementwise("BitShift[LEFT]", x, y, direction="LEFT")
@@ -231,7 +233,7 @@ class Elementwise(Writing):
         return self.cast(found, dtype)
 
     @writes
-    def right_shift(self, x: Any, y: Any) -> Any:
+    def right_shift(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
@@ -243,7 +245,7 @@ class Elementwise(Writing):
         found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
         return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
 
-    def _shifted(self, x: Any, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
+    def _shifted(self, x: Operand, y: Operand, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
         """The bits of x, how far they are shifted, and where that is more than there are, as NumPy allows."""
         bits = np.dtype(f"uint{dtype.itemsize * 8}")
         x = self.cast(self.value(x, dtype), bits)
@@ -254,7 +256,7 @@ class Elementwise(Writing):
         return x, self.where(beyond, np.zeros((), bits), y), beyond
 
     @writes
-    def signbit(self, x: Any) -> Any:
+    def signbit(self, x: Array) -> Any:
         """Of NaN there is none before version 26 of ONNX, which can look at bits."""
         if x.dtype.kind in "biu":
             return x < 0
@@ -262,63 +264,63 @@ class Elementwise(Writing):
             return self.same_bits(x, np.dtype(f"int{x.dtype.itemsize * 8}")) < 0
         return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
 
-    def same_bits(self, x: Value, dtype: Any) -> Value:
+    def same_bits(self, x: Array, dtype: npt.DTypeLike) -> Value:
         """The same bits as another dtype of that size; from version 26 of ONNX on."""
         return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
-    def copysign(self, x: Any, y: Any) -> Any:
+    def copysign(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         # Not chosen from -|x| and |x|: the runtime's Where gives 0.0 for -0.0.
         return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
-    def nextafter(self, x: Any, y: Any) -> Any:
+    def nextafter(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         return elementary.nextafter(self, x, y)
 
     # --------------------------------------------------------------------------------------- mathematics
 
-    def in_float64(self, function: Callable[..., Any], *xs: Any) -> Value:
+    def in_float64(self, function: Callable[..., Any], *xs: Operand) -> Value:
         """A formula for float64 on operands of any dtype; the result has theirs."""
         dtype = self.common(*xs)
         dtype = FLOAT64 if dtype.kind in "biu" else dtype
         return self.cast(function(self, *[self.value(x, FLOAT64) for x in xs]), dtype)
 
     @writes
-    def expm1(self, x: Any) -> Any:
+    def expm1(self, x: Array) -> Any:
         return elementary.expm1(self, self.value(x, _floating(x)))
 
     @writes
-    def log1p(self, x: Any) -> Any:
+    def log1p(self, x: Array) -> Any:
         return elementary.log1p(self, self.value(x, _floating(x)))
 
     @writes
-    def logaddexp(self, x: Any, y: Any) -> Any:
+    def logaddexp(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         return elementary.logaddexp(self, self.value(x, dtype), self.value(y, dtype))
 
     @writes
-    def exp2(self, x: Any) -> Any:
+    def exp2(self, x: Array) -> Any:
         return self.power(np.array(2, _floating(x)), x)
 
     @writes
-    def log2(self, x: Any) -> Any:
+    def log2(self, x: Operand) -> Any:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(2)), x)
 
     @writes
-    def log10(self, x: Any) -> Any:
+    def log10(self, x: Operand) -> Any:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(10)), x)
 
     @writes
-    def sin(self, x: Any) -> Any:
+    def sin(self, x: Array) -> Any:
         x = self.value(x, _floating(x))
         return elementary.sin(self, x, self._sine) if x.dtype == FLOAT64 else self._sine(x)
 
     @writes
-    def cos(self, x: Any) -> Any:
+    def cos(self, x: Array) -> Any:
         x = self.value(x, _floating(x))
         return elementary.cos(self, x, self._sine, self._cosine) if x.dtype == FLOAT64 else self._cosine(x)
 
@@ -331,22 +333,22 @@ class Elementwise(Writing):
     # ------------------------------------------------------------------------------------------- complex
 
     @writes
-    def conj(self, x: Any) -> Any:
+    def conj(self, x: Array) -> Any:
         return x
 
     conjugate = conj
 
     @writes
-    def real(self, x: Any) -> Any:
+    def real(self, x: Array) -> Any:
         return x
 
     @writes
-    def imag(self, x: Any) -> Any:
-        return self.zeros_like(x)  # type: ignore[attr-defined]
+    def imag(self, x: Array) -> Any:
+        return self.zeros_like(x)
 
 
 def _unary(name: str, op_type: str) -> Any:
-    def function(self: Any, x: Any) -> Any:
+    def function(self: Writing, x: Array) -> Any:
         return self.elementwise(op_type, self.value(x, _floating(x)) if op_type != "Sign" else x)
 
     function.__name__ = name
@@ -356,7 +358,7 @@ def _unary(name: str, op_type: str) -> Any:
 def _unary_in_float32(name: str, op_type: str) -> Any:
     formula = getattr(elementary, name)
 
-    def function(self: Any, x: Any) -> Any:
+    def function(self: Writing, x: Array) -> Any:
         x = self.value(x, _floating(x))
         return formula(self, x) if x.dtype == FLOAT64 else self.elementwise(op_type, x)
 
@@ -367,15 +369,15 @@ def _unary_in_float32(name: str, op_type: str) -> Any:
 def _through_float64(name: str) -> Any:
     formula = getattr(elementary, name)
 
-    def function(self: Any, *xs: Any) -> Any:
+    def function(self: Writing, *xs: Operand) -> Any:
         return self.in_float64(formula, *xs)
 
     function.__name__ = name
     return writes(function)
 
 
-def _binary(name: str, op_type: str, result: Any = None) -> Any:
-    def function(self: Any, x: Any, y: Any) -> Any:
+def _binary(name: str, op_type: str, result: npt.DTypeLike | None = None) -> Any:
+    def function(self: Writing, x: Array, y: Operand) -> Any:
         return self.elementwise(op_type, x, y, result=result)
 
     function.__name__ = name
@@ -383,7 +385,7 @@ def _binary(name: str, op_type: str, result: Any = None) -> Any:
 
 
 def _logical(name: str, op_type: str) -> Any:
-    def function(self: Any, x: Any, y: Any) -> Any:
+    def function(self: Writing, x: Array, y: Operand) -> Any:
         return self.elementwise(op_type, self.value(x, BOOL), self.value(y, BOOL))
 
     function.__name__ = name
@@ -391,7 +393,7 @@ def _logical(name: str, op_type: str) -> Any:
 
 
 def _bitwise(name: str, op_type: str) -> Any:
-    def function(self: Any, x: Any, y: Any) -> Any:
+    def function(self: Writing, x: Array, y: Operand) -> Any:
         return self.elementwise(op_type if self.common(x, y) == BOOL else f"Bitwise{op_type}", x, y)
 
     function.__name__ = name

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Namespace
 from stopgrad.base.types import Dim
 from stopgrad.engines.onnxruntime.nodes.nodes import Node
 from stopgrad.engines.onnxruntime.nodes.values import Value
@@ -74,13 +75,13 @@ _RANK = 3
 """Of fewer axes, transposes are those of matrices, which products take as they are."""
 
 
-def producer(xp: Any, x: Any) -> Node | None:
+def producer(xp: Namespace, x: object) -> Node | None:
     """The node that makes a value."""
     found: Node | None = xp.nodes.made.get(x.name) if isinstance(x, Value) else None
     return found
 
 
-def source(xp: Any, x: Any) -> tuple[Value, tuple[int, ...]] | None:
+def source(xp: Namespace, x: object) -> tuple[Value, tuple[int, ...]] | None:
     """What a value is the transpose of, and the order of the axes."""
     node = producer(xp, x)
     if node is None or node.op_type != "Transpose":
@@ -90,7 +91,7 @@ def source(xp: Any, x: Any) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def behind(
-    xp: Any, op_type: str, inputs: Sequence[Any], kind: tuple[Any, Any], attributes: Mapping[str, Any]
+    xp: Namespace, op_type: str, inputs: Sequence[Any], kind: tuple[Any, Any], attributes: Mapping[str, Any]
 ) -> Value | None:
     """The result of a node, as the transpose of what it makes of operands before they were transposed."""
     # What is transposed outside of a loop's body stays transposed there, once.
@@ -110,7 +111,7 @@ def behind(
     return None
 
 
-def _turned(xp: Any, x: Value, perm: Sequence[int]) -> Value:
+def _turned(xp: Namespace, x: Value, perm: Sequence[int]) -> Value:
     made: Value = xp.transpose(x, perm)
     return made
 
@@ -124,7 +125,7 @@ def _back(shape: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _elementwise(
-    xp: Any,
+    xp: Namespace,
     op_type: str,
     inputs: Sequence[Any],
     found: Sequence[Any],
@@ -153,7 +154,7 @@ def _elementwise(
 
 
 def _reduction(
-    xp: Any,
+    xp: Namespace,
     op_type: str,
     inputs: Sequence[Any],
     turned: tuple[Value, tuple[int, ...]],

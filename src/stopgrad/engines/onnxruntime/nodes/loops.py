@@ -8,23 +8,25 @@ from typing import Any
 import numpy as np
 
 from stopgrad.engines.onnxruntime.nodes.nodes import Kind
-from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
+from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing
 
 
 class Loops:
     """What lowerings take from ``jax.lax``: ``while_loop`` and ``fori_loop`` over tuples of arrays."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: Writing) -> None:
         self._xp = xp
 
-    def while_loop(self, goes_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Any) -> Any:
+    def while_loop(
+        self, goes_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Sequence[Operand]
+    ) -> Any:
         """Steps while a condition of the state holds."""
         xp = self._xp
         state = [xp.value(x) for x in start]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Any, on: Any, *now: Any) -> list[Any]:
+        def body(n: Value, on: Value, *now: Value) -> list[Any]:
             after = self._fitted(step(tuple(now)), kinds)
             return [xp.value(goes_on(tuple(after)), BOOL), *after]
 
@@ -32,14 +34,16 @@ class Loops:
         made = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
         return tuple(xp.write("Loop", [None, first, *state], kinds, body=made))
 
-    def fori_loop(self, low: int, high: Any, step: Callable[[Any, Any], Any], start: Any) -> Any:
+    def fori_loop(
+        self, low: int, high: int | Value, step: Callable[[Any, Any], Any], start: Sequence[Operand]
+    ) -> Any:
         """Steps with the numbers from *low* to *high*, which may be an array."""
         xp = self._xp
         alone = not isinstance(start, (tuple, list))
         state = [xp.value(x) for x in ((start,) if alone else start)]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Any, on: Any, *now: Any) -> list[Any]:
+        def body(n: Value, on: Value, *now: Value) -> list[Any]:
             after = step(n + low, now[0] if alone else tuple(now))
             return [on, *self._fitted((after,) if alone else after, kinds)]
 
@@ -48,7 +52,7 @@ class Loops:
         found = xp.write("Loop", [xp.value(count, INT64), None, *state], kinds, body=made)
         return found[0] if alone else tuple(found)
 
-    def _fitted(self, values: Any, kinds: Sequence[Kind]) -> list[Value]:
+    def _fitted(self, values: Sequence[Operand], kinds: Sequence[Kind]) -> list[Value]:
         """What a step makes, of the types that the state has."""
         xp = self._xp
         return [

@@ -17,7 +17,7 @@ from stopgrad.engines.onnxruntime.nodes.loops import Loops
 from stopgrad.engines.onnxruntime.nodes.reducing import Reducing
 from stopgrad.engines.onnxruntime.nodes.shaping import Shaping
 from stopgrad.engines.onnxruntime.nodes.slicing import Slicing
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
 
 
@@ -47,7 +47,7 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 class Part:
     """A module of NumPy's or SciPy's: its functions of what is known."""
 
-    def __init__(self, xp: Any, module: str) -> None:
+    def __init__(self, xp: Writing, module: str) -> None:
         self.xp, self._module = xp, module
 
     def __getattr__(self, name: str) -> Any:
@@ -57,39 +57,39 @@ class Part:
 class Linalg(Part):
     """NumPy's linear algebra: what elimination gives."""
 
-    def solve(self, matrix: Any, rhs: Any) -> Any:
+    def solve(self, matrix: Operand, rhs: Operand) -> Any:
         return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
 
 
 class Special(Part):
     """SciPy's special functions: formulas for float64, which are precise enough for all dtypes."""
 
-    def erf(self, x: Any) -> Any:
+    def erf(self, x: Operand) -> Any:
         if isinstance(x, Value) and x.dtype != np.float64:
             return self.xp.elementwise("Erf", x)
         return self._formula("erf", x)
 
-    def erfc(self, x: Any) -> Any:
+    def erfc(self, x: Operand) -> Any:
         if isinstance(x, Value) and x.dtype != np.float64:
             return self.xp.cast(special.erfc_in_float32(self.xp, self.xp.value(x, np.float32)), x.dtype)
         return self._formula("erfc", x)
 
-    def zeta(self, s: Any, q: Any) -> Any:
+    def zeta(self, s: Value | float, q: Operand) -> Any:
         if isinstance(s, Value):
             raise self.xp.missing("the zeta function of an unknown order")
         order = float(s)
         return self.xp.in_float64(lambda xp, q: special.zeta(xp, order, q), q)
 
-    def gammainc(self, a: Any, x: Any) -> Any:
+    def gammainc(self, a: Operand, x: Operand) -> Any:
         return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, False), a, x)
 
-    def gammaincc(self, a: Any, x: Any) -> Any:
+    def gammaincc(self, a: Operand, x: Operand) -> Any:
         return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, True), a, x)
 
-    def betainc(self, a: Any, b: Any, x: Any) -> Any:
+    def betainc(self, a: Operand, b: Operand, x: Operand) -> Any:
         return self.xp.in_float64(special.betainc, a, b, x)
 
-    def _formula(self, name: str, x: Any) -> Any:
+    def _formula(self, name: str, x: Operand) -> Any:
         if not isinstance(x, Value):
             return _otherwise(self.xp, importlib.import_module("scipy.special"), name)(x)
         return self.xp.in_float64(getattr(special, name), x)
@@ -111,7 +111,7 @@ def _otherwise(xp: Writing, module: ModuleType, name: str) -> Any:
     if isinstance(found, (type, ModuleType)) or not callable(found):
         return found
 
-    def known_only(*args: Any, **kwargs: Any) -> Any:
+    def known_only(*args: Operand, **kwargs: Operand) -> Any:
         if has_value(args) or has_value(tuple(kwargs.values())):
             raise xp.missing(f"{module.__name__}.{name}")
         return found(*args, **kwargs)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.base.errors import EngineError
 from stopgrad.base.types import Dim, Shape
@@ -109,13 +110,13 @@ class Nodes:
                 return name
             name = f"{name}_{count}"
 
-    def declare(self, name: str, dtype: Any, shape: Shape) -> str:
+    def declare(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> str:
         """A new value of this type; its name."""
         found = self.unique(name)
         self.has_type(found, dtype, shape)
         return found
 
-    def has_type(self, name: str, dtype: Any, shape: Shape) -> None:
+    def has_type(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> None:
         """Say the type of a value."""
         dtype = np.dtype(dtype)
         if dtype.kind == "c":
@@ -129,7 +130,7 @@ class Nodes:
         types: Sequence[Kind],
         domain: str = "",
         /,
-        **attributes: Any,
+        **attributes: object,
     ) -> tuple[str, ...]:
         """Write a node; the names of its outputs, which have these types."""
         key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
@@ -176,6 +177,6 @@ def _key(attributes: Mapping[str, Any]) -> Any:
     return tuple(found)
 
 
-def is_known(shape: Sequence[Any]) -> bool:
+def is_known(shape: Sequence[Any]) -> TypeGuard[Sequence[int]]:
     """Whether all sizes are numbers."""
     return not any(isinstance(size, Dim) for size in shape)

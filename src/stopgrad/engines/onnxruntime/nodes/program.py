@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes.forms import FORMS
@@ -15,7 +16,7 @@ from stopgrad.engines.onnxruntime.nodes.layouts import source
 from stopgrad.engines.onnxruntime.nodes.namespace import Xp
 from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.engines.onnxruntime.nodes.tidying import tidied
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import Observer, Step, lowering, observed, program, quietly
 from stopgrad.graph.op import Unsupported
@@ -61,7 +62,7 @@ class _Backend:
     def __init__(self, xp: Xp) -> None:
         self.namespace = xp
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: Operand, dtype: np.dtype[Any]) -> Any:
         return self.namespace.astype(value, dtype)
 
 
@@ -134,7 +135,7 @@ class _Naming(Observer):
     def around(self, op: Operation, plain: Callable[[], Step]) -> Step:
         xp, step = self._xp, self._written(op, plain)
 
-        def named(*arrays: Any) -> Sequence[Any]:
+        def named(*arrays: Array) -> Sequence[Any]:
             with xp.nodes.at(op.name):
                 made = step(*arrays)
             _note(xp, made[0] if made else None, op)
@@ -154,7 +155,7 @@ class _Naming(Observer):
         return plain()
 
 
-def _note(xp: Xp, value: Any, op: Operation) -> None:
+def _note(xp: Xp, value: object, op: Operation) -> None:
     """Note what is the result of an operation; of one that stands behind a transpose, that too."""
     before = source(xp, value)
     for one in (value, *(before or ())[:1]):

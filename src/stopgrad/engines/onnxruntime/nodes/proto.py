@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def model_of(
 
 
 class _Writer:
-    def __init__(self, onnx: Any, beside: Beside | None) -> None:
+    def __init__(self, onnx: ModuleType, beside: Beside | None) -> None:
         self._onnx = onnx
         self._helper = onnx.helper
         self._beside = beside
@@ -118,7 +119,7 @@ class _Writer:
         )
         return made
 
-    def attribute(self, value: Any) -> Any:
+    def attribute(self, value: object) -> Any:
         if isinstance(value, Body):
             return self._helper.make_graph(
                 [self.node(node) for node in value.nodes],

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, product
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, has_kernel
 from stopgrad.engines.onnxruntime.nodes.values import Value
@@ -16,7 +19,7 @@ UINT8 = np.dtype(np.uint8)
 _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
-def _counted(x: Any, dtype: Any) -> Any:
+def _counted(x: Array, dtype: npt.DTypeLike | None) -> Any:
     """The dtype in which NumPy adds and multiplies: none is narrower than 64 bits, if none is asked for."""
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
@@ -26,7 +29,7 @@ def _counted(x: Any, dtype: Any) -> Any:
 class Reducing(Writing):
     """Reductions."""
 
-    def reduce(self, op_type: str, x: Value, axis: Any, keepdims: bool) -> Value:
+    def reduce(self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool) -> Value:
         """A reduction along axes; along all where *axis* is None."""
         axes = list(range(x.ndim)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
         axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
@@ -38,7 +41,13 @@ class Reducing(Writing):
         return self.cast(self.node(op_type, given, within, shape, keepdims=int(keepdims)), x.dtype)
 
     @writes
-    def sum(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    def sum(
+        self,
+        x: Array,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        dtype: npt.DTypeLike | None = None,
+    ) -> Any:
         if x.dtype.kind not in "biu":
             return self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
         result = np.dtype(_counted(x, dtype) or x.dtype)
@@ -51,13 +60,21 @@ class Reducing(Writing):
         return self._exactly(self.value(x, result), axis, keepdims, self._added)
 
     @writes
-    def prod(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    def prod(
+        self,
+        x: Array,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        dtype: npt.DTypeLike | None = None,
+    ) -> Any:
         x = self.value(x, _counted(x, dtype))
         if x.dtype.kind not in "iu":
             return self.reduce("ReduceProd", x, axis, keepdims)
         return self._exactly(x, axis, keepdims, self._multiplied)
 
-    def _exactly(self, x: Value, axis: Any, keepdims: bool, function: Any) -> Value:
+    def _exactly(
+        self, x: Value, axis: int | Sequence[int] | None, keepdims: bool, function: Callable[[Value], Value]
+    ) -> Value:
         """A reduction of integers modulo 2ⁿ, by one along the last axis of a matrix."""
         axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
@@ -66,35 +83,41 @@ class Reducing(Writing):
         kept = [a for a in range(x.ndim) if a not in axes]
         shape = [x.shape[a] for a in kept]
         rows, columns = product(shape), product([x.shape[a] for a in axes])
-        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))  # type: ignore[attr-defined]
+        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))
         whole = [1 if a in axes else size for a, size in enumerate(x.shape)] if keepdims else shape
-        return self.reshape(function(table), whole)  # type: ignore[attr-defined]
+        return self.reshape(function(table), whole)
 
     def _added(self, table: Value) -> Value:
-        ones = self.full((table.shape[1], 1), 1, table.dtype)  # type: ignore[attr-defined]
+        ones = self.full((table.shape[1], 1), 1, table.dtype)
         return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
 
     def _multiplied(self, table: Value) -> Value:
         """Column by column; another one in front, since a scan goes over one at least."""
         rows = (table.shape[0],)
-        one = self.full((*rows, 1), 1, table.dtype)  # type: ignore[attr-defined]
-        table = self.concatenate([one, table], 1)  # type: ignore[attr-defined]
+        one = self.full((*rows, 1), 1, table.dtype)
+        table = self.concatenate([one, table], 1)
         kind = (table.dtype, rows)
         body = self.body([kind, kind], lambda before, column: [before * column])
-        first = self.full(rows, 1, table.dtype)  # type: ignore[attr-defined]
+        first = self.full(rows, 1, table.dtype)
         found = self.write("Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1])
         return found[0]
 
     @writes
-    def mean(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    def mean(
+        self,
+        x: Array,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        dtype: npt.DTypeLike | None = None,
+    ) -> Any:
         return self.reduce("ReduceMean", self.value(x, dtype), axis, keepdims)
 
     @writes
-    def all(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def all(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
         return self._extreme("ReduceMin", self.value(x, BOOL), axis, keepdims, None)
 
     @writes
-    def any(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
         return self._extreme("ReduceMax", self.value(x, BOOL), axis, keepdims, None)
 
     # --------------------------------------------------------------------------------- what is ordered
@@ -109,16 +132,30 @@ class Reducing(Writing):
         return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
 
     @writes
-    def max(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    def max(
+        self,
+        x: Value,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        initial: float | None = None,
+    ) -> Any:
         return self._extreme("ReduceMax", x, axis, keepdims, initial)
 
     @writes
-    def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    def min(
+        self,
+        x: Value,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        initial: float | None = None,
+    ) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
     amax, amin = max, min  # noqa: A003 - the methods above
 
-    def _extreme(self, op_type: str, x: Value, axis: Any, keepdims: bool, initial: Any) -> Value:
+    def _extreme(
+        self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool, initial: float | None
+    ) -> Value:
         given, back = self.ordered(op_type, x)
         if given.dtype == INT64:
             extreme = functools.partial(self._extreme_of_rows, op_type)
@@ -127,38 +164,38 @@ class Reducing(Writing):
         if initial is not None and given.dtype != x.dtype and not _has_elements(x):
             # Of no elements the runtime gives the limit of the wider dtype.
             none = np.asarray(initial, x.dtype)
-            found = self.where(self._is_empty(x), none, found)  # type: ignore[attr-defined]
+            found = self.where(self._is_empty(x), none, found)
         if x.dtype.kind in "biu" or found is x:
             return found
         # Runtimes pass over NaN, depending on where it stands.
-        bad = self.any(self.isnan(x), axis, keepdims)  # type: ignore[attr-defined]
-        return self.where(bad, np.asarray(np.nan, x.dtype), found)  # type: ignore[attr-defined]
+        bad = self.any(self.isnan(x), axis, keepdims)
+        return self.where(bad, np.asarray(np.nan, x.dtype), found)
 
     def _extreme_of_rows(self, op_type: str, table: Value) -> Value:
         """By where it stands: onnxruntime's ReduceMax of int64 compares some of the bits only."""
         limits = np.iinfo(table.dtype)
         if not _has_elements(table):
             none = limits.min if op_type == "ReduceMax" else limits.max
-            rest = self.full((table.shape[0], 1), none, table.dtype)  # type: ignore[attr-defined]
-            table = self.concatenate([table, rest], 1)  # type: ignore[attr-defined]
+            rest = self.full((table.shape[0], 1), none, table.dtype)
+            table = self.concatenate([table, rest], 1)
         shape = (table.shape[0], 1)
         place = self.node(op_type.replace("Reduce", "Arg"), [table], INT64, shape, axis=1, keepdims=1)
         return self.node("GatherElements", [table, place], table.dtype, shape, axis=1)
 
     def _is_empty(self, x: Value) -> Any:
-        return self.equal(self.value(x.size), 0)  # type: ignore[attr-defined]
+        return self.equal(self.value(x.size), 0)
 
     # ------------------------------------------------------------------------------------------- where
 
     @writes
-    def argmax(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def argmax(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Any:
         return self._arg("ArgMax", x, axis, keepdims)
 
     @writes
-    def argmin(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def argmin(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Any:
         return self._arg("ArgMin", x, axis, keepdims)
 
-    def _arg(self, op_type: str, x: Value, axis: Any, keepdims: bool) -> Value:
+    def _arg(self, op_type: str, x: Value, axis: int | None, keepdims: bool) -> Value:
         """The first NaN, if there is one."""
         if axis is None:
             x, axis = x.reshape(-1), 0
@@ -169,12 +206,12 @@ class Reducing(Writing):
         found = self.node(op_type, [given], INT64, shape, axis=axis, keepdims=int(keepdims))
         if x.dtype.kind in "biu":
             return found
-        bad = self.cast(self.isnan(x), UINT8)  # type: ignore[attr-defined]
+        bad = self.cast(self.isnan(x), UINT8)
         first = self.node(
             "ArgMax", [self.cast(bad, np.int32)], INT64, shape, axis=axis, keepdims=int(keepdims)
         )
         some = self.cast(self.reduce("ReduceMax", bad, axis, keepdims), BOOL)
-        return self.where(some, first, found)  # type: ignore[attr-defined]
+        return self.where(some, first, found)
 
 
 def _most(size: int | Dim) -> float:

@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from stopgrad.base.types import Dim, at_least, exact_quotient, product, total
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Dim, Shape, Size, at_least, exact_quotient, product, total
 from stopgrad.engines.onnxruntime.nodes.layouts import producer, source
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.engines.onnxruntime.nodes.writing import INT64, SMALL, Writing, has_value, writes
 
 
 class Shaping(Writing):
     """Functions of shapes."""
 
-    def asarray(self, x: Any, dtype: Any = None) -> Any:
+    def asarray(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Any:
         if has_value(x):
             return self.value(x, dtype)
         return np.asarray(x, dtype)
@@ -26,8 +28,8 @@ class Shaping(Writing):
 
     # ------------------------------------------------------------------------------------------- made
 
-    def full(self, shape: Any, value: Any, dtype: Any = None) -> Any:
-        shape = (shape,) if isinstance(shape, (int, Dim)) else tuple(shape)
+    def full(self, shape: Size | Sequence[Size], value: Operand, dtype: npt.DTypeLike | None = None) -> Any:
+        shape = _sizes(shape)
         if not has_value(value):
             filled = np.asarray(value, dtype)
             if is_known(shape) and np.prod(shape, dtype=np.int64) <= SMALL:
@@ -37,25 +39,27 @@ class Shaping(Writing):
                 return self.node("ConstantOfShape", [sizes], filled.dtype, shape, value=filled.reshape(1))
         return self.broadcast_to(self.value(value, dtype), shape)
 
-    def zeros(self, shape: Any, dtype: Any = np.float64) -> Any:
+    def zeros(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Any:
         return self.full(shape, 0, dtype)
 
-    def ones(self, shape: Any, dtype: Any = np.float64) -> Any:
+    def ones(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Any:
         return self.full(shape, 1, dtype)
 
-    def zeros_like(self, x: Any, dtype: Any = None) -> Any:
+    def zeros_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Any:
         return self.full(x.shape, 0, x.dtype if dtype is None else dtype)
 
-    def ones_like(self, x: Any, dtype: Any = None) -> Any:
+    def ones_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Any:
         return self.full(x.shape, 1, x.dtype if dtype is None else dtype)
 
-    def full_like(self, x: Any, value: Any, dtype: Any = None) -> Any:
+    def full_like(self, x: Array, value: Operand, dtype: npt.DTypeLike | None = None) -> Any:
         return self.full(x.shape, value, x.dtype if dtype is None else dtype)
 
     empty, empty_like = zeros, zeros_like
 
     @writes
-    def arange(self, start: Any, stop: Any = None, step: int = 1, dtype: Any = None) -> Any:
+    def arange(
+        self, start: Size, stop: Size | None = None, step: int = 1, dtype: np.dtype[Any] | None = None
+    ) -> Any:
         """Of whole numbers, which may be symbolic."""
         first, last = (0, start) if stop is None else (start, stop)
         count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
@@ -64,14 +68,14 @@ class Shaping(Writing):
             return np.arange(first, last, step, dtype)  # type: ignore[call-overload]
         given = [self.value(n, INT64) for n in (first, last, step)]
         made = self.node("Range", given, INT64, [count])
-        return made if dtype is None else self.astype(made, dtype)  # type: ignore[attr-defined]
+        return made if dtype is None else self.astype(made, dtype)
 
     # ------------------------------------------------------------------------------------------ shaped
 
     @writes
-    def broadcast_to(self, x: Any, shape: Any) -> Any:
+    def broadcast_to(self, x: Operand, shape: Size | Sequence[Size]) -> Any:
         x = self.value(x)
-        shape = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+        shape = _sizes(shape)
         if x.shape == shape:
             return x
         behind = (None,) * (len(shape) - x.ndim) + x.shape
@@ -79,19 +83,19 @@ class Shaping(Writing):
             not isinstance(size, Dim) and size == 0 != have for have, size in zip(behind, shape, strict=True)
         ]
         if any(empty):  # onnxruntime's Expand takes 0 for 1.
-            x = self.broadcast_to(x, [1 if none else size for none, size in zip(empty, shape, strict=True)])
-            return x[tuple(slice(0) if none else slice(None) for none in empty)]
+            wide = self.broadcast_to(x, [1 if none else n for none, n in zip(empty, shape, strict=True)])
+            return wide[tuple(slice(0) if none else slice(None) for none in empty)]
         # Expand leaves an axis as it is that is to have size 1: no size has to be read for it.
         kept = [1 if have == size else size for have, size in zip(behind, shape, strict=True)]
         return self.node("Expand", [x, self.shape(kept)], x.dtype, shape)
 
     @writes
-    def reshape(self, x: Any, shape: Any) -> Any:
+    def reshape(self, x: Operand, shape: Size | Sequence[Size]) -> Any:
         x = self.value(x)
-        shape = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+        shape = _sizes(shape)
         given = [size for size in shape if isinstance(size, Dim) or size != -1]
         if len(given) < len(shape):
-            rest = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
+            rest: Any = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
             shape = tuple(rest if not isinstance(size, Dim) and size == -1 else size for size in shape)
         before = producer(self, x)
         if before is not None and before.op_type == "Reshape":  # Two in a row are one.
@@ -104,7 +108,7 @@ class Shaping(Writing):
         return self.node("Reshape", [x, sizes], x.dtype, shape, **zero)
 
     @writes
-    def transpose(self, x: Any, axes: Any = None) -> Any:
+    def transpose(self, x: Operand, axes: Sequence[int] | None = None) -> Any:
         x = self.value(x)
         axes = tuple(range(x.ndim))[::-1] if axes is None else tuple(int(a) % x.ndim for a in axes)
         before = source(self, x)
@@ -115,18 +119,18 @@ class Shaping(Writing):
         return self.node("Transpose", [x], x.dtype, [x.shape[a] for a in axes], perm=list(axes))
 
     @writes
-    def swapaxes(self, x: Any, a: int, b: int) -> Any:
+    def swapaxes(self, x: Array, a: int, b: int) -> Any:
         axes = list(range(x.ndim))
         axes[a], axes[b] = axes[b], axes[a]
         return self.transpose(x, axes)
 
     @writes
-    def moveaxis(self, x: Any, source: Any, destination: Any) -> Any:
+    def moveaxis(self, x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
         order = np.moveaxis(np.empty(tuple(range(x.ndim))), source, destination).shape
         return self.transpose(x, order)
 
     @writes
-    def expand_dims(self, x: Any, axis: Any) -> Any:
+    def expand_dims(self, x: Array, axis: int | Sequence[int]) -> Any:
         axes = [axis] if isinstance(axis, int) else list(axis)
         ndim = x.ndim + len(axes)
         axes = sorted(a % ndim for a in axes)
@@ -135,7 +139,7 @@ class Shaping(Writing):
         return self.node("Unsqueeze", [x, np.array(axes, np.int64)], x.dtype, shape)
 
     @writes
-    def squeeze(self, x: Any, axis: Any = None) -> Any:
+    def squeeze(self, x: Array, axis: int | Sequence[int] | None = None) -> Any:
         if axis is None:
             axes = [i for i, size in enumerate(x.shape) if not isinstance(size, Dim) and size == 1]
         else:
@@ -160,6 +164,11 @@ class Shaping(Writing):
     def stack(self, xs: Sequence[Any], axis: int = 0) -> Any:
         dtype = self.common(*xs)
         return self.concatenate([self.expand_dims(self.value(x, dtype), axis) for x in xs], axis)
+
+
+def _sizes(shape: Size | Sequence[Size]) -> Shape:
+    """A shape, which may be given as the one size."""
+    return (shape,) if isinstance(shape, (int, np.integer, Dim)) else tuple(shape)
 
 
 def _numbers(shape: Sequence[Any]) -> list[int]:

@@ -104,7 +104,7 @@ class Sizes:
     def _number(self, number: int) -> str:
         return self._nodes.constant(np.array([number], np.int64))
 
-    def _node(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+    def _node(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
         with self._nodes.at("sizes"):
             return self._nodes.add(op_type, inputs, [(_INT, (1,))], **attributes)[0]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Dim, product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Dim, Size, product
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.engines.onnxruntime.nodes.writing import INT64, Writing, has_value, writes
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.slices import position_in, span_of
@@ -25,7 +26,7 @@ class Slicing(Writing):
         """Whole numbers and sizes as a vector of int64; an array of NumPy's where all are known."""
         return np.array(numbers, np.int64).reshape(-1) if is_known(numbers) else self.shape(numbers)
 
-    def cut(self, x: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:
+    def cut(self, x: Array, spans: Sequence[tuple[Any, Any, int]]) -> Any:
         """For each axis the first element, the number of elements and the step: one Slice."""
         spans = [tuple(span) for span in spans]
         axes = [a for a, (size, span) in enumerate(zip(x.shape, spans, strict=True)) if span != (0, size, 1)]
@@ -38,11 +39,11 @@ class Slicing(Writing):
             parts.append(self.ints([spans[a][2] for a in axes]))
         return self.node("Slice", [x, *parts], x.dtype, [count for _, count, _ in spans])
 
-    def part(self, x: Any, axis: int, start: Any, count: Any, step: int = 1) -> Any:
+    def part(self, x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Any:
         """Elements along one axis."""
         return self.cut(x, [(start, count, step) if a == axis else (0, n, 1) for a, n in enumerate(x.shape)])
 
-    def padded(self, x: Any, around: Sequence[Sequence[Any]], value: Any = None) -> Any:
+    def padded(self, x: Array, around: Sequence[Sequence[Any]], value: Any = None) -> Any:
         """*x* with elements before and after each axis; negative numbers take some away."""
         axes = [a for a, pair in enumerate(around) if any(isinstance(n, Dim) or n for n in pair)]
         if not axes:
@@ -53,18 +54,18 @@ class Slicing(Writing):
         return self.node("Pad", [x, pads, *more], x.dtype, shape)
 
     @writes
-    def pad(self, x: Any, pad_width: Any, constant_values: Any = 0) -> Any:
+    def pad(self, x: Operand, pad_width: Sequence[Sequence[Size]], constant_values: Operand = 0) -> Any:
         x = self.value(x)
-        return self.padded(x, pad_width, self.astype(constant_values, x.dtype))  # type: ignore[attr-defined]
+        return self.padded(x, pad_width, self.astype(constant_values, x.dtype))
 
     @writes
-    def flip(self, x: Any, axis: Any = None) -> Any:
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Any:
         chosen = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         axes = [int(a) % x.ndim for a in chosen]
         return self.cut(x, [(n - 1, n, -1) if a in axes else (0, n, 1) for a, n in enumerate(x.shape)])
 
     @writes
-    def split(self, x: Any, places: Any, axis: int = 0) -> Any:
+    def split(self, x: Array, places: int | Sequence[Size], axis: int = 0) -> Any:
         """By the number of equal parts, or the places between parts, as NumPy's."""
         axis %= x.ndim
         total = x.shape[axis]
@@ -73,7 +74,7 @@ class Slicing(Writing):
         ends = [*places, total]
         return self.parts(x, [b - a for a, b in zip([0, *places], ends, strict=True)], axis)
 
-    def parts(self, x: Any, sizes: Sequence[Any], axis: int) -> list[Any]:
+    def parts(self, x: Array, sizes: Sequence[Any], axis: int) -> list[Any]:
         """Parts of an axis, of these sizes."""
         if len(sizes) < 2:
             return [x]
@@ -81,11 +82,11 @@ class Slicing(Writing):
         return self.write("Split", [x, self.ints(sizes)], types, axis=axis)
 
     @writes
-    def tile(self, x: Any, reps: Any) -> Any:
+    def tile(self, x: Operand, reps: Size | Sequence[Size]) -> Any:
         x, reps = self.value(x), [reps] if isinstance(reps, (int, Dim)) else list(reps)
         if len(reps) < x.ndim:
             reps = [1] * (x.ndim - len(reps)) + reps
-        x = self.expand_dims(x, range(len(reps) - x.ndim)) if len(reps) > x.ndim else x  # type: ignore[attr-defined]
+        x = self.expand_dims(x, range(len(reps) - x.ndim)) if len(reps) > x.ndim else x
         shape = [m * n for m, n in zip(reps, x.shape, strict=True)]
         return x if reps == [1] * len(reps) else self.node("Tile", [x, self.ints(reps)], x.dtype, shape)
 
@@ -113,8 +114,8 @@ class Slicing(Writing):
                 spans.append((at, 1, 1))
                 dropped.append(axis)
         x = self.cut(x, spans)
-        x = self.squeeze(x, dropped) if dropped else x  # type: ignore[attr-defined]
-        return self.expand_dims(x, added) if added else x  # type: ignore[attr-defined]
+        x = self.squeeze(x, dropped) if dropped else x
+        return self.expand_dims(x, added) if added else x
 
     def _taken(self, x: Value, index: Sequence[Any]) -> Any:
         arrays = [a for a, i in enumerate(index) if isinstance(i, (Value, np.ndarray, list))]
@@ -124,10 +125,10 @@ class Slicing(Writing):
         return self.take(x, index[arrays[0]], arrays[0])
 
     @writes
-    def take(self, x: Any, indices: Any, axis: int | None = None) -> Any:
+    def take(self, x: Array, indices: Operand, axis: int | None = None) -> Any:
         """Along an axis; all indices lie in it."""
         if axis is None:
-            x, axis = self.reshape(x, (product(x.shape),)), 0  # type: ignore[attr-defined]
+            x, axis = self.reshape(x, (product(x.shape),)), 0
         x, at = self.value(x), self._index(indices)
         axis %= x.ndim
         return self.node(
@@ -135,23 +136,23 @@ class Slicing(Writing):
         )
 
     @writes
-    def take_along_axis(self, x: Any, indices: Any, axis: int = -1) -> Any:
+    def take_along_axis(self, x: Array, indices: Operand, axis: int = -1) -> Any:
         """All indices lie in the axis; other axes may have size 1 in one of both."""
         x, at = self.value(x), self._index(indices)
         axis %= x.ndim
         shape = broadcast_shapes(x.shape[:axis] + x.shape[axis + 1 :], at.shape[:axis] + at.shape[axis + 1 :])
-        x = self.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))  # type: ignore[attr-defined]
-        at = self.broadcast_to(at, (*shape[:axis], at.shape[axis], *shape[axis:]))  # type: ignore[attr-defined]
+        x = self.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
+        at = self.broadcast_to(at, (*shape[:axis], at.shape[axis], *shape[axis:]))
         return self.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
 
-    def _index(self, indices: Any) -> Value:
+    def _index(self, indices: Operand) -> Value:
         at = self.value(indices)
         if at.dtype in (np.int32, np.int64):
             return at
         return self.cast(at, np.int32 if at.dtype.itemsize < 4 else INT64)
 
 
-def _bounds(size: Any, start: Any, count: Any, step: int) -> tuple[Any, Any]:
+def _bounds(size: Size, start: Size, count: Size, step: int) -> tuple[Any, Any]:
     """Where Slice begins and ends along an axis of a size."""
     if not isinstance(count, Dim) and count == 0:
         return 0, 0

@@ -7,6 +7,7 @@ is the Digital Library of Mathematical Functions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from stopgrad.engines.onnxruntime.nodes import series
 from stopgrad.engines.onnxruntime.nodes.elementary import horner, log1p, on
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 
 _BERNOULLI = (
     *(Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66)),
@@ -30,13 +33,13 @@ _SHIFTED = 10
 """How far asymptotic series of the gamma family are moved up."""
 
 
-def _exp_of_minus_square(xp: Any, x: Any) -> Any:
+def _exp_of_minus_square(xp: Writing, x: Value) -> Any:
     """exp(-x²) without the error of x², by a square that is exact and a small rest."""
     head = xp.round(x * 16) * 0.0625
     return xp.exp(-(head * head)) * xp.exp((head - x) * (head + x))
 
 
-def _erfc_right(xp: Any, a: Any) -> Any:
+def _erfc_right(xp: Writing, a: Value) -> Any:
     """erfc a for a ≥ 0."""
     t = xp.where(a == math.inf, xp.ones_like(a), (a - 2) / (a + 2))
     scaled = horner(series.SCALED_ERFC, t) / (1 + 2 * a)
@@ -44,14 +47,14 @@ def _erfc_right(xp: Any, a: Any) -> Any:
     return _exp_of_minus_square(xp, bounded) * scaled
 
 
-def erf(xp: Any, x: Any) -> Any:
+def erf(xp: Writing, x: Value) -> Any:
     a = xp.abs(x)
     z = xp.minimum(a * a, 1)
     near = x * horner(series.ERF, on(0, 1, z))
     return xp.where(a < 1, near, xp.copysign(1 - _erfc_right(xp, a), x))
 
 
-def erfc(xp: Any, x: Any) -> Any:
+def erfc(xp: Writing, x: Value) -> Any:
     a = xp.abs(x)
     z = xp.minimum(a * a, 1)
     near = x * horner(series.ERF, on(0, 1, z))
@@ -59,7 +62,7 @@ def erfc(xp: Any, x: Any) -> Any:
     return xp.where(a < 0.5, 1 - near, xp.where(x < 0, 2 - right, right))
 
 
-def erfc_in_float32(xp: Any, x: Any) -> Any:
+def erfc_in_float32(xp: Writing, x: Value) -> Any:
     """A third of the nodes of :func:`erfc`, for operands of float32: the slope of GELU is made of it."""
     a = xp.minimum(xp.abs(x), np.float32(12))
     scaled = horner(series.SCALED_ERFC_IN_FLOAT32, (a - 2) / (a + 2)) / (1 + 2 * a)
@@ -67,7 +70,7 @@ def erfc_in_float32(xp: Any, x: Any) -> Any:
     return xp.where(x < 0, 2 - right, right)
 
 
-def _tail_quantile(xp: Any, p: Any) -> Any:
+def _tail_quantile(xp: Writing, p: Value) -> Any:
     """The quantile of the standard normal distribution for 0 ≤ p < 0.1."""
     r = xp.sqrt(-xp.log(p))
     near = horner(series.NEAR_QUANTILE, on(1.5, 4, xp.minimum(r, 4)))
@@ -75,17 +78,17 @@ def _tail_quantile(xp: Any, p: Any) -> Any:
     return xp.where(p == 0, -math.inf, -xp.where(r < 4, near, far))
 
 
-def _middle_quantile(y: Any) -> Any:
+def _middle_quantile(y: Value) -> Any:
     return y * horner(series.MIDDLE_QUANTILE, on(0, 0.17, y * y))
 
 
-def ndtri(xp: Any, p: Any) -> Any:
+def ndtri(xp: Writing, p: Value) -> Any:
     y = p - 0.5
     tail = _tail_quantile(xp, xp.where(y < 0, p, 1 - p))
     return xp.where(xp.abs(y) < 0.4, _middle_quantile(y), xp.where(y < 0, tail, -tail))
 
 
-def erfinv(xp: Any, x: Any) -> Any:
+def erfinv(xp: Writing, x: Value) -> Any:
     a = xp.abs(x)
     tail = xp.copysign(_tail_quantile(xp, (1 - a) * 0.5), x)
     return xp.where(a < 0.8, _middle_quantile(x * 0.5), tail) * math.sqrt(0.5)
@@ -94,12 +97,12 @@ def erfinv(xp: Any, x: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- gamma
 
 
-def _sine_of_pi(xp: Any, x: Any) -> Any:
+def _sine_of_pi(xp: Writing, x: Value) -> Any:
     """|sin πx|, exact zeros included."""
     return xp.abs(xp.sin((x - xp.round(x)) * math.pi))
 
 
-def _lgamma_right(xp: Any, x: Any) -> Any:
+def _lgamma_right(xp: Writing, x: Value) -> Any:
     """log Γ(x) for x > 0."""
     up = xp.where(x < 0.5, x + 1, x)
     low = (up - 1) * (up - 2) * horner(series.LGAMMA_LOW, on(0.5, 3, xp.minimum(up, 3)))
@@ -113,7 +116,7 @@ def _lgamma_right(xp: Any, x: Any) -> Any:
     return xp.where(x < 3, low, xp.where(x < 8, middle, xp.where(x == math.inf, x, stirling)))
 
 
-def gammaln(xp: Any, x: Any) -> Any:
+def gammaln(xp: Writing, x: Value) -> Any:
     """log |Γ(x)|; left of 0.5 by reflection (DLMF 5.5.3), but near 0 on the right."""
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
@@ -122,7 +125,7 @@ def gammaln(xp: Any, x: Any) -> Any:
     return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, found)
 
 
-def digamma(xp: Any, x: Any) -> Any:
+def digamma(xp: Writing, x: Value) -> Any:
     """ψ(x) for x > 0: moved up by the recurrence (DLMF 5.5.2), then the asymptotic series (DLMF 5.11.2)."""
     low = x < _SHIFTED
     back = xp.zeros_like(x)
@@ -136,7 +139,7 @@ def digamma(xp: Any, x: Any) -> Any:
     return xp.where(low, found - back, found)
 
 
-def zeta(xp: Any, s: float, q: Any) -> Any:
+def zeta(xp: Writing, s: float, q: Value) -> Any:
     """Hurwitz's zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
     total = xp.zeros_like(q)
     for k in range(_SHIFTED):
@@ -159,17 +162,17 @@ _PRECISE = 2.0**-53
 _TINY = 1e-300
 
 
-def _converging(xp: Any, step: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Steps until none of the terms that a state has last counts any more; its first is the round."""
     goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
     found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return found
 
 
-def _lower_series(xp: Any, a: Any, x: Any) -> Any:
+def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
     """Σ xⁿ / (a (a + 1) … (a + n)) (DLMF 8.7.1)."""
 
-    def step(now: Any) -> Any:
+    def step(now: tuple[Value, ...]) -> Any:
         n, total, term, _ = now
         term = term * (x / (a + n))
         return n + 1.0, total + term, term, term / total
@@ -179,13 +182,13 @@ def _lower_series(xp: Any, a: Any, x: Any) -> Any:
     return _converging(xp, step, (one, first, first, xp.ones_like(first)))[1]
 
 
-def _lentz(xp: Any, step: Any, start: Any, below: Any, above: Any) -> Any:
+def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, above: Value) -> Any:
     """A continued fraction, by W. J. Lentz's method as I. J. Thompson and A. R. Barnett 1986 changed it.
 
     ``step(n)`` is the n-th pair of a numerator and a denominator.
     """
 
-    def next_(now: Any) -> Any:
+    def next_(now: tuple[Value, ...]) -> Any:
         n, found, c, d, _ = now
         up, down = step(n)
         d = down + up * d
@@ -198,7 +201,7 @@ def _lentz(xp: Any, step: Any, start: Any, below: Any, above: Any) -> Any:
     return _converging(xp, next_, (one, start, above, below, xp.ones_like(start)))[1]
 
 
-def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
+def _upper_fraction(xp: Writing, a: Value, x: Value) -> Any:
     """The continued fraction of Γ(a, x) exp(x) x⁻ᵃ (DLMF 8.9.2)."""
     first = x + 1 - a
     step = lambda n: (n * (a - n), first + n * 2.0)
@@ -206,7 +209,7 @@ def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
     return _lentz(xp, step, below, below, xp.full_like(first, 1 / _TINY))
 
 
-def gammainc(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Any:
     """P(a, x) or, if *upper*, Q(a, x)."""
     a, x = xp.broadcast_arrays(a, x)
     inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
@@ -225,7 +228,7 @@ def gammainc(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     return xp.where(undefined, math.nan, xp.where(inside, found, edge))
 
 
-def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
+def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Any:
     """Iₓ(a, b), from the side on which the continued fraction (DLMF 8.17.22) converges."""
     a, b, x = xp.broadcast_arrays(a, b, x)
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
@@ -234,7 +237,7 @@ def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
     p, q = xp.where(turned, b, a), xp.where(turned, a, b)
     z = xp.where(turned, 1 - y, y)
 
-    def step(n: Any) -> Any:
+    def step(n: Value) -> Any:
         m = xp.floor(n * 0.5)
         odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
         even = m * (q - m) * z / ((p + 2 * m - 1) * (p + 2 * m))
@@ -252,33 +255,33 @@ def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
 # ------------------------------------------------------------------------------------------- of Bessel
 
 
-def _bessel(xp: Any, a: Any, near: Any, far: Any) -> tuple[Any, Any]:
+def _bessel(xp: Writing, a: Value, near: Sequence[float], far: Sequence[float]) -> tuple[Any, Any]:
     low = horner(near, on(0, 8, xp.minimum(a, 8)))
     high = xp.maximum(a, 8)
     return low, horner(far, 16 / high - 1) / xp.sqrt(high)
 
 
-def i0e(xp: Any, x: Any) -> Any:
+def i0e(xp: Writing, x: Value) -> Any:
     a = xp.abs(x)
     low, high = _bessel(xp, a, series.I0_NEAR, series.I0_FAR)
     return xp.where(a < 8, low, high)
 
 
-def i1e(xp: Any, x: Any) -> Any:
+def i1e(xp: Writing, x: Value) -> Any:
     a = xp.abs(x)
     low, high = _bessel(xp, a, series.I1_NEAR, series.I1_FAR)
     return xp.where(a < 8, low * x, xp.copysign(high, x))
 
 
-def _unscaled(xp: Any, y: Any, x: Any) -> Any:
+def _unscaled(xp: Writing, y: Value, x: Value) -> Any:
     """y exp |x|, which may be finite where exp |x| is not."""
     half = xp.exp(xp.abs(x) * 0.5)
     return y * half * half
 
 
-def i0(xp: Any, x: Any) -> Any:
+def i0(xp: Writing, x: Value) -> Any:
     return _unscaled(xp, i0e(xp, x), x)
 
 
-def i1(xp: Any, x: Any) -> Any:
+def i1(xp: Writing, x: Value) -> Any:
     return _unscaled(xp, i1e(xp, x), x)

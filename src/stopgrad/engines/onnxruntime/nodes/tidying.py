@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.types import Size
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
 
 
@@ -99,7 +100,7 @@ class _Fusing:
     def shape(self, name: str) -> Any:
         return self._nodes.types[name][1]
 
-    def vector(self, name: str, channels: Any) -> str | None:
+    def vector(self, name: str, channels: Size) -> str | None:
         """The name of a vector that stands, reshaped, for the channels behind a batch and before all else."""
         *ahead, count = [size for size in self.shape(name) if size != 1] or [0]
         if ahead or count != channels:

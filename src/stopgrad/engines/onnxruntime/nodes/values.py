@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from stopgrad.base.types import Dim, Shape, product
+from stopgrad.base.arrays import Array, Namespace
+from stopgrad.base.types import Dim, Shape, Size, product
 
-# The namespace stands above this module.
-Xp = Any
+Operand: TypeAlias = "Array | Dim | complex | Sequence[Operand]"
+"""What becomes a value where one is needed: values, sizes, numbers, arrays of NumPy's, and lists of such."""
 
 
 class Value:
@@ -25,26 +27,37 @@ class Value:
     __slots__ = ("dtype", "name", "shape", "xp")
     __array_ufunc__ = None  # NumPy's arrays leave their operators to us.
 
-    # Operators are set below.
-    __add__: Any
-    __sub__: Any
-    __mul__: Any
-    __truediv__: Any
-    __and__: Any
-    __or__: Any
-    __xor__: Any
-    __lshift__: Any
-    __rshift__: Any
-    __neg__: Any
-    __invert__: Any
-    __lt__: Any
-    __le__: Any
-    __gt__: Any
-    __ge__: Any
-    __eq__: Any
-    __ne__: Any
+    if TYPE_CHECKING:  # These are set below.
 
-    def __init__(self, xp: Xp, name: str, dtype: Any, shape: Shape) -> None:
+        def __add__(self, other: Operand) -> Value: ...
+        def __radd__(self, other: Operand) -> Value: ...
+        def __sub__(self, other: Operand) -> Value: ...
+        def __rsub__(self, other: Operand) -> Value: ...
+        def __mul__(self, other: Operand) -> Value: ...
+        def __rmul__(self, other: Operand) -> Value: ...
+        def __truediv__(self, other: Operand) -> Value: ...
+        def __rtruediv__(self, other: Operand) -> Value: ...
+        def __floordiv__(self, other: Operand) -> Value: ...
+        def __mod__(self, other: Operand) -> Value: ...
+        def __pow__(self, other: Operand) -> Value: ...
+        def __matmul__(self, other: Operand) -> Value: ...
+        def __and__(self, other: Operand) -> Value: ...
+        def __or__(self, other: Operand) -> Value: ...
+        def __xor__(self, other: Operand) -> Value: ...
+        def __lshift__(self, other: Operand) -> Value: ...
+        def __rshift__(self, other: Operand) -> Value: ...
+        def __lt__(self, other: Operand) -> Value: ...
+        def __le__(self, other: Operand) -> Value: ...
+        def __gt__(self, other: Operand) -> Value: ...
+        def __ge__(self, other: Operand) -> Value: ...
+        def __eq__(self, other: object) -> Any: ...
+        def __ne__(self, other: object) -> Any: ...
+        def __hash__(self) -> int: ...
+        def __neg__(self) -> Value: ...
+        def __abs__(self) -> Value: ...
+        def __invert__(self) -> Value: ...
+
+    def __init__(self, xp: Namespace, name: str, dtype: npt.DTypeLike, shape: Shape) -> None:
         self.xp = xp
         self.name = name
         self.dtype = np.dtype(dtype)
@@ -70,13 +83,13 @@ class Value:
     def imag(self) -> Any:
         return self.xp.imag(self)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
+    def astype(self, dtype: npt.DTypeLike, copy: bool = True) -> Any:
         return self.xp.astype(self, dtype)
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Size | Sequence[Size]) -> Any:
         return self.xp.reshape(self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: int) -> Any:
         return self.xp.transpose(self, *axes)
 
     def __getitem__(self, index: Any) -> Any:

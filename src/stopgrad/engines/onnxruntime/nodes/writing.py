@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.base.types import Dim, Shape
 from stopgrad.engines.onnxruntime.nodes import elementary
@@ -15,7 +16,7 @@ from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, data_operand
 from stopgrad.engines.onnxruntime.nodes.layouts import behind
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.engines.onnxruntime.nodes.sizes import Sizes
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.graph.type_rules import broadcast_shapes
 
 SMALL = 1024
@@ -28,7 +29,7 @@ BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
 
 
-def has_value(x: Any) -> bool:
+def has_value(x: object) -> bool:
     """Whether something is not there before the model runs."""
     if isinstance(x, (list, tuple)):
         return any(map(has_value, x))
@@ -40,7 +41,7 @@ def writes(function: Callable[..., Any]) -> Callable[..., Any]:
     numpys = getattr(np, function.__name__, None)
 
     @functools.wraps(function)
-    def call(self: Writing, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Writing, *args: Operand, **kwargs: Operand) -> Any:
         if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
             made = numpys(*args, **kwargs)
             if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(_count, args)):
@@ -68,15 +69,19 @@ class Writing:
         self.opset = nodes.opset
         self.sizes = Sizes(nodes)
 
+    if TYPE_CHECKING:  # The other parts of the namespace have the rest.
+
+        def __getattr__(self, name: str, /) -> Any: ...
+
     # ------------------------------------------------------------------------------------------ values
 
-    def input(self, name: str, dtype: Any, shape: Shape) -> Value:
+    def input(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> Value:
         """An input of the model, whose sizes the others may be computed from."""
         value = Value(self, self.nodes.declare(name, dtype, shape), dtype, shape)
         self.sizes.read(value.name, value.shape)
         return value
 
-    def value(self, x: Any, dtype: Any = None) -> Value:
+    def value(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Value:
         """Whatever it is, as a value of this dtype."""
         if isinstance(x, Value):
             return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
@@ -84,11 +89,11 @@ class Writing:
             size = Value(self, self.sizes.one(x), INT64, (1,))
             return self.value(self.node("Squeeze", [size], INT64, ()), dtype)
         if isinstance(x, (list, tuple)) and has_value(x):
-            return self.value(self.stack(x), dtype)  # type: ignore[attr-defined]
+            return self.value(self.stack(x), dtype)
         array = np.asarray(x, dtype)
         return Value(self, self.nodes.constant(array), array.dtype, array.shape)
 
-    def cast(self, x: Value, dtype: Any) -> Value:
+    def cast(self, x: Value, dtype: npt.DTypeLike) -> Value:
         """One Cast, as ONNX has it; runtimes go from float64 to float16 through float32, and round twice."""
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
@@ -108,7 +113,12 @@ class Writing:
     # ------------------------------------------------------------------------------------------- nodes
 
     def write(
-        self, op_type: str, inputs: Sequence[Any], types: Sequence[Kind], domain: str = "", **attributes: Any
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        types: Sequence[Kind],
+        domain: str = "",
+        **attributes: object,
     ) -> list[Value]:
         """A node with several outputs. None stands for an input that is left out.
 
@@ -143,15 +153,22 @@ class Writing:
         return [Value(self, name, *kind) for name, kind in zip(made, types, strict=True)]
 
     def node(
-        self, op_type: str, inputs: Sequence[Any], dtype: Any, shape: Sequence[int | Dim], **attributes: Any
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        dtype: npt.DTypeLike,
+        shape: Sequence[int | Dim],
+        **attributes: object,
     ) -> Value:
         """A node with one output."""
         found = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
         if found is not None:
             return found
-        return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], **attributes)[0]
+        return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], "", **attributes)[0]
 
-    def elementwise(self, op_type: str, *xs: Any, result: Any = None, **attributes: Any) -> Value:
+    def elementwise(
+        self, op_type: str, *xs: Operand, result: npt.DTypeLike | None = None, **attributes: object
+    ) -> Value:
         """An operator on operands of one dtype, broadcast; the result has it too, if no other is given.
 
         In brackets may stand what an attribute says, as in :data:`kernels.KERNELS`.
@@ -242,7 +259,7 @@ class Writing:
         return tuple(shape)
 
 
-def _is_weak(x: Any, dtype: np.dtype[Any]) -> bool:
+def _is_weak(x: object, dtype: np.dtype[Any]) -> bool:
     """Whether a Python number takes on a dtype that it meets."""
     if isinstance(x, bool):
         return True

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
 from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.losses.cross_entropy import (
@@ -25,20 +27,20 @@ from stopgrad.ops.reductions.reduce import Mean
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def _softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
     if len(axis) != 1:
         return Softmax.lower(xp, x, axis=axis)
     return xp.node("Softmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
-def _log_softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+def _log_softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
     """Of infinities of float64 the runtime's operator makes something else than NaN."""
     if len(axis) != 1 or x.dtype == _FLOAT64:
         return LogSoftmax.lower(xp, x, axis=axis)
     return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
-def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> Any:
+def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float) -> Any:
     """Over the last axes, without scale and offset: these are operations of their own."""
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
@@ -50,7 +52,7 @@ def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> An
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
 
 
-def _mean(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Not over an unknown number of elements: of none, the operator's mean is 0 and not NaN."""
     sizes = [x.shape[a] for a in axis]
     if x.dtype not in (_FLOAT32, _FLOAT64) or not is_known(sizes) or not math.prod(sizes):
@@ -61,7 +63,7 @@ def _mean(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
 # ---------------------------------------------------------------------------------------------- losses
 
 
-def _sparse_cross_entropy(xp: Any, labels: Any, logits: Any) -> Any:
+def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Any:
     """Minus the logarithm of what the label's class is thought to be; NaN for labels that are none."""
     axis = logits.ndim - 1
     logs = _log_softmax(xp, logits, axis=(axis,))
@@ -73,7 +75,7 @@ def _sparse_cross_entropy(xp: Any, labels: Any, logits: Any) -> Any:
     return losses if inside is None else xp.where(inside, losses, number(math.nan, logits.dtype))
 
 
-def _cross_entropy(xp: Any, labels: Any, logits: Any, *, axis: int) -> Any:
+def _cross_entropy(xp: Writing, labels: Array, logits: Array, *, axis: int) -> Any:
     terms = xp.multiply(labels, _log_softmax(xp, logits, axis=(axis,)))
     zero = number(0, labels.dtype)
     return xp.negative(xp.sum(xp.where(xp.equal(labels, zero), zero, terms), axis=axis, dtype=labels.dtype))
@@ -82,41 +84,43 @@ def _cross_entropy(xp: Any, labels: Any, logits: Any, *, axis: int) -> Any:
 # ----------------------------------------------------------------------------------------- activations
 
 
-def _unary(xp: Any, op_type: str, x: Any, **attributes: Any) -> Any:
+def _unary(xp: Writing, op_type: str, x: Array, **attributes: object) -> Any:
     within = computed_in(op_type, np.dtype(x.dtype))
     return xp.astype(xp.node(op_type, [xp.value(x, within)], within, x.shape, **attributes), x.dtype)
 
 
-def _in_float32(definition: Any, op_type: str, opset: int = 1) -> Callable[..., Any]:
+def _in_float32(
+    definition: type[Elu | LeakyRelu | Softsign], op_type: str, opset: int = 1
+) -> Callable[..., Any]:
     """An operator that runtimes have for float32 alone; else the body."""
 
-    def form(xp: Any, x: Any, **attributes: Any) -> Any:
-        if x.dtype != _FLOAT32 or xp.opset < opset:
+    def form(xp: Writing, x: Array, **attributes: object) -> Any:
+        if x.dtype != _FLOAT32:
             return definition.lower(xp, x, **attributes)
         return xp.node(op_type, [x], x.dtype, x.shape, **attributes)
 
     return form
 
 
-def _relu(xp: Any, x: Any) -> Any:
+def _relu(xp: Writing, x: Array) -> Any:
     return _unary(xp, "Relu", x) if x.dtype.kind not in "iu" else xp.maximum(x, number(0, x.dtype))
 
 
-def _relu6(xp: Any, x: Any) -> Any:
+def _relu6(xp: Writing, x: Array) -> Any:
     return xp.minimum(xp.maximum(x, number(0, x.dtype)), number(6, x.dtype))
 
 
-def _sigmoid(xp: Any, x: Any) -> Any:
+def _sigmoid(xp: Writing, x: Array) -> Any:
     """Of float64 the body: the operator is precise to 10⁻¹⁶, and 0 from -40 on."""
     return Sigmoid.lower(xp, x) if x.dtype == _FLOAT64 else _unary(xp, "Sigmoid", x)
 
 
-def _silu(xp: Any, x: Any) -> Any:
+def _silu(xp: Writing, x: Array) -> Any:
     """Not Swish, which onnxruntime 1.31 lacks."""
     return xp.multiply(x, _sigmoid(xp, x))
 
 
-def _gelu(xp: Any, x: Any, *, approximate: bool) -> Any:
+def _gelu(xp: Writing, x: Array, *, approximate: bool) -> Any:
     if x.dtype != _FLOAT32 or xp.opset < 20:
         return Gelu.lower(xp, x, approximate=approximate)
     ways = {"approximate": "tanh"} if approximate else {}

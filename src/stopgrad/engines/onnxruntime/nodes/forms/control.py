@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Size
 from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
 from stopgrad.engines.onnxruntime.nodes.layouts import producer
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import has_value
+from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
+from stopgrad.graph.body import Body
+from stopgrad.graph.interpreter import RunBody, Types
 from stopgrad.graph.op import Op
 from stopgrad.transforms.control.branches import Case
 from stopgrad.transforms.control.loops import While
@@ -27,7 +31,14 @@ def _kinds(types: Sequence[Any]) -> list[Any]:
     return [(t.dtype.numpy, t.shape) for t in types]
 
 
-def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: Any) -> Any:
+def _case(
+    xp: Writing,
+    index: Value | np.ndarray[Any, Any],
+    *operands: Array,
+    branches: Sequence[Body],
+    run: RunBody,
+    types: Types,
+) -> Any:
     """Branches by halves: an If for each time that they are halved."""
     if not has_value(index):
         return _results(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
@@ -51,7 +62,7 @@ def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: A
     return _results(among(0, len(branches)))
 
 
-def _condition(xp: Any, index: Any) -> Any:
+def _condition(xp: Writing, index: Array) -> Any:
     """The boolean that was made the number of a branch, if it was."""
     node = producer(xp, index)
     if node is None or node.op_type != "Cast" or xp.nodes.types[node.inputs[0]] != (_BOOL, ()):
@@ -59,12 +70,14 @@ def _condition(xp: Any, index: Any) -> Any:
     return Value(xp, node.inputs[0], _BOOL, ())
 
 
-def _while(xp: Any, *operands: Any, condition: Any, body: Any, limit: int, run: Any, types: Any) -> Any:
+def _while(
+    xp: Writing, *operands: Array, condition: Body, body: Body, limit: int, run: RunBody, types: Types
+) -> Any:
     """A Loop whose body says at its end whether there is a next time."""
     count = len(types.outputs)
     rest, kinds = operands[count:], _kinds(types.outputs)
 
-    def step(number: Any, holds: Any, *carry: Any) -> list[Any]:
+    def step(number: Array, holds: Array, *carry: Array) -> list[Any]:
         made = run(body, [*carry, *rest])
         return [run(condition, [*made, *rest])[0], *made]
 
@@ -76,16 +89,16 @@ def _while(xp: Any, *operands: Any, condition: Any, body: Any, limit: int, run: 
 
 
 def _scan(
-    xp: Any,
-    *operands: Any,
-    body: Any,
+    xp: Writing,
+    *operands: Array,
+    body: Body,
     carries: int,
     sequences: int,
-    length: Any,
+    length: Size,
     reverse: bool,
     unroll: int,
-    run: Any,
-    types: Any,
+    run: RunBody,
+    types: Types,
 ) -> Any:
     """A Scan; one without sequences counts its steps by a sequence that it does not read."""
     first, parts = operands[:carries], operands[carries : carries + sequences]
@@ -93,7 +106,7 @@ def _scan(
     if length == 0:
         return _results([*first, *(xp.zeros(shape, dtype) for dtype, shape in kinds)])
 
-    def step(*given: Any) -> Sequence[Any]:
+    def step(*given: Array) -> Sequence[Any]:
         made: Sequence[Any] = run(body, [*given[: carries + sequences], *rest])
         return made
 

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Size, product
 from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
 from stopgrad.engines.onnxruntime.nodes.forms.windows import added, apart, around, counted, windows
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
-from stopgrad.ops.neural.windows import convolved, reach
+from stopgrad.ops.neural.windows import Geometry, Padding, convolved, reach
 
 _CONV = frozenset(map(np.dtype, ("float32", "float16")))
 """For others the runtime has no kernel: they are products of matrices."""
 
 
-def first(xp: Any, x: Any) -> Any:
+def first(xp: Writing, x: Array) -> Any:
     """[batch, spatial..., channels] as [batch, channels, spatial...]."""
     return transposed(xp, x, (0, len(x.shape) - 1, *range(1, len(x.shape) - 1)))
 
 
-def last(xp: Any, x: Any) -> Any:
+def last(xp: Writing, x: Array) -> Any:
     """The reverse."""
     return transposed(xp, x, (0, *range(2, len(x.shape)), 1))
 
 
-def _weights(xp: Any, filters: Any) -> Any:
+def _weights(xp: Writing, filters: Array) -> Any:
     """[window..., in, out] as [out, in, window...]."""
     rank = len(filters.shape) - 2
     return transposed(xp, filters, (rank + 1, rank, *range(rank)))
 
 
-def steps(strides: Any, dilations: Any, groups: int = 1) -> dict[str, Any]:
+def steps(strides: tuple[int, ...], dilations: tuple[int, ...], groups: int = 1) -> dict[str, Any]:
     """Attributes that are not as they are where nothing is said."""
     found: dict[str, Any] = {}
     if set(strides) != {1}:
@@ -47,7 +49,7 @@ def steps(strides: Any, dilations: Any, groups: int = 1) -> dict[str, Any]:
     return found
 
 
-def pads_of(pairs: Any, dilations: Any) -> dict[str, Any] | None:
+def pads_of(pairs: Sequence[tuple[Size, Size]], dilations: tuple[int, ...]) -> dict[str, Any] | None:
     """The padding as attributes; None where only a run knows it and no word says it."""
     numbers = [low for low, _ in pairs] + [high for _, high in pairs]
     if is_known(numbers):
@@ -55,7 +57,16 @@ def pads_of(pairs: Any, dilations: Any) -> dict[str, Any] | None:
     return {"auto_pad": "SAME_UPPER"} if set(dilations) == {1} else None
 
 
-def _conv(xp: Any, x: Any, filters: Any, *, strides: Any, padding: Any, dilations: Any, groups: int) -> Any:
+def _conv(
+    xp: Writing,
+    x: Array,
+    filters: Array,
+    *,
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilations: tuple[int, ...],
+    groups: int,
+) -> Any:
     geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
     shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
     if 0 in (*shape, *filters.shape):
@@ -74,7 +85,15 @@ def _conv(xp: Any, x: Any, filters: Any, *, strides: Any, padding: Any, dilation
 
 
 def _conv_back_input(
-    xp: Any, filters: Any, g: Any, *, shape: Any, strides: Any, padding: Any, dilations: Any, groups: int
+    xp: Writing,
+    filters: Array,
+    g: Array,
+    *,
+    shape: Sequence[Size],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilations: tuple[int, ...],
+    groups: int,
 ) -> Any:
     """ConvTranspose. What no window reaches at an end is padding of its result."""
     geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
@@ -100,7 +119,15 @@ def _conv_back_input(
 
 
 def _conv_back_filter(
-    xp: Any, x: Any, g: Any, *, shape: Any, strides: Any, padding: Any, dilations: Any, groups: int
+    xp: Writing,
+    x: Array,
+    g: Array,
+    *,
+    shape: Sequence[Size],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilations: tuple[int, ...],
+    groups: int,
 ) -> Any:
     """A convolution whose batch is the channels, its channels the batch, its filters the cotangent."""
     geometry, ksize, rank = (strides, padding, dilations), shape[:-2], len(strides)
@@ -127,7 +154,7 @@ def _conv_back_filter(
     return transposed(xp, made, (*range(2, rank + 2), 0, 1))
 
 
-def _by_channel(xp: Any, x: Any, groups: int) -> Any:
+def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
     """[batch, spatial..., groups * each] as [each, groups * batch, spatial...]."""
     batch, *spatial, channels = x.shape
     rank = len(spatial)
@@ -141,7 +168,7 @@ def _by_channel(xp: Any, x: Any, groups: int) -> Any:
 # ----------------------------------------------------------------------------- as products of matrices
 
 
-def _columns(xp: Any, x: Any, ksize: Any, geometry: Any, groups: int) -> Any:
+def _columns(xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, groups: int) -> Any:
     """All windows as rows, by group: [groups, batch * counts, window * channels / groups]."""
     counts, each = counted(x.shape[1:-1], ksize, geometry), x.shape[-1] // groups
     rows = apart(xp, windows(xp, x, ksize, geometry), len(counts))
@@ -150,7 +177,7 @@ def _columns(xp: Any, x: Any, ksize: Any, geometry: Any, groups: int) -> Any:
     return reshaped(xp, transposed(xp, rows, (2, 0, 1, 3)), (groups, count, product(ksize) * each))
 
 
-def _matrices(xp: Any, filters: Any, groups: int) -> Any:
+def _matrices(xp: Writing, filters: Array, groups: int) -> Any:
     """Filters as a matrix for each group: [groups, window * channels in, channels out]."""
     split = reshaped(xp, filters, (product(filters.shape[:-1]), groups, filters.shape[-1] // groups))
     return transposed(xp, split, (1, 0, 2))
@@ -159,7 +186,9 @@ def _matrices(xp: Any, filters: Any, groups: int) -> Any:
 _by_group = _matrices
 
 
-def _input_by_products(xp: Any, filters: Any, g: Any, shape: Any, geometry: Any, groups: int) -> Any:
+def _input_by_products(
+    xp: Writing, filters: Array, g: Array, shape: Sequence[Size], geometry: Geometry, groups: int
+) -> Any:
     ksize, counts, each, rank = filters.shape[:-2], g.shape[1:-1], shape[-1] // groups, len(g.shape) - 2
     turned = transposed(xp, _matrices(xp, filters, groups), (0, 2, 1))
     rows = xp.matmul(_by_group(xp, g, groups), turned)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stopgrad.base.arrays import Array
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.graph import Operation
 from stopgrad.ops.gates.stopping import Named
 
@@ -12,14 +14,14 @@ DOMAIN = "stopgrad"
 """The domain of the functions."""
 
 
-def gate(xp: Any, op: Operation) -> Callable[..., Any]:
+def gate(xp: Writing, op: Operation) -> Callable[..., Any]:
     """The form of a gate: a call of the function of its type, with its attributes. A name is none."""
     definition = op.definition
     if definition is Named:
         return lambda x: xp.value(x)
     attributes = dict(zip(definition.attributes, map(_written, op.values), strict=True))
 
-    def form(x: Any, *others: Any) -> Any:
+    def form(x: Array, *others: Array) -> Any:
         x = xp.value(x)
         most, _ = xp.nodes.functions.get(op.type, (0, []))
         xp.nodes.functions[op.type] = max(most, 1 + len(others)), sorted(attributes)
@@ -28,5 +30,5 @@ def gate(xp: Any, op: Operation) -> Callable[..., Any]:
     return form
 
 
-def _written(value: Any) -> Any:
+def _written(value: object) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else repr(value)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Dim, product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Dim, DType, Size, product
 from stopgrad.engines.onnxruntime.nodes.forms.parts import (
     along,
     highest,
@@ -22,7 +23,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.parts import (
     transposed,
 )
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import has_value
+from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
 from stopgrad.graph.op import Op
 from stopgrad.ops.indexing.gather import (
     GatherV2,
@@ -42,7 +43,7 @@ from stopgrad.ops.indexing.scatters import (
 from stopgrad.ops.order.bins import SearchSorted
 
 
-def _as_index(xp: Any, indices: Any, wide: bool) -> Any:
+def _as_index(xp: Writing, indices: Array, wide: bool) -> Any:
     """Indices as int32 or int64, which Gather takes."""
     dtype = np.dtype(indices.dtype)
     if dtype == np.uint64:
@@ -51,7 +52,7 @@ def _as_index(xp: Any, indices: Any, wide: bool) -> Any:
     return xp.astype(indices, wanted)
 
 
-def bounded(xp: Any, indices: Any, size: Any, wide: bool = False) -> tuple[Any, Any]:
+def bounded(xp: Writing, indices: Array, size: Size, wide: bool = False) -> tuple[Any, Any]:
     """Indices within an axis of this size, and which of them were; None where all are known to be."""
     indices = _as_index(xp, indices, wide)
     dtype = indices.dtype
@@ -66,7 +67,7 @@ def bounded(xp: Any, indices: Any, size: Any, wide: bool = False) -> tuple[Any, 
     return fitting, xp.equal(fitting, indices)
 
 
-def gather(xp: Any, params: Any, indices: Any, *, axis: int, batch_dims: int) -> Any:
+def gather(xp: Writing, params: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
     """GatherV2: 0 where an index lies outside."""
     shape = (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
     if is_known(params.shape) and not params.shape[axis]:
@@ -82,7 +83,7 @@ def gather(xp: Any, params: Any, indices: Any, *, axis: int, batch_dims: int) ->
     return xp.where(inside, found, number(0, params.dtype))
 
 
-def _batched(xp: Any, params: Any, at: Any, axis: int, batch_dims: int) -> Any:
+def _batched(xp: Writing, params: Array, at: Array, axis: int, batch_dims: int) -> Any:
     x = moved(xp, params, axis, batch_dims)
     at = xp.expand_dims(at, at.ndim)
     shape = (*at.shape[:-1], *x.shape[batch_dims + 1 :])
@@ -90,7 +91,7 @@ def _batched(xp: Any, params: Any, at: Any, axis: int, batch_dims: int) -> Any:
     return transposed(xp, found, gather_perm(len(shape), at.ndim - 1 - batch_dims, axis, batch_dims))
 
 
-def _take_along_axis(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
+def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Any:
     if is_known(x.shape) and not x.shape[axis]:
         return xp.zeros(indices.shape, x.dtype)
     at, inside = bounded(xp, indices, x.shape[axis])
@@ -98,7 +99,7 @@ def _take_along_axis(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return found if inside is None else xp.where(inside, found, number(0, x.dtype))
 
 
-def _ravel(xp: Any, *indices: Any, sizes: tuple[Any, ...], dtype: Any) -> Any:
+def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -> Any:
     """The numbers of elements by their indices, which may count from the end; -1 for what lies outside."""
     wanted = np.dtype(dtype.numpy)
     wide = wanted.itemsize == 8 or not is_known(sizes)
@@ -119,14 +120,18 @@ def _ravel(xp: Any, *indices: Any, sizes: tuple[Any, ...], dtype: Any) -> Any:
 # ------------------------------------------------------------------------------------------- scatters
 
 
-def _rows(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> tuple[Any, Any]:
+def _rows(
+    xp: Writing, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int
+) -> tuple[Any, Any]:
     """Indices and updates with one axis that is chosen along, where there were several or none."""
     count = product(indices.shape[batch_dims:])
     indices = reshaped(xp, indices, (*indices.shape[:batch_dims], count))
     return indices, reshaped(xp, updates, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
 
 
-def _joined(xp: Any, x: Any, at: Any, updates: Any, axis: int, batch_dims: int, reduction: str) -> Any:
+def _joined(
+    xp: Writing, x: Array, at: Array, updates: Array, axis: int, batch_dims: int, reduction: str
+) -> Any:
     """x with rows along an axis joined with updates. All indices lie inside."""
     if axis == 0:
         at = xp.expand_dims(xp.astype(at, np.int64), 1)
@@ -138,7 +143,7 @@ def _joined(xp: Any, x: Any, at: Any, updates: Any, axis: int, batch_dims: int, 
 def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
     """The form of a scatter whose order does not matter. *neutral* is what changes no number of a dtype."""
 
-    def form(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int, batch_dims: int) -> Any:
+    def form(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int) -> Any:
         if is_known(x.shape) and not x.shape[axis]:
             return x
         indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
@@ -151,7 +156,9 @@ def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any
     return form
 
 
-def _scatter_update(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int, batch_dims: int) -> Any:
+def _scatter_update(
+    xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int
+) -> Any:
     """Each row becomes its last update.
 
     ONNX leaves open which update wins. So it is first found out, as the largest of their numbers.
@@ -170,7 +177,7 @@ def _scatter_update(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int, b
     return xp.where(changed, gather(xp, updates, last, axis=axis, batch_dims=batch_dims), x)
 
 
-def _scatter_add_along_axis(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int) -> Any:
+def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int) -> Any:
     if is_known(x.shape) and not x.shape[axis]:
         return x
     at, inside = bounded(xp, indices, x.shape[axis])
@@ -182,7 +189,9 @@ def _scatter_add_along_axis(xp: Any, x: Any, indices: Any, updates: Any, *, axis
 # ---------------------------------------------------------------------------------------- comparisons
 
 
-def _one_hot(xp: Any, indices: Any, on_value: Any, off_value: Any, *, depth: Any, axis: int) -> Any:
+def _one_hot(
+    xp: Writing, indices: Array, on_value: Array, off_value: Array, *, depth: Size, axis: int
+) -> Any:
     """A comparison: OneHot of ONNX's counts negative indices from the end."""
     indices = _as_index(xp, indices, isinstance(depth, Dim))
     places = reshaped(xp, xp.arange(depth, dtype=indices.dtype), (depth, *(1,) * (indices.ndim - axis)))
@@ -192,7 +201,7 @@ def _one_hot(xp: Any, indices: Any, on_value: Any, off_value: Any, *, depth: Any
     return xp.where(hit, on_value, off_value)
 
 
-def _search_sorted(xp: Any, sequence: Any, x: Any, *, right: bool, dtype: Any) -> Any:
+def _search_sorted(xp: Writing, sequence: Array, x: Array, *, right: bool, dtype: DType) -> Any:
     """How many elements of the sequence come before; NaN comes last."""
     many, one = xp.expand_dims(sequence, sequence.ndim - 1), xp.expand_dims(x, x.ndim)
     before = xp.less_equal(many, one) if right else xp.less(many, one)

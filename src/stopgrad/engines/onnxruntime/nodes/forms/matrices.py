@@ -5,15 +5,18 @@ What factorizes otherwise (QR, eigenvalues, singular values) has no form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Dim, product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Dim, Size, product
 from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.graph.interpreter import Types
 from stopgrad.graph.op import Op
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.linalg.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
@@ -29,7 +32,7 @@ _MINORS = 16
 """The adjugate is written for matrices up to this size: it takes a determinant for each element."""
 
 
-def _band_part(xp: Any, x: Any, *, low: int, high: int) -> Any:
+def _band_part(xp: Writing, x: Array, *, low: int, high: int) -> Any:
     if x.dtype not in _TRIANGLES:
         return MatrixBandPart.lower(xp, x, low=low, high=high)
     for bound, end, upper in ((low, -ANY, 1), (high, ANY, 0)):
@@ -38,7 +41,7 @@ def _band_part(xp: Any, x: Any, *, low: int, high: int) -> Any:
     return x
 
 
-def _diag_part(xp: Any, x: Any, *, offset: int, types: Any) -> Any:
+def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Any:
     """Elements of a row of all of them, as far apart as the diagonal is."""
     *batch, rows, columns = x.shape
     length = types.outputs[0].shape[-1]
@@ -51,7 +54,7 @@ def _diag_part(xp: Any, x: Any, *, offset: int, types: Any) -> Any:
     return xp.node("Slice", [flat, *parts], x.dtype, (*batch, length))
 
 
-def _diag(xp: Any, diagonal: Any, *, offset: int, rows: Any, columns: Any) -> Any:
+def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Size) -> Any:
     """Each element repeated along its row, where the diagonal is."""
     count = diagonal.shape[-1]
     before = max(-offset, 0) if isinstance(rows, Dim) else min(max(-offset, 0), rows)
@@ -64,16 +67,16 @@ def _diag(xp: Any, diagonal: Any, *, offset: int, rows: Any, columns: Any) -> An
 # ---------------------------------------------------------------------------------------- eliminations
 
 
-def _mask(xp: Any, place: Any, size: Any, compare: str = "equal") -> Any:
+def _mask(xp: Writing, place: Array, size: Size, compare: str = "equal") -> Any:
     """Which of the rows stand at a place (or before, or behind it): [size, 1]."""
     return getattr(xp, compare)(xp.reshape(xp.arange(size), (size, 1)), place)
 
 
-def _matrix(xp: Any, x: Any, batch: Any) -> Any:
+def _matrix(xp: Writing, x: Array, batch: Sequence[Size]) -> Any:
     return xp.broadcast_to(xp.value(x), (*batch, *x.shape[-2:]))
 
 
-def _triangular_solve(xp: Any, matrix: Any, rhs: Any, *, lower: bool, adjoint: bool) -> Any:
+def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, adjoint: bool) -> Any:
     """Row by row: what the rows found so far say is taken off, and the rest is divided."""
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
@@ -84,7 +87,7 @@ def _triangular_solve(xp: Any, matrix: Any, rhs: Any, *, lower: bool, adjoint: b
     axis = len(batch)
     diagonal = _diag_part_of(xp, matrix)
 
-    def step(x: Any, place: Any, row: Any, side: Any, pivot: Any) -> list[Any]:
+    def step(x: Array, place: Array, row: Array, side: Array, pivot: Array) -> list[Any]:
         # Of what is not known yet, x holds 0.
         known = xp.matmul(xp.expand_dims(row, axis), x)
         found = xp.divide(xp.subtract(xp.expand_dims(side, axis), known), xp.reshape(pivot, (*batch, 1, 1)))
@@ -101,16 +104,16 @@ def _triangular_solve(xp: Any, matrix: Any, rhs: Any, *, lower: bool, adjoint: b
     return scanned(xp, step, [xp.zeros(rhs.shape, rhs.dtype)], parts, [], 0, not lower)[0]
 
 
-def _rows_first(xp: Any, x: Any, axis: int) -> Any:
+def _rows_first(xp: Writing, x: Array, axis: int) -> Any:
     """[..., rows, columns] as [rows, ..., columns]."""
     return x if not axis else xp.transpose(x, (axis, *range(axis), axis + 1))
 
 
-def _last_first(xp: Any, x: Any) -> Any:
+def _last_first(xp: Writing, x: Array) -> Any:
     return x if x.ndim == 1 else xp.transpose(x, (x.ndim - 1, *range(x.ndim - 1)))
 
 
-def _diag_part_of(xp: Any, x: Any) -> Any:
+def _diag_part_of(xp: Writing, x: Array) -> Any:
     """The main diagonal of square matrices."""
     *batch, rows, columns = x.shape
     flat = xp.reshape(x, (*batch, rows * columns))
@@ -118,14 +121,14 @@ def _diag_part_of(xp: Any, x: Any) -> Any:
     return xp.node("Slice", [flat, *parts], x.dtype, (*batch, rows))
 
 
-def _cholesky(xp: Any, x: Any) -> Any:
+def _cholesky(xp: Writing, x: Array) -> Any:
     """Column by column. A pivot that is not positive makes the whole triangle NaN."""
     size, axis = x.shape[-1], x.ndim - 2
     if size == 0:
         return x
     symmetric = xp.divide(xp.add(x, xp.swapaxes(x, -1, -2)), number(2, x.dtype))
 
-    def step(factor: Any, good: Any, place: Any, column: Any) -> list[Any]:
+    def step(factor: Array, good: Array, place: Array, column: Array) -> list[Any]:
         here = _mask(xp, place, size)
         row = xp.expand_dims(xp.take(factor, place, axis), axis)
         rest = xp.subtract(xp.expand_dims(column, axis + 1), xp.matmul(factor, xp.swapaxes(row, -1, -2)))
@@ -145,12 +148,12 @@ def _cholesky(xp: Any, x: Any) -> Any:
     return xp.where(xp.logical_or(good, xp.logical_not(lower)), factor, number(np.nan, x.dtype))
 
 
-def _lower(xp: Any, size: Any) -> Any:
+def _lower(xp: Writing, size: Size) -> Any:
     places = xp.arange(size)
     return xp.greater_equal(xp.reshape(places, (size, 1)), xp.reshape(places, (1, size)))
 
 
-def _eliminated(xp: Any, matrix: Any, whole: bool) -> tuple[Any, Any, Any]:
+def _eliminated(xp: Writing, matrix: Array, whole: bool) -> tuple[Any, Any, Any]:
     """Rows of [matrix | more] after elimination by rows with partial pivoting.
 
     Args:
@@ -164,7 +167,7 @@ def _eliminated(xp: Any, matrix: Any, whole: bool) -> tuple[Any, Any, Any]:
     batch = matrix.shape[:-2]
     places = xp.reshape(xp.arange(size), (size, 1))
 
-    def step(rows: Any, place: Any) -> list[Any]:
+    def step(rows: Array, place: Array) -> list[Any]:
         column = xp.expand_dims(xp.take(rows, place, axis + 1), axis + 1)
         left = xp.greater_equal(places, place)
         largest = xp.argmax(xp.where(left, xp.abs(column), number(-1, matrix.dtype)), axis, keepdims=True)
@@ -193,7 +196,7 @@ def _eliminated(xp: Any, matrix: Any, whole: bool) -> tuple[Any, Any, Any]:
     return rows, pivots, moved
 
 
-def solved(xp: Any, matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
+def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
     if size == 0:
@@ -207,7 +210,7 @@ def solved(xp: Any, matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
     return xp.where(good, xp.part(rows, rows.ndim - 1, size, rhs.shape[-1]), number(np.nan, rhs.dtype))
 
 
-def _inverse(xp: Any, x: Any) -> Any:
+def _inverse(xp: Writing, x: Array) -> Any:
     size = x.shape[-1]
     if is_known([size]):
         unit = np.eye(size, dtype=x.dtype)
@@ -218,12 +221,12 @@ def _inverse(xp: Any, x: Any) -> Any:
     return solved(xp, x, unit, adjoint=False)
 
 
-def _turned(xp: Any, moved: Any, dtype: Any) -> Any:
+def _turned(xp: Writing, moved: Array, dtype: np.dtype[Any]) -> Any:
     """-1 for each time that rows have changed places, else 1."""
     return xp.where(moved, number(-1, dtype), number(1, dtype))
 
 
-def _determinant(xp: Any, x: Any) -> Any:
+def _determinant(xp: Writing, x: Array) -> Any:
     batch, size = x.shape[:-2], x.shape[-1]
     if size == 0:
         return xp.ones(batch, x.dtype)
@@ -237,13 +240,13 @@ def _determinant(xp: Any, x: Any) -> Any:
     return xp.reshape(found, batch)
 
 
-def _unless_nan(xp: Any, x: Any, value: Any) -> Any:
+def _unless_nan(xp: Writing, x: Array, value: Array) -> Any:
     axes = (x.ndim - 2, x.ndim - 1)
     unknown = xp.any(xp.isnan(x), axis=axes, keepdims=True)
     return xp.where(unknown, number(np.nan, x.dtype), value)
 
 
-def _log_determinant(xp: Any, x: Any) -> Any:
+def _log_determinant(xp: Writing, x: Array) -> Any:
     batch, size, dtype = x.shape[:-2], x.shape[-1], x.dtype
     if size == 0:
         return xp.ones(batch, dtype), xp.zeros(batch, dtype)
@@ -257,7 +260,7 @@ def _log_determinant(xp: Any, x: Any) -> Any:
     return xp.reshape(sign, batch), xp.reshape(size_, batch)
 
 
-def _adjugate(xp: Any, x: Any) -> Any:
+def _adjugate(xp: Writing, x: Array) -> Any:
     """The determinants of what is left without a row and a column."""
     batch, (size,) = x.shape[:-2], xp.known(x.shape[-1:], "the size of the matrices")
     if size > _MINORS:

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import DType
 from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.convert import Cast, Complex
 from stopgrad.ops.random.rejection import RandomLogGamma, RandomPoisson
 from stopgrad.ops.special.incomplete import BetaMoment, LogGammaMoment
 
 
-def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
+def _cast(xp: Writing, x: Array, *, dtype: DType) -> Any:
     """Integers from floating-point numbers are limited to what their dtype holds, and NaN is 0."""
     x, target = xp.value(x), dtype.numpy
     if not dtype.is_integer or x.dtype.kind in "biu":
@@ -28,7 +31,7 @@ def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     return xp.where(x >= beyond, np.array(limits.max, target), found)
 
 
-def _complex(xp: Any, real: Any, imag: Any) -> Any:
+def _complex(xp: Writing, real: Array, imag: Array) -> Any:
     raise NotInOnnx(NO_COMPLEX)
 
 

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import DType, Size
 from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.order.sorting import Argsort, Sort, TopKV2
 
@@ -20,7 +23,7 @@ _BEYOND = 1e39
 """Greater than every finite number of 32 bits."""
 
 
-def _ordered(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+def _ordered(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> tuple[Any, Any]:
     """The first *k* along an axis in order, and where they stand. There is no NaN."""
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     kinds = [(x.dtype, shape), (np.dtype(np.int64), shape)]
@@ -28,7 +31,7 @@ def _ordered(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, An
     return values, at
 
 
-def _integers(xp: Any, x: Any) -> Any:
+def _integers(xp: Writing, x: Array) -> Any:
     """Integers and booleans as integers that TopK takes, in the same order."""
     dtype = np.dtype(x.dtype)
     if dtype != np.uint64:
@@ -39,7 +42,7 @@ def _integers(xp: Any, x: Any) -> Any:
     return xp.where(high, low, xp.add(low, number(-(2**63), np.int64)))
 
 
-def _places(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> Any:
+def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Any:
     """Where the first *k* in order stand; NaN counts as the largest."""
     dtype = np.dtype(x.dtype)
     if dtype.kind in "biu":
@@ -57,11 +60,11 @@ def _places(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> Any:
     return xp.node("GatherElements", [first, second], np.int64, second.shape, axis=axis)
 
 
-def _argsort(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+def _argsort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
     return xp.astype(_places(xp, x, x.shape[axis], axis, descending), np.int32)
 
 
-def _sort(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+def _sort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
     """For floating-point numbers: NaN goes for an infinity, and comes back where so many of them stand."""
     dtype, size = np.dtype(x.dtype), x.shape[axis]
     if dtype.kind in "biu":
@@ -77,12 +80,12 @@ def _sort(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
     return xp.where(missing, number(np.nan, dtype), values)
 
 
-def _top_k(xp: Any, x: Any, *, k: Any, dtype: Any) -> tuple[Any, Any]:
+def _top_k(xp: Writing, x: Array, *, k: Size, dtype: DType) -> tuple[Any, Any]:
     at = _places(xp, x, k, x.ndim - 1, True)
     return _taken(xp, x, at, x.ndim - 1), xp.astype(at, dtype.numpy)
 
 
-def _taken(xp: Any, x: Any, at: Any, axis: int) -> Any:
+def _taken(xp: Writing, x: Array, at: Array, axis: int) -> Any:
     return xp.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Dim, product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Dim, Size, product
 from stopgrad.engines.onnxruntime.nodes.forms.convolutions import first, last, pads_of, steps
 from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
 from stopgrad.engines.onnxruntime.nodes.forms.windows import around, counted, inside_axes, spread, windows
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
+from stopgrad.ops.neural.windows import Geometry, Padding
 
 _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 """In what the runtime averages."""
@@ -20,7 +23,9 @@ _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 _INT64 = np.dtype(np.int64)
 
 
-def _read(xp: Any, x: Any, ksize: Any, geometry: Any, value: Any) -> tuple[Any, dict[str, Any]]:
+def _read(
+    xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, value: float
+) -> tuple[Any, dict[str, Any]]:
     """The operand, with the padding that no attribute can say, and the attributes."""
     strides, _, dilations = geometry
     pairs = around(x.shape[1:-1], ksize, geometry)
@@ -32,7 +37,7 @@ def _read(xp: Any, x: Any, ksize: Any, geometry: Any, value: Any) -> tuple[Any, 
     return x, found | pads
 
 
-def _most(xp: Any, x: Any, geometry: Mapping[str, Any], places: bool) -> list[Any]:
+def _most(xp: Writing, x: Array, geometry: Mapping[str, Any], places: bool) -> list[Any]:
     """The largest elements, channels first, and, if asked, where in the operand they stand."""
     ksize, steps_ = geometry["ksize"], (geometry["strides"], geometry["padding"], geometry["dilations"])
     shape = (x.shape[0], x.shape[-1], *counted(x.shape[1:-1], ksize, steps_))
@@ -42,7 +47,7 @@ def _most(xp: Any, x: Any, geometry: Mapping[str, Any], places: bool) -> list[An
     return made
 
 
-def _places(xp: Any, x: Any, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
+def _places(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
     """The operand with its padding, if that is no attribute, and for each window the number of its choice.
 
     Elements are numbered channels first; of the largest the first is chosen.
@@ -53,11 +58,11 @@ def _places(xp: Any, x: Any, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
     return wide, at
 
 
-def _max_pool(xp: Any, x: Any, **geometry: Any) -> Any:
+def _max_pool(xp: Writing, x: Array, **geometry: Any) -> Any:
     return last(xp, _most(xp, x, geometry, False)[0])
 
 
-def _max_pool_grad(xp: Any, x: Any, g: Any, **geometry: Any) -> Any:
+def _max_pool_grad(xp: Writing, x: Array, g: Array, **geometry: Any) -> Any:
     wide, at = _places(xp, x, geometry)
     shape = (wide.shape[0], wide.shape[-1], *wide.shape[1:-1])
     count = product(shape)
@@ -68,13 +73,13 @@ def _max_pool_grad(xp: Any, x: Any, g: Any, **geometry: Any) -> Any:
     return made if wide is x else _trimmed(xp, made, x, geometry)
 
 
-def _trimmed(xp: Any, made: Any, x: Any, geometry: Mapping[str, Any]) -> Any:
+def _trimmed(xp: Writing, made: Array, x: Array, geometry: Mapping[str, Any]) -> Any:
     steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
     pairs = around(x.shape[1:-1], geometry["ksize"], steps_)
     return xp.padded(made, [(0, 0), *((-low, -high) for low, high in pairs), (0, 0)])
 
 
-def _max_pool_grad_grad(xp: Any, x: Any, h: Any, **geometry: Any) -> Any:
+def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **geometry: Any) -> Any:
     wide, at = _places(xp, x, geometry)
     if wide is not x:
         steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
@@ -86,7 +91,9 @@ def _max_pool_grad_grad(xp: Any, x: Any, h: Any, **geometry: Any) -> Any:
 # --------------------------------------------------------------------------------------------- averages
 
 
-def _numbers(xp: Any, spatial: Any, ksize: Any, geometry: Any, dtype: Any) -> Any:
+def _numbers(
+    xp: Writing, spatial: Sequence[Size], ksize: Sequence[Size], geometry: Geometry, dtype: np.dtype[Any]
+) -> Any:
     """How many elements of each window are no padding: a number, or [1, counts..., 1]."""
     if not any(isinstance(n, Dim) or n for pair in around(spatial, ksize, geometry) for n in pair):
         return number(product(ksize), dtype)
@@ -94,7 +101,15 @@ def _numbers(xp: Any, spatial: Any, ksize: Any, geometry: Any, dtype: Any) -> An
     return xp.sum(inside, axis=inside_axes(len(ksize)))
 
 
-def _avg_pool(xp: Any, x: Any, *, ksize: Any, strides: Any, padding: Any, dilations: Any) -> Any:
+def _avg_pool(
+    xp: Writing,
+    x: Array,
+    *,
+    ksize: Sequence[Size],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilations: tuple[int, ...],
+) -> Any:
     geometry = (strides, padding, dilations)
     counts = counted(x.shape[1:-1], ksize, geometry)
     if x.dtype in _AVERAGED and (set(dilations) == {1} or xp.opset >= 19) and 0 not in x.shape:
@@ -107,7 +122,14 @@ def _avg_pool(xp: Any, x: Any, *, ksize: Any, strides: Any, padding: Any, dilati
 
 
 def _avg_pool_grad(
-    xp: Any, g: Any, *, shape: Any, ksize: Any, strides: Any, padding: Any, dilations: Any
+    xp: Writing,
+    g: Array,
+    *,
+    shape: Sequence[Size],
+    ksize: Sequence[Size],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilations: tuple[int, ...],
 ) -> Any:
     geometry = (strides, padding, dilations)
     if 0 in (*shape, *g.shape):

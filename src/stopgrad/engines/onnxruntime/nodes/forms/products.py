@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 
@@ -15,7 +17,7 @@ _GEMM = frozenset(map(np.dtype, ("float32", "float64")))
 """Where the runtime has a product that takes matrices as they lie."""
 
 
-def _matmul(xp: Any, a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any:
+def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
     m, n = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
     if (transpose_a or transpose_b) and a.ndim == b.ndim == 2 and a.dtype in _GEMM:
         turned = {"transA": 1} if transpose_a else {}
@@ -26,7 +28,7 @@ def _matmul(xp: Any, a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) ->
     return xp.matmul(a, b)
 
 
-def _einsum(xp: Any, *xs: Any, equation: str) -> Any:
+def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
     """Axes of size 1 that are repeated are dropped: ONNX repeats none."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])

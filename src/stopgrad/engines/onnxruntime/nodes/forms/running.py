@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.forms.parts import highest, lowest, number
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.reductions.recurrence import LinearRecurrence
 from stopgrad.ops.reductions.running import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
 
 
 def scanned(
-    xp: Any,
+    xp: Writing,
     step: Callable[..., Sequence[Any]],
     first: Sequence[Any],
     parts: Sequence[Any],
@@ -48,12 +50,12 @@ def scanned(
     return made
 
 
-def _running(xp: Any, x: Any, axis: int, reverse: bool, join: Callable[..., Any], start: Any) -> Any:
+def _running(xp: Writing, x: Array, axis: int, reverse: bool, join: Callable[..., Any], start: float) -> Any:
     if x.shape[axis] == 0:
         return x
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
 
-    def step(before: Any, part: Any) -> list[Any]:
+    def step(before: Array, part: Array) -> list[Any]:
         after = join(before, part)
         return [after, after]
 
@@ -61,7 +63,7 @@ def _running(xp: Any, x: Any, axis: int, reverse: bool, join: Callable[..., Any]
     return scanned(xp, step, [first], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
 
 
-def _by_operator(op_type: str, xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool, reverse: bool) -> Any:
     ways = {"exclusive": 1} if exclusive else {}
     ways |= {"reverse": 1} if reverse else {}
     within = computed_in(op_type, x.dtype)
@@ -69,11 +71,11 @@ def _by_operator(op_type: str, xp: Any, x: Any, axis: int, exclusive: bool, reve
     return xp.cast(made, x.dtype)
 
 
-def _cumsum(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
     return _by_operator("CumSum", xp, x, axis, exclusive, reverse)
 
 
-def _cumprod(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _cumprod(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
     if xp.opset >= 26:
         return _by_operator("CumProd", xp, x, axis, exclusive, reverse)
     if exclusive and x.shape[axis] != 0:
@@ -85,17 +87,17 @@ def _cumprod(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> A
 
 
 def _extremum(function: str, start: Callable[[Any], Any]) -> Callable[..., Any]:
-    def form(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    def form(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
         return _running(xp, x, axis, reverse, getattr(xp, function), start(x.dtype))
 
     return form
 
 
-def _logsumexp(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+def _logsumexp(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
     return _running(xp, x, axis, reverse, xp.logaddexp, -np.inf)
 
 
-def _linear(xp: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Any:
     """The first factor meets nothing: it is put to 0, so that not even an infinite one is seen."""
     size = b.shape[axis]
     if size == 0:
@@ -105,7 +107,7 @@ def _linear(xp: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     places = xp.reshape(xp.arange(size), (size, *(1,) * (b.ndim - axis - 1)))
     factors = xp.where(xp.equal(places, size - 1 if reverse else 0), number(0, a.dtype), a)
 
-    def step(before: Any, factor: Any, term: Any) -> list[Any]:
+    def step(before: Array, factor: Array, term: Array) -> list[Any]:
         after = xp.add(xp.multiply(factor, before), term)
         return [after, after]
 

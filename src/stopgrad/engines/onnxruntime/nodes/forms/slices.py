@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Size
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
 from stopgrad.engines.onnxruntime.nodes.forms.parts import along, number, reshaped
 from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.indexing.dynamic import DynamicSlice, DynamicUpdateSlice
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
@@ -17,7 +20,7 @@ from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 from stopgrad.ops.shapes.join import PadV2, Split
 
 
-def _spread(xp: Any, g: Any, *, shape: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:
+def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tuple[Any, Any, int]]) -> Any:
     """Zeros between the elements, as each is one of *step* that are otherwise padding; then zeros around."""
     g = xp.flip(g, [i for i, (_, _, step) in enumerate(spans) if step < 0])
     apart = [abs(step) for *_, step in spans]
@@ -32,9 +35,8 @@ def _spread(xp: Any, g: Any, *, shape: Any, spans: Sequence[tuple[Any, Any, int]
     return xp.padded(g, around)
 
 
-def _updated(xp: Any, x: Any, updates: Any, *, spans: Any) -> Any:
+def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Size, Size, int]]) -> Any:
     """Along one axis, what is before, the update and what is behind; else a choice by a mask."""
-    spans = [tuple(span) for span in spans]
     cut = [i for i, (span, size) in enumerate(zip(spans, x.shape, strict=True)) if span != (0, size, 1)]
     if not cut:
         return updates
@@ -55,7 +57,9 @@ def _updated(xp: Any, x: Any, updates: Any, *, spans: Any) -> Any:
 # ----------------------------------------------------------------------------------- where tensors say
 
 
-def _starts(xp: Any, starts: Any, shape: Any, sizes: Any, axes: Sequence[int]) -> Any:
+def _starts(
+    xp: Writing, starts: Array, shape: Sequence[Size], sizes: Sequence[Size], axes: Sequence[int]
+) -> Any:
     """Where a block begins along some axes, so that it fits: a vector of int64."""
     if list(axes) != list(range(len(shape))):
         starts = xp.take(starts, np.array(axes, np.int64), axis=0)
@@ -68,16 +72,16 @@ def _starts(xp: Any, starts: Any, shape: Any, sizes: Any, axes: Sequence[int]) -
     return xp.minimum(xp.maximum(at, zero), xp.ints([shape[i] - sizes[i] for i in axes]))
 
 
-def _cut(shape: Any, sizes: Any) -> list[int]:
+def _cut(shape: Sequence[Size], sizes: Sequence[Size]) -> list[int]:
     return [i for i, (n, count) in enumerate(zip(shape, sizes, strict=True)) if n != count]
 
 
-def _places(xp: Any, starts: Any, number_: int, count: Any) -> Any:
+def _places(xp: Writing, starts: Array, number_: int, count: Size) -> Any:
     """The elements of a block along one of the axes that its starts are for."""
     return xp.add(xp.part(xp.value(starts), 0, number_, 1), xp.arange(count, dtype=np.int64))
 
 
-def _dynamic_slice(xp: Any, x: Any, starts: Any, *, sizes: Any) -> Any:
+def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size]) -> Any:
     """Gathers: of a Slice whose bounds a run computes nobody else knows the sizes."""
     axes = _cut(x.shape, sizes)
     if not axes:
@@ -88,7 +92,7 @@ def _dynamic_slice(xp: Any, x: Any, starts: Any, *, sizes: Any) -> Any:
     return x
 
 
-def _dynamic_update_slice(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
+def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) -> Any:
     """Along one axis a scatter; else each element is sought in the block."""
     axes = _cut(x.shape, updates.shape)
     if not axes:
@@ -113,7 +117,7 @@ def _dynamic_update_slice(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
     return xp.where(inside, updates, x)
 
 
-def _split(xp: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+def _split(xp: Writing, x: Array, *, sizes: Sequence[Size], axis: int) -> Any:
     parts = xp.parts(xp.value(x), sizes, axis)
     return parts if len(parts) > 1 else parts[0]
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import at_least, product
+from stopgrad.base.arrays import Array
+from stopgrad.base.types import Size, at_least, product
 from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.ops.neural.windows import Geometry, output_shape, reach
 
 
@@ -36,14 +38,16 @@ def counted(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) ->
     return output_shape(tuple(spatial), tuple(ksize), geometry)
 
 
-def _positions(xp: Any, count: Any, k: Any, stride: int, dilation: int) -> Any:
+def _positions(xp: Writing, count: Size, k: Size, stride: int, dilation: int) -> Any:
     """The elements of each window along an axis: [count, k]."""
     first = xp.multiply(xp.arange(count, dtype=np.int64), np.int64(stride))
     inside = xp.multiply(xp.arange(k, dtype=np.int64), np.int64(dilation))
     return xp.add(reshaped(xp, first, (count, 1)), reshaped(xp, inside, (1, k)))
 
 
-def windows(xp: Any, x: Any, ksize: Sequence[Any], geometry: Geometry, value: Any = None) -> Any:
+def windows(
+    xp: Writing, x: Array, ksize: Sequence[Any], geometry: Geometry, value: Array | None = None
+) -> Any:
     """All windows, [batch, count, k, count, k, ..., channels]."""
     strides, _, dilations = geometry
     counts = counted(x.shape[1:-1], ksize, geometry)
@@ -58,18 +62,18 @@ def inside_axes(rank: int) -> tuple[int, ...]:
     return tuple(range(2, 2 + 2 * rank, 2))
 
 
-def apart(xp: Any, x: Any, rank: int) -> Any:
+def apart(xp: Writing, x: Array, rank: int) -> Any:
     """[batch, count, k, ..., channels] as [batch, counts..., ks..., channels]."""
     return transposed(xp, x, (0, *range(1, 1 + 2 * rank, 2), *inside_axes(rank), 1 + 2 * rank))
 
 
-def _matrix(xp: Any, n: Any, low: Any, at: Any, dtype: Any) -> Any:
+def _matrix(xp: Writing, n: Size, low: Size, at: Array, dtype: np.dtype[Any]) -> Any:
     """Which element of windows each element of an axis is: zeros and ones, [n, count, k]."""
     places = xp.add(xp.arange(n, dtype=np.int64), xp.asarray(low, np.int64))
     return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(at, 0)), dtype)
 
 
-def added(xp: Any, x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
     """[batch, count, k, count, k, ..., channels] added up to [batch, spatial..., channels]."""
     batch, channels, rest = x.shape[0], x.shape[-1], x.shape[1:-1]
     pads = around(spatial, ksize, geometry)
@@ -82,7 +86,7 @@ def added(xp: Any, x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometr
     return reshaped(xp, x, (batch, *spatial, channels))
 
 
-def spread(xp: Any, g: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
     """Each window's number added to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
     batch, channels, counts = g.shape[0], g.shape[-1], g.shape[1:-1]
     pads = around(spatial, ksize, geometry)
