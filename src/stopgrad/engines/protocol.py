@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import DistributedError, EngineError, StopgradError
 from stopgrad.base.later import Later
 from stopgrad.base.structure import flatten
@@ -92,7 +94,7 @@ class Engine(ABC):
     if TYPE_CHECKING:
 
         @staticmethod
-        def mesh_of(mesh: Any) -> Mesh:
+        def mesh_of(mesh: object) -> Mesh:
             """A mesh as users give it, of ours or of another library, as one of ours."""
 
     else:
@@ -129,22 +131,22 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Any:
         """The engine's own copy of an array, which nobody else can change."""
 
     @abstractmethod
-    def is_native(self, x: Any) -> bool:
+    def is_native(self, x: object) -> bool:
         """Whether *x* is an array that the engine takes without looking at it."""
 
-    def spec_of(self, value: Any) -> Spec:
+    def spec_of(self, value: object) -> Spec:
         """How an array is divided over the engine's mesh already; ``()`` where it does not lie there."""
         return ()
 
-    def spread(self, array: Any, spec: Spec) -> Any:
+    def spread(self, array: npt.ArrayLike, spec: Spec) -> Any:
         """As :meth:`hold`, for an array that all processes have; on a mesh, divided so."""
         return self.hold(array)
 
-    def place(self, value: Any, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Any:
         """What this process has of a value, as an array of the engine, on its mesh."""
         return value
 
@@ -152,7 +154,7 @@ class Engine(ABC):
         """How an array divided so lies on the mesh, as its library says it; None without a mesh."""
         return None
 
-    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+    def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         """A result as a NumPy array, whole."""
         return np.asarray(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stopgrad.base.errors import EngineError
 from stopgrad.engines.protocol import Engine
@@ -87,7 +87,7 @@ def _on(mesh: Mesh, name: str) -> Engine:
     return ENGINES[wanted].on_mesh(mesh)
 
 
-def mesh_of(mesh: Any) -> Mesh | None:
+def mesh_of(mesh: object) -> Mesh | None:
     """A mesh as users give it, as one of ours; for None that for which is built, if there is one."""
     found: Mesh | None = current().mesh if mesh is None else Engine.mesh_of(mesh)
     return found

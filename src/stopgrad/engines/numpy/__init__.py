@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
@@ -32,10 +33,10 @@ class NumPyEngine(Engine):
         compute = computation(inputs, outputs, None if variant is PLAIN else rowwise.regions)
         return lambda arrays: _apart(compute(arrays), arrays)
 
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Any:
         return np.array(array)
 
-    def is_native(self, x: Any) -> bool:
+    def is_native(self, x: object) -> bool:
         return type(x) is np.ndarray and x.dtype.isnative
 
 

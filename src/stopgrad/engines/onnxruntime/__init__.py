@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import bfloat16
@@ -73,14 +74,14 @@ class OnnxRuntimeEngine(Engine):
 
         return compute
 
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Any:
         return np.array(array)
 
-    def is_native(self, x: Any) -> bool:
+    def is_native(self, x: object) -> bool:
         return type(x) is np.ndarray and x.dtype.isnative
 
 
-def _fed(array: Any, dtype: Any) -> Any:
+def _fed(array: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
     """An array as the runtime takes it: it knows bfloat16 by its bits only."""
     array = np.asarray(array, dtype)
     return array.view(np.int16) if dtype == bfloat16.numpy else array

@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.later import Later
 from stopgrad.base.namespaces import Namespace, require
 from stopgrad.base.types import TensorType, complex128, float64, int32, int64, uint64
@@ -86,7 +88,7 @@ class XlaEngine(Engine):
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
         if isinstance(value, self._array) and value.dtype == dtype and not value.weak_type:
             return value  # As nearly always; asking JAX takes as long as many an operation.
@@ -117,7 +119,7 @@ class XlaEngine(Engine):
         first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
         cut = self.namespace.lax.dynamic_index_in_dim
 
-        def parts(x: Any, i: Any) -> list[Any]:
+        def parts(x: Array, i: Array) -> list[Any]:
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
@@ -188,7 +190,7 @@ class XlaEngine(Engine):
 
         types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
 
-        def anyhow(*arrays: Any) -> Sequence[Any]:
+        def anyhow(*arrays: Array) -> Sequence[Any]:
             try:
                 return compiled(*arrays)
             except (TypeError, ValueError):
@@ -212,11 +214,11 @@ class XlaEngine(Engine):
         run.executable = compiled  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Any:
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
-    def is_native(self, x: Any) -> bool:
+    def is_native(self, x: object) -> bool:
         return isinstance(x, self._array)
 
     def finish(self, values: Iterable[Any]) -> None:

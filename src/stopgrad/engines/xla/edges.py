@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.types import TensorType
 from stopgrad.engines.protocol import Compiled
 from stopgrad.graph.body import bodies_in
@@ -31,7 +33,7 @@ MANY = 24
 class Helpers(Protocol):
     """What an engine compiles for this."""
 
-    def hold(self, array: Any) -> Any: ...
+    def hold(self, array: npt.ArrayLike) -> Any: ...
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """From so many arrays to one stack, the only result."""
@@ -214,7 +216,7 @@ class _Cutter:
         self._kind, self._helpers = kind, helpers
         self._ready: tuple[Compiled, Sequence[tuple[int, Any]]] | None = None
 
-    def __call__(self, whole: Any) -> list[Any]:
+    def __call__(self, whole: Array) -> list[Any]:
         program, starts = self._ready or self._make_ready()
         parts: list[Any] = []
         for start, first in starts:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.protocol import PLAIN, Compiled, Variant
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.engines.xla.options import compiler_options
@@ -82,22 +84,22 @@ class XlaOnMesh(XlaEngine):
         run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
         return run
 
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Any:
         return self._placement.hold(array, ())
 
-    def spec_of(self, value: Any) -> Spec:
+    def spec_of(self, value: object) -> Spec:
         return self._placement.spec_of(value) or ()
 
-    def spread(self, array: Any, spec: Spec) -> Any:
+    def spread(self, array: npt.ArrayLike, spec: Spec) -> Any:
         return self._placement.hold(array, spec)
 
-    def place(self, value: Any, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Any:
         return self._placement.place(value, spec)
 
     def layout(self, spec: Spec) -> Any:
         return self._placement.sharding(spec)
 
-    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+    def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         return self._placement.fetched(value)
 
     def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.graph.graph import Operation
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+
+if TYPE_CHECKING:
+    import jax
 
 _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 
@@ -26,7 +29,7 @@ def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str
     return {}
 
 
-def compile_lowered(lowered: Any, options: Mapping[str, str | bool]) -> Any:
+def compile_lowered(lowered: jax.stages.Lowered, options: Mapping[str, str | bool]) -> Any:
     """What JAX lowered, compiled; without the options where this version of XLA does not know them."""
     if options:
         try:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import ShapeError
 from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph.operands import show_shape
 from stopgrad.graph.sharding import FREE, Spec, check_spec, names_in
 from stopgrad.scale.meshes import Mesh
+
+if TYPE_CHECKING:
+    import jax
 
 
 class Placement:
@@ -20,7 +26,7 @@ class Placement:
     JAX narrows 64-bit numbers unless it is asked not to: everything here is under the engine's settings.
     """
 
-    def __init__(self, jax: Any, mesh: Mesh, settings: Settings) -> None:
+    def __init__(self, jax: ModuleType, mesh: Mesh, settings: Settings) -> None:
         self._jax, self._mesh, self._settings = jax, mesh, settings
         self._native = mesh.native()
         self._spec, self._sharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
@@ -34,7 +40,7 @@ class Placement:
         """JAX's form of a spec; what is left to the engine is not divided."""
         return self._sharding(self._native, self._spec(*[None if entry == FREE else entry for entry in spec]))
 
-    def constrained(self, x: Any, spec: Spec) -> Any:
+    def constrained(self, x: Array, spec: Spec) -> Any:
         """An array of which JAX's partitioner is told how it is divided."""
         free = self._spec.UNCONSTRAINED
         told = self._spec(*[free if entry == FREE else entry for entry in spec])
@@ -47,18 +53,18 @@ class Placement:
             return None
         return tuple(found.spec) + (None,) * (x.ndim - len(found.spec))
 
-    def hold(self, array: Any, spec: Spec) -> Any:
+    def hold(self, array: npt.ArrayLike, spec: Spec) -> Any:
         """A whole array, which all processes have, on the mesh: as a copy."""
         array = np.asarray(array)
         check_spec(spec, array.shape, self._mesh.axes)
 
-        def part(index: Any) -> Any:
+        def part(index: tuple[slice, ...]) -> Any:
             return np.array(array[index])
 
         make = self._jax.make_array_from_callback
         return self._settings.fixed(True, make, array.shape, self.sharding(spec), part)
 
-    def place(self, value: Any, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Any:
         """What a process has of a value, on the mesh: its own part along axes that divide the processes.
 
         Raises:
@@ -101,7 +107,7 @@ class Placement:
         }
         return max(len(local), 1), int(np.prod([grid.shape[axis] for axis in axes], dtype=int))
 
-    def ready(self, x: Any, wanted: Any) -> Any:
+    def ready(self, x: npt.ArrayLike, wanted: jax.sharding.NamedSharding) -> Any:
         """An array that is divided as a program expects it."""
         if isinstance(x, self._jax.Array):
             if x.sharding is wanted or x.sharding.is_equivalent_to(wanted, x.ndim):
@@ -109,7 +115,7 @@ class Placement:
             return self._settings.fixed(True, self._jax.device_put, x, wanted)
         return self.hold(x, tuple(wanted.spec))
 
-    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+    def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         """The whole of an array. Where its parts lie with several processes, all of them must ask."""
         if not isinstance(value, self._jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
             return np.asarray(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from types import ModuleType
 from typing import Any
 
 _Setting = tuple[Callable[[Any], Any], str, Any]
@@ -17,7 +18,7 @@ class Settings:
     compiled ahead asks for few: whether 64-bit NumPy arrays stay 64 bits wide, and the three debugging aids.
     """
 
-    def __init__(self, jax: Any) -> None:
+    def __init__(self, jax: ModuleType) -> None:
         self._config = jax.config
         self.enable_x64 = jax.enable_x64
         self._fixed: list[_Setting] = [
@@ -30,12 +31,12 @@ class Settings:
             (jax.allow_f16_reductions, "jax_allow_f16_reductions", True),
         ]
 
-    def fixed(self, wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+    def fixed(self, wide: bool, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function under the engine's own settings; *wide*: with 64-bit types."""
         fixed = [(self.enable_x64, "jax_enable_x64", wide), *self._fixed]
         return self._under(fixed, function, *arguments)
 
-    def wide(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def wide(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function with 64-bit types, and with all else as it is."""
         if self._config.jax_enable_x64:
             return function(*arguments)
@@ -46,7 +47,7 @@ class Settings:
             if self._config.jax_enable_x64:
                 self._repair(self.enable_x64, False)
 
-    def _under(self, fixed: list[_Setting], function: Callable[..., Any], *arguments: Any) -> Any:
+    def _under(self, fixed: list[_Setting], function: Callable[..., Any], *arguments: object) -> Any:
         config = self._config
         before = [getattr(config, name) for _, name, _ in fixed]
         try:
@@ -60,6 +61,6 @@ class Settings:
                     self._repair(context, value)
 
     @staticmethod
-    def _repair(context: Callable[[Any], Any], value: Any) -> None:
+    def _repair(context: Callable[[Any], Any], value: object) -> None:
         """Give a setting its value back: where an interrupt comes while JAX changes it, JAX does not."""
         context(value).__enter__()

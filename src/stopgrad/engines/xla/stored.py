@@ -12,7 +12,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.errors import FileError
 from stopgrad.base.folders import private_folder
@@ -23,6 +24,9 @@ from stopgrad.graph.files import replacing
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output
 from stopgrad.scale.processes import process_count
+
+if TYPE_CHECKING:
+    import jax
 
 WORTH = 0.1
 """Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""
@@ -40,7 +44,7 @@ class Programs:
     ``STOPGRAD_COMPILED=0`` in the environment switches them off.
     """
 
-    def __init__(self, jax: Any) -> None:
+    def __init__(self, jax: ModuleType) -> None:
         self._jax = jax
         self._serialize = require("jax.experimental.serialize_executable", "the xla engine", "xla")
 
@@ -50,7 +54,7 @@ class Programs:
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         options: Mapping[str, str | bool],
-        how: Any,
+        how: object,
         devices: Sequence[Any] = (),
     ) -> Any:
         """A graph compiled; loaded, where it was compiled before.
@@ -82,7 +86,7 @@ class Programs:
                 self._save(path, compiled)
         return compiled
 
-    def _key(self, graph: str, options: Mapping[str, str | bool], how: Any) -> str:
+    def _key(self, graph: str, options: Mapping[str, str | bool], how: object) -> str:
         device = self._jax.local_devices()[0]
         known = (
             self._jax.__version__,
@@ -118,7 +122,7 @@ class Programs:
         matrix = self._jax.ShapeDtypeStruct((1, 1), "float32")
         self._jax.jit(self._jax.numpy.linalg.cholesky).lower(matrix)
 
-    def _save(self, path: Path, compiled: Any) -> None:
+    def _save(self, path: Path, compiled: jax.stages.Compiled) -> None:
         data, _, _ = self._serialize.serialize(compiled)
         _make_room(path.parent, len(data))
         with replacing(path) as file, open(file, "wb", closefd=False) as stream:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.namespaces import require
-from stopgrad.base.types import float32
+from stopgrad.base.types import Shape, float32
 from stopgrad.engines.xla.native.windows import RANK, attributes_of, geometry_of, sole_readers, with_all_axes
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Region
@@ -124,7 +125,13 @@ def _kernel(op: Operation, relu: bool) -> Callable[..., Sequence[Any]]:
 
 
 def _call(
-    target: str, shapes: Any, shape: Any, attributes: Any, first: Any, second: Any, *more: Any
+    target: str,
+    shapes: Sequence[Shape],
+    shape: Shape,
+    attributes: Mapping[str, Any],
+    first: Array,
+    second: Array,
+    *more: Array,
 ) -> Sequence[Any]:
     jax = require("jax", "the xla engine", "xla")
     call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shapes[2], np.float32), vmap_method="sequential")

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.namespaces import require
-from stopgrad.base.types import float32
+from stopgrad.base.types import Shape, float32
 from stopgrad.engines.xla.native.windows import (
     RANK,
     attributes_of,
@@ -61,13 +62,16 @@ def _pays(op: Operation) -> bool:
 
 def _kernel(op: Operation) -> Callable[..., Sequence[Any]]:
     """The operation as a function of arrays."""
-    given, shape = attributes_of(op), op.outputs[0].shape
+    given = attributes_of(op)
+    shape: Any = op.outputs[0].shape
     attributes = geometry_of(given, shape[1:-1], given["ksize"])
     attributes["window"] = numbers(given["ksize"], 1)
     return functools.partial(_call, _TARGETS[op.definition], shape, attributes, len(op.inputs))
 
 
-def _call(target: str, shape: Any, attributes: Any, count: int, *arrays: Any) -> Sequence[Any]:
+def _call(
+    target: str, shape: Shape, attributes: Mapping[str, Any], count: int, *arrays: Array
+) -> Sequence[Any]:
     jax = require("jax", "the xla engine", "xla")
     result = jax.ShapeDtypeStruct(with_all_axes(shape), np.float32)
     given = [x.reshape(with_all_axes(x.shape)) for x in arrays[:count]]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, SupportsFloat, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.graph.graph import Output
 
@@ -22,6 +23,9 @@ FULL, ROW, VECTOR, NUMBER, COLUMNS = "full", "row", "vector", "number", "columns
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(bool)
 _WHOLE = tuple(map(np.dtype, (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16)))
 _Shape = tuple[int, ...]
+
+Operand: TypeAlias = "Symbol | npt.ArrayLike"
+"""A symbol, or what becomes the symbol of a constant."""
 
 
 class Refused(Exception):  # noqa: N818 - it is no error
@@ -42,11 +46,11 @@ class Node:
 
     __slots__ = ("given", "inputs", "kind", "late", "op")
 
-    def __init__(self, op: str, inputs: tuple[Node, ...], kind: str, given: Any = None) -> None:
+    def __init__(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> None:
         self.op = op
         self.inputs = inputs
         self.kind = kind
-        self.given = given
+        self.given: Any = given
         self.late = op == "Total" or any(x.late for x in inputs)
 
 
@@ -57,7 +61,12 @@ class Symbol:
     __array_priority__ = 1000
 
     def __init__(
-        self, recorder: Recorder, shape: _Shape, dtype: Any, node: Node | None, source: Output | None = None
+        self,
+        recorder: Recorder,
+        shape: _Shape,
+        dtype: np.dtype[Any],
+        node: Node | None,
+        source: Output | None = None,
     ) -> None:
         self.recorder = recorder
         self.shape = shape
@@ -76,10 +85,10 @@ class Symbol:
     def reshape(self, *shape: Any) -> Symbol:
         return self.recorder.reshape(self, shape[0] if isinstance(shape[0], tuple) else shape)
 
-    def astype(self, dtype: Any) -> Symbol:
+    def astype(self, dtype: npt.DTypeLike) -> Symbol:
         return self.recorder.astype(self, dtype)
 
-    def __getitem__(self, _: Any) -> Any:
+    def __getitem__(self, _: object) -> Any:
         raise Refused("indexing")
 
     def __iter__(self) -> Any:
@@ -98,7 +107,7 @@ class Symbol:
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[[Symbol, Any], Symbol]:
-    def apply(x: Symbol, y: Any) -> Symbol:
+    def apply(x: Symbol, y: Operand) -> Symbol:
         function = getattr(x.recorder, name)
         return function(y, x) if swapped else function(x, y)
 
@@ -187,7 +196,7 @@ class Recorder:
 
     # ---- nodes
 
-    def node(self, op: str, inputs: tuple[Node, ...], kind: str, given: Any = None) -> Node:
+    def node(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> Node:
         """The node of an instruction; the same for the same."""
         key = (op, inputs, kind, given)
         found = self._nodes.get(key)
@@ -195,7 +204,7 @@ class Recorder:
             found = self._nodes[key] = Node(op, inputs, kind, given)
         return found
 
-    def constant(self, value: Any) -> Node:
+    def constant(self, value: SupportsFloat) -> Node:
         # By its bits: -0 is not 0, and NaN is itself.
         return self.node("constant", (), NUMBER, np.float32(value).tobytes())
 
@@ -203,11 +212,11 @@ class Recorder:
         """An input of the region."""
         return Symbol(self, shape_of(x), x.dtype.numpy, None, x)
 
-    def array(self, value: Any, dtype: Any) -> Symbol:
+    def array(self, value: Operand, dtype: npt.DTypeLike) -> Symbol:
         """What a lowering returned."""
         return self.asarray(value, dtype)
 
-    def number(self, value: Any, dtype: Any = None) -> Symbol:
+    def number(self, value: Operand, dtype: npt.DTypeLike | None = None) -> Symbol:
         """A constant."""
         if isinstance(value, Symbol):
             return value
@@ -282,7 +291,7 @@ class Recorder:
 
     # ---- elementwise
 
-    def _elementwise(self, op: str, dtype: Any, *operands: Any) -> Symbol:
+    def _elementwise(self, op: str, dtype: np.dtype[Any], *operands: Operand) -> Symbol:
         symbols = [self.number(x, None) for x in operands]
         try:
             shape = np.broadcast_shapes(*(x.shape for x in symbols))
@@ -300,20 +309,20 @@ class Recorder:
             raise Refused("what is not per row")
         return Symbol(self, shape, dtype, self.node(op, nodes, made))
 
-    def _same_dtype(self, op: str, dtype: Any, *operands: Any, **unknown: Any) -> Symbol:
+    def _same_dtype(self, op: str, dtype: np.dtype[Any], *operands: Operand, **unknown: object) -> Symbol:
         self._check(unknown, operands, (dtype,))
         return self._elementwise(op, dtype, *operands)
 
-    def _test(self, op: str, x: Any) -> Symbol:
+    def _test(self, op: str, x: Operand) -> Symbol:
         self._check({}, (x,), (_FLOAT,))
         return self._elementwise(op, _BOOL, x)
 
     @staticmethod
-    def _check(unknown: Any, operands: Sequence[Any], dtypes: Sequence[Any]) -> None:
+    def _check(unknown: Mapping[str, object], operands: Sequence[Any], dtypes: Sequence[Any]) -> None:
         if unknown or any(isinstance(x, Symbol) and x.dtype not in dtypes for x in operands):
             raise Refused("a dtype or an option")
 
-    def _compare(self, floats: str, wholes: str | None, swapped: bool, x: Any, y: Any) -> Symbol:
+    def _compare(self, floats: str, wholes: str | None, swapped: bool, x: Operand, y: Operand) -> Symbol:
         if swapped:
             x, y = y, x
         found = {z.dtype for z in (x, y) if isinstance(z, Symbol)}
@@ -342,7 +351,7 @@ class Recorder:
         self.aligned(y, shape, FULL)
         return Symbol(self, shape, _BOOL, self.node("OneHot", (label,), FULL))
 
-    def where(self, condition: Any, x: Any, y: Any) -> Symbol:
+    def where(self, condition: Operand, x: Operand, y: Operand) -> Symbol:
         dtypes = {z.dtype for z in (x, y) if isinstance(z, Symbol)}
         if len(dtypes) > 1 or not dtypes <= {_FLOAT, _BOOL}:
             raise Refused("a choice of other dtypes")
@@ -350,10 +359,11 @@ class Recorder:
             raise Refused("a condition of another dtype")
         return self._elementwise("Where", next(iter(dtypes), _FLOAT), condition, x, y)
 
-    def power(self, x: Any, y: Any) -> Symbol:
+    def power(self, x: Operand, y: Operand) -> Symbol:
         """Of powers, those that are products or roots."""
-        known = isinstance(y, Symbol) and y.node is not None and y.node.op == "constant"
-        exponent = np.frombuffer(y.node.given, np.float32)[0] if known else None
+        exponent = None
+        if isinstance(y, Symbol) and y.node is not None and y.node.op == "constant":
+            exponent = np.frombuffer(y.node.given, np.float32)[0]
         if not isinstance(x, Symbol) or x.dtype != _FLOAT or exponent not in (1.0, 2.0, 3.0, -1.0, 0.5):
             raise Refused("a power")
         if exponent == 1.0:
@@ -380,7 +390,7 @@ class Recorder:
             raise Refused("a reshape")
         return Symbol(self, tuple(shape), x.dtype, node, x.source)
 
-    def expand_dims(self, x: Any, axis: Any) -> Symbol:
+    def expand_dims(self, x: Operand, axis: int | Sequence[int]) -> Symbol:
         x = self.number(x)
         axes = sorted(a % (x.ndim + 1) for a in ((axis,) if isinstance(axis, int) else axis))
         shape = list(x.shape)
@@ -388,7 +398,7 @@ class Recorder:
             shape.insert(a, 1)
         return self._viewed(x, tuple(shape))
 
-    def squeeze(self, x: Symbol, axis: Any = None) -> Symbol:
+    def squeeze(self, x: Symbol, axis: int | Sequence[int] | None = None) -> Symbol:
         axes = (axis,) if isinstance(axis, int) else axis
         axes = [i for i, n in enumerate(x.shape) if n == 1] if axes is None else [a % x.ndim for a in axes]
         return self._viewed(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
@@ -399,7 +409,7 @@ class Recorder:
             return Symbol(self, shape, x.dtype, x.node, x.source)
         return self.reshape(x, shape)
 
-    def broadcast_to(self, x: Any, shape: Any) -> Symbol:
+    def broadcast_to(self, x: Operand, shape: Sequence[int]) -> Symbol:
         x, shape = self.number(x), tuple(shape)
         if x.shape == shape:
             return x
@@ -409,29 +419,29 @@ class Recorder:
         node = self.aligned(x, shape, kind)
         return Symbol(self, shape, x.dtype, node)
 
-    def asarray(self, x: Any, dtype: Any = None) -> Symbol:
+    def asarray(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Symbol:
         if isinstance(x, Symbol):
             return x if dtype is None else self.astype(x, dtype)
         return self.number(x, dtype)
 
-    def full(self, shape: _Shape, value: Any, dtype: Any = None) -> Symbol:
+    def full(self, shape: _Shape, value: Operand, dtype: npt.DTypeLike | None = None) -> Symbol:
         return self.broadcast_to(self.number(value, dtype), shape)
 
-    def zeros(self, shape: _Shape, dtype: Any = None) -> Symbol:
+    def zeros(self, shape: _Shape, dtype: npt.DTypeLike | None = None) -> Symbol:
         return self.full(shape, 0, dtype or _FLOAT)
 
-    def ones(self, shape: _Shape, dtype: Any = None) -> Symbol:
+    def ones(self, shape: _Shape, dtype: npt.DTypeLike | None = None) -> Symbol:
         return self.full(shape, 1, dtype or _FLOAT)
 
     def zeros_like(self, x: Symbol) -> Symbol:
         return self.zeros(x.shape, x.dtype)
 
-    def arange(self, size: int, dtype: Any = None) -> Symbol:
+    def arange(self, size: int, dtype: npt.DTypeLike | None = None) -> Symbol:
         if size != self.columns or np.dtype(dtype) not in _WHOLE or size > np.iinfo(dtype).max:
             raise Refused("a range")
         return Symbol(self, (size,), np.dtype(dtype), self.node("Position", (), VECTOR))
 
-    def astype(self, x: Symbol, dtype: Any) -> Symbol:
+    def astype(self, x: Symbol, dtype: npt.DTypeLike) -> Symbol:
         old, new = x.dtype, np.dtype(dtype)
         if old == new:
             return x
@@ -451,11 +461,11 @@ class Recorder:
     def _reduce(
         self,
         name: str,
-        x: Any,
-        axis: Any = None,
+        x: Operand,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
-        dtype: Any = None,
-        initial: Any = None,
+        dtype: npt.DTypeLike | None = None,
+        initial: float | None = None,
     ) -> Symbol:
         expected = _BOOL if name in ("any", "all") else _FLOAT
         if not isinstance(x, Symbol) or x.dtype != expected or dtype not in (None, _FLOAT):

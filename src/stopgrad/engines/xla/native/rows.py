@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import StopgradError
 from stopgrad.base.namespaces import require
+from stopgrad.base.types import DType
 from stopgrad.engines.xla.native.recording import (
     FULL,
     NUMBER,
     ROW,
     VECTOR,
     Node,
+    Operand,
     Recorder,
     Refused,
     Symbol,
@@ -29,6 +32,7 @@ from stopgrad.engines.xla.native.recording import (
 from stopgrad.engines.xla.native.schedule import Result, encode, ordered
 from stopgrad.graph.graph import Operation, Output, by_id
 from stopgrad.graph.interpreter import Region, Types, prepared
+from stopgrad.graph.operands import Literal
 from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.elementwise.powers import Pow
 from stopgrad.ops.indexing.gather import OneHot, ScatterAddAlongAxis, TakeAlongAxis
@@ -57,24 +61,24 @@ class _Namespace:
     def __init__(self, recorder: Recorder) -> None:
         self.namespace = recorder
 
-    def array(self, value: Any, dtype: Any) -> Any:
+    def array(self, value: Operand, dtype: np.dtype[Any]) -> Any:
         return self.namespace.array(value, dtype)
 
 
 # ------------------------------------------------------------- operations that rows do in a form of their own
 
 
-def _cast(xp: Recorder, x: Symbol, dtype: Any) -> Symbol:
+def _cast(xp: Recorder, x: Symbol, dtype: DType) -> Symbol:
     return xp.astype(x, dtype.numpy)
 
 
-def _range(xp: Recorder, start: Any, size: int, delta: Any, dtype: Any) -> Symbol:
+def _range(xp: Recorder, start: float, size: int, delta: float, dtype: DType) -> Symbol:
     if start != 0 or delta != 1:
         raise Refused("a range")
     return xp.arange(size, dtype.numpy)
 
 
-def _const(xp: Recorder, value: Any) -> Symbol:
+def _const(xp: Recorder, value: Literal) -> Symbol:
     return xp.number(value.array)
 
 
@@ -218,14 +222,14 @@ class _Draft:
 
 
 def _function(
-    results: Sequence[Result], outputs: Sequence[Output], order: Sequence[int], program: Any
+    results: Sequence[Result], outputs: Sequence[Output], order: Sequence[int], program: np.ndarray[Any, Any]
 ) -> Callable[..., Sequence[Any]]:
     jax = require("jax", "the xla engine", "xla")
     ffi = require("jax.ffi", "the xla engine", "xla")
     kinds = [jax.ShapeDtypeStruct(r.output.shape, r.output.dtype.numpy) for r in results]
     call = ffi.ffi_call("stopgrad_rows", kinds)
 
-    def compute(*arrays: Any) -> Sequence[Any]:
+    def compute(*arrays: Array) -> Sequence[Any]:
         made = call(*arrays, program=program)
         return [made[i].reshape(y.shape) for i, y in zip(order, outputs, strict=True)]
 

@@ -7,7 +7,7 @@ once. What several stages need is kept, or computed again where that is cheap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -364,7 +364,9 @@ def _instruction(name: str, target: int, operands: Sequence[int]) -> tuple[int, 
     return (_OPCODES[name], target, *operands, *[0] * (3 - len(operands)))
 
 
-def ordered(roots: Iterable[Node], inputs: Any = lambda node: node.inputs) -> list[Node]:
+def ordered(
+    roots: Iterable[Node], inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
+) -> list[Node]:
     """Nodes after what they need, without recursion; of each, its inputs one after the other."""
     found: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(list(roots))]

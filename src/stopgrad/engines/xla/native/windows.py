@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.types import Shape, Size
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.ops.neural.windows import pads
 
@@ -22,7 +23,7 @@ def attributes_of(op: Operation) -> dict[str, Any]:
     return dict(zip(op.definition.attributes, op.values, strict=True))
 
 
-def geometry_of(given: Mapping[str, Any], spatial: Any, ksize: Any) -> dict[str, Any]:
+def geometry_of(given: Mapping[str, Any], spatial: Sequence[int], ksize: Sequence[int]) -> dict[str, Any]:
     """The attributes of a kernel, from those of an operation."""
     around = pads(spatial, ksize, (given["strides"], given["padding"], given["dilations"]))
     return {
@@ -32,12 +33,12 @@ def geometry_of(given: Mapping[str, Any], spatial: Any, ksize: Any) -> dict[str,
     }
 
 
-def numbers(some: Any, missing: int) -> np.ndarray[Any, Any]:
+def numbers(some: Sequence[Size], missing: int) -> np.ndarray[Any, Any]:
     """A number for each spatial axis."""
     return np.array([missing] * (RANK - len(some)) + [*some], np.int64)
 
 
-def with_all_axes(shape: Any, filters: bool = False) -> tuple[int, ...]:
+def with_all_axes(shape: Sequence[Size], filters: bool = False) -> Shape:
     """The shape of an array [batch, spatial..., channels], or of filters."""
     missing = (1,) * (RANK + 2 - len(shape))
     return (*missing, *shape) if filters else (shape[0], *missing, *shape[1:])
