@@ -39,14 +39,14 @@ class Asked:
     recorded: bool = False
 
 
-def label(key: Any) -> str:
+def label(key: object) -> str:
     """What a tensor that was asked about is called."""
     return key.name if isinstance(key, Output) else str(key)
 
 
 def asked(
     what: str,
-    ys: Any,
+    ys: object,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     argnums: int | Sequence[int] | None = None,
@@ -65,7 +65,7 @@ def asked(
     return of_graph(what, ys, args[0])
 
 
-def of_graph(what: str, ys: Any, xs: Any) -> Asked:
+def of_graph(what: str, ys: object, xs: object) -> Asked:
     """The question about outputs of a graph."""
     roots, targets = outputs_in(ys, f"{what}: ys"), outputs_in(tensors_among(xs), f"{what}: xs")
     if not roots:
@@ -105,7 +105,7 @@ def _of_function(
     return Asked(tracing.graph, tuple(ys), keys, tracing.feeds, is_function=True)
 
 
-def _enter(tracing: Tracing, tree: Any, first: str) -> Any:
+def _enter(tracing: Tracing, tree: object, first: str) -> Any:
     """*tree* with stand-ins for its tensors and its numbers with gradients."""
     leaves, spec = flatten(tree)
     named = zip(leaves, tracing.names(tree, first), strict=True)

@@ -13,6 +13,7 @@ from stopgrad.base.structure import flatten, tensors_among
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.parts import Reach
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.stories import of_what, stories_of
 from stopgrad.flow.words import counted, listed, names, plain, some
@@ -27,7 +28,7 @@ __tracebackhide__ = True  # What pytest shows of a failure ends at the line of t
 
 @guarded("assert_flows")
 def assert_flows(
-    ys: Any, *args: Any, to: Any = None, argnums: int | Sequence[int] | None = None, **kwargs: Any
+    ys: object, *args: object, to: object = None, argnums: int | Sequence[int] | None = None, **kwargs: object
 ) -> None:
     """Raise unless gradients of ys arrive at all these tensors.
 
@@ -54,12 +55,12 @@ def assert_flows(
 
 @guarded("assert_blocked")
 def assert_blocked(
-    ys: Any,
-    *args: Any,
-    to: Any = None,
-    by: Any = None,
+    ys: object,
+    *args: object,
+    to: object = None,
+    by: object = None,
     argnums: int | Sequence[int] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise if a gradient of ys arrives at any of these tensors.
 
@@ -84,12 +85,12 @@ def assert_blocked(
 
 @guarded("assert_only_flows")
 def assert_only_flows(
-    ys: Any,
-    *args: Any,
-    to: Any = None,
-    among: Any = None,
+    ys: object,
+    *args: object,
+    to: object = None,
+    among: object = None,
     argnums: int | Sequence[int] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise unless gradients of ys arrive at these tensors and at no other.
 
@@ -136,7 +137,7 @@ def flows_or_raise(what: str, flow: Flow, keys: Sequence[Any]) -> None:
         )
 
 
-def blocked_or_raise(what: str, flow: Flow, keys: Sequence[Any], by: Any = None) -> None:
+def blocked_or_raise(what: str, flow: Flow, keys: Sequence[Any], by: object = None) -> None:
     """Raise if a gradient arrives at any of these keys of a report, or if something else cuts than *by*.
 
     Raises:
@@ -190,10 +191,10 @@ SHOWN = 6
 
 def _question(
     what: str,
-    ys: Any,
+    ys: object,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    to: Any,
+    to: object,
     argnums: int | Sequence[int] | None,
     needs_to: bool = False,
 ) -> tuple[Asked, list[Any]]:
@@ -226,7 +227,7 @@ def _flow(question: Asked) -> Flow:
     return without_gc(flow_of, question)
 
 
-def _arguments(what: str, question: Asked, to: Any) -> list[Any]:
+def _arguments(what: str, question: Asked, to: object) -> list[Any]:
     """The arguments of a function that are called so, or lie below what is called so."""
     found: dict[Any, None] = {}
     for name in flatten(to)[0]:
@@ -241,7 +242,7 @@ def _arguments(what: str, question: Asked, to: Any) -> list[Any]:
     return list(found)
 
 
-def _tensors(what: str, which: str, graph: Graph, xs: Any) -> list[Output]:
+def _tensors(what: str, which: str, graph: Graph, xs: object) -> list[Output]:
     """Outputs of a graph, given themselves or by name; a scope stands for the parameters inside it."""
     found: list[Output] = []
     for x in flatten(xs)[0]:
@@ -288,7 +289,7 @@ def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -
 class _Gate:
     """What should cut, in whatever way it was said."""
 
-    def __init__(self, what: str, by: Any, question: Asked | Flow) -> None:
+    def __init__(self, what: str, by: object, question: Asked | Flow) -> None:
         self._operations: dict[Operation, None] = {}
         told = []
         above = question.graph.subgraph_to(question.ys)
@@ -315,7 +316,7 @@ class _Gate:
             raise GraphError(f"{what}: by is empty; leave it out where anything may cut")
         self.name = " or ".join(told)
 
-    def cuts(self, reach: Any) -> bool:
+    def cuts(self, reach: Reach) -> bool:
         return any(op in self._operations for cut in reach.cuts for op in cut.operations)
 
     def idle(self, flow: Flow) -> str:
@@ -372,7 +373,7 @@ def _names(keys: Sequence[Any], flow: Flow) -> str:
     return names([label(key) for key in keys], flow.xs)
 
 
-def _open_path(flow: Flow, key: Any) -> str:
+def _open_path(flow: Flow, key: object) -> str:
     """The lines that one of the open paths runs through, from the result to the tensor."""
     steps: dict[str, tuple[str, list[str]]] = {}
     for op in flow.open_path(key):

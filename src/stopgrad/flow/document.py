@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stopgrad.flow.lines import Surveyed
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of
@@ -43,7 +44,7 @@ def _tensor(x: Output) -> dict[str, Any]:
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
 
 
-def _asked(label: str, x: Output, reach: Any, index: Mapping[Place, int]) -> dict[str, Any]:
+def _asked(label: str, x: Output, reach: Surveyed, index: Mapping[Place, int]) -> dict[str, Any]:
     return {
         "key": label,
         **_tensor(x),

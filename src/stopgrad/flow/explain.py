@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked, asked
@@ -17,7 +16,11 @@ from stopgrad.transforms.gradients.tracing import outputs_in
 
 @guarded("explain")
 def explain(
-    ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any
+    ys: object,
+    *args: object,
+    argnums: int | Sequence[int] | None = None,
+    stop_gradients: object = None,
+    **kwargs: object,
 ) -> Flow:
     """Whether gradients of ys arrive at each x; and if not, why not.
 

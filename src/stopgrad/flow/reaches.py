@@ -51,7 +51,7 @@ class Reaches(Mapping[Any, Reach]):
 
     # ------------------------------------------------------------------------------------- reading
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         if isinstance(key, Operation):
             key = key.as_output()
         if isinstance(key, (dict, list, tuple)):
@@ -64,7 +64,7 @@ class Reaches(Mapping[Any, Reach]):
         ]
         return self._part(below) if below else self._found[self._key(key)]
 
-    def _key(self, key: Any, **otherwise: Any) -> Any:
+    def _key(self, key: object, **otherwise: object) -> Any:
         """The key as it was asked about; a KeyError, or what is given for that case, where it was not."""
         if isinstance(key, Operation):
             key = key.as_output()
@@ -145,7 +145,7 @@ class Reaches(Mapping[Any, Reach]):
         """
         return self._lines.beyond(self._lines.place(cut))
 
-    def open_path(self, key: Any) -> list[Operation]:
+    def open_path(self, key: object) -> list[Operation]:
         """The operations of a path that no cut ends, from ys to a tensor; none where there is none."""
         reach = self[key]
         return open_path(reach.survey, self.ys, reach.x) if reach.arrives else []

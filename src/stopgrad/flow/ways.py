@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import NoGradient, Op, Status, Undefined, Wire
@@ -507,14 +507,17 @@ def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[in
 
 
 def _repeated(
-    fed: Sequence[tuple[Output, Output]], start: dict[Output, int], sweep_once: Any, sweep: Sweep
+    fed: Sequence[tuple[Output, Output]],
+    start: dict[Output, int],
+    sweep_once: Callable[[], list[int]],
+    sweep: Sweep,
 ) -> list[int]:
     """A sweep over a body until what it feeds to its next run brings nothing new.
 
     *fed*: pairs of tensors; what arrives at the second is taken to have arrived at the first, too.
     """
     while True:
-        found: list[int] = sweep_once()
+        found = sweep_once()
         changed = False
         for to, source in fed:
             bits = start.get(to, 0) | found[sweep.place(source)]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from optree import PyTreeSpec
+
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.base.types import Dim, Shape, shape_of
@@ -38,7 +40,7 @@ def argument_names(f: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"{rest}{i - len(names) if rest else i}" for i in range(count)]
 
 
-def argument_paths(f: Callable[..., Any], spec: Any) -> list[str]:
+def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
     """How each leaf of ``(args, kwargs)``, of that structure, is reached: such as ``"params.w"``."""
     names = argument_names(f, spec.child(0).num_children)
     found = []
@@ -73,7 +75,7 @@ def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Call
     """A function whose first argument is what *first* returns when it is called; and that argument's name."""
 
     @functools.wraps(f)
-    def method(*args: Any, **kwargs: Any) -> Any:
+    def method(*args: object, **kwargs: object) -> Any:
         return f(first(), *args, **kwargs)
 
     parameters = parameters_of(f)
@@ -93,7 +95,7 @@ class Constant(NamedTuple):
     marks: Any
 
     @classmethod
-    def of(cls, value: Any) -> Constant:
+    def of(cls, value: object) -> Constant:
         return cls(value, _marks(value))
 
 
@@ -119,7 +121,7 @@ class Statics:
     An argument that is named is static by position, too, and the other way round.
     """
 
-    def __init__(self, f: Callable[..., Any], name: str, argnums: Any, argnames: Any) -> None:
+    def __init__(self, f: Callable[..., Any], name: str, argnums: object, argnames: object) -> None:
         self._f, self._name = f, name
         parameters = parameters_of(f)
         names = positional(parameters)
@@ -167,7 +169,7 @@ class Statics:
             others[name] = None
         return tuple(left), others, tuple(taken)
 
-    def _constant(self, which: int | str, value: Any) -> Constant:
+    def _constant(self, which: int | str, value: object) -> Constant:
         try:
             hash(value)
         except TypeError:
@@ -208,7 +210,7 @@ def several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tu
     return found
 
 
-def _position(n: Any, names: Sequence[str], open_ended: bool, name: str) -> int:
+def _position(n: object, names: Sequence[str], open_ended: bool, name: str) -> int:
     n = whole(n)
     if open_ended and n >= 0:
         return n
@@ -236,7 +238,13 @@ class ByPath:
     """
 
     def __init__(
-        self, f: Callable[..., Any], name: str, what: str, said: Any, example: str, read: Callable[[Any], Any]
+        self,
+        f: Callable[..., Any],
+        name: str,
+        what: str,
+        said: object,
+        example: str,
+        read: Callable[[Any], Any],
     ) -> None:
         self._name, self._what, self._example, self._read = name, what, example, read
         self._said: dict[str, Any] = {}
@@ -251,7 +259,7 @@ class ByPath:
                     f"function: {what} names {unknown!r}, but {name} has the parameters {known or 'none'}"
                 )
 
-    def _add(self, before: str, said: Any) -> None:
+    def _add(self, before: str, said: object) -> None:
         if not isinstance(said, Mapping):
             raise ArgumentError(
                 f"function: {self._what} is a dict from arguments to {self._what}, such as {self._example}, "
@@ -297,7 +305,7 @@ class ByPath:
 class Shapes(ByPath):
     """The shapes that some arguments have in every call, with sizes left open."""
 
-    def __init__(self, f: Callable[..., Any], name: str, shapes: Any) -> None:
+    def __init__(self, f: Callable[..., Any], name: str, shapes: object) -> None:
         super().__init__(f, name, "shapes", shapes, "{'x': ['batch', 3]}", _shape)
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
@@ -328,7 +336,7 @@ def _shape(given: Any) -> Shape:
 class Shardings(ByPath):
     """How some arguments are divided over a mesh, in every call; of a structure, all arrays in it."""
 
-    def __init__(self, f: Callable[..., Any], name: str, shardings: Any) -> None:
+    def __init__(self, f: Callable[..., Any], name: str, shardings: object) -> None:
         super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda given: given)
 
     def of(self, signature: Sequence[Any], paths: Sequence[str]) -> dict[int, Spec]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.base.types import Size, product
 from stopgrad.graph.build import constant_in, emit, graph_for
@@ -89,12 +90,12 @@ def lengthened(x: Output, rank: int) -> Output:
     return reshaped(x, (*x.shape, *(1,) * (rank - x.ndim)))
 
 
-def changed(op: Operation, **values: Any) -> tuple[Any, ...]:
+def changed(op: Operation, **values: object) -> tuple[Any, ...]:
     """The operation's attributes, some of them others."""
     return tuple([values.get(n, v) for n, v in zip(op.definition.attributes, op.values, strict=True)])
 
 
-def shifted(op: Operation, size: Size, **fronts: Any) -> tuple[Any, ...]:
+def shifted(op: Operation, size: Size, **fronts: Callable[[Size], object]) -> tuple[Any, ...]:
     """The operation's attributes where there is one more axis in front.
 
     What they mean is read from their kinds; *fronts* are what comes in front of tuples with a part for each
@@ -187,7 +188,7 @@ def PAD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs
     return [build("SelectV2", inside, around, widened(value, op.outputs[0].ndim))]
 
 
-def scalar_beside(x: Output, value: Any, dtype: Any) -> Output:
+def scalar_beside(x: Output, value: complex, dtype: npt.DTypeLike) -> Output:
     """A scalar constant in the graph in which operations on *x* are built."""
     return constant_in(graph_for(x), np.asarray(value, dtype))
 

@@ -322,7 +322,7 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     return found
 
 
-def check_name(name: Any) -> None:
+def check_name(name: str | None) -> None:
     """Refuse what can name nothing, also where nothing is named; an empty name is none."""
     if name is not None and not (isinstance(name, str) and not name):
         check_label(name)
@@ -406,7 +406,7 @@ def joined(x: Any) -> Any:
     return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,))
 
 
-def together(*xs: Any, promotes: Promotion) -> list[Output | NumpyArray]:
+def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
     """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
     found: list[Any] = []
     strong: list[DType] = []
@@ -470,7 +470,7 @@ def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Outpu
     return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
 
 
-def as_output(x: Any, graph: Graph | None = None) -> Output:
+def as_output(x: object, graph: Graph | None = None) -> Output:
     """*x* as an output: itself, its only output, or a constant."""
     if isinstance(x, Output):
         return x

@@ -410,7 +410,7 @@ class Inside:
 
     __slots__ = ("__exit__", "_changes", "_value")
 
-    def __init__(self, value: Any = None, **changes: Any) -> None:
+    def __init__(self, value: object = None, **changes: object) -> None:
         self._value = value
         self._changes = changes
         self.__exit__ = Builder().leave

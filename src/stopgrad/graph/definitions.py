@@ -31,7 +31,7 @@ class Registry(dict[str, D]):
             raise KeyError(type)
         return found
 
-    def get(self, type: str, default: Any = None) -> Any:
+    def get(self, type: str, default: object = None) -> Any:
         try:
             return self[type]
         except KeyError:

@@ -6,7 +6,6 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ def _shown(op: Operation) -> str:
     return f"{describe(op)}, of {', '.join([*[x.name for x in op.inputs], *values]) or 'nothing'}"
 
 
-def _value_shown(value: Any) -> str:
+def _value_shown(value: object) -> str:
     if isinstance(value, Literal):
         array = value.array
         few = repr(array.tolist()) if array.size <= _FEW else digest(array)[:12]
@@ -87,7 +86,7 @@ def _type(x: Output) -> tuple[str, tuple[str, ...]]:
     return x.dtype.name, tuple([str(size) for size in x.shape])
 
 
-def _value(value: Any, bodies: dict[Body, int]) -> str:
+def _value(value: object, bodies: dict[Body, int]) -> str:
     if isinstance(value, Body):
         return f"body {bodies.setdefault(value, len(bodies))}"
     if isinstance(value, tuple):

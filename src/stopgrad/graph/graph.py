@@ -8,6 +8,7 @@ asked for; locations are decoded only when printed. An operation holds its defin
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from threading import get_ident
@@ -108,7 +109,7 @@ class Output(ArrayMethods):
             raise self._no_value(f"the text, in the form {form!r},")
         return str(self)
 
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
         error = self._no_value("the array")
         raise GraphError(f"{error.message}; in a NumPy array's brackets, sg.gather(array, index) instead")
 
@@ -410,13 +411,15 @@ class Graph:
 
     if TYPE_CHECKING:
 
-        def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any: ...
+        def add_gradients(
+            self, ys: object, xs: object, grad_ys: object = None, prefix: str | None = None
+        ) -> Any: ...
         def to_text(self) -> str: ...
         @staticmethod
         def from_text(text: str) -> Graph: ...
-        def save(self, path: Any) -> None: ...
+        def save(self, path: str | os.PathLike[str]) -> None: ...
         @staticmethod
-        def load(path: Any) -> Graph: ...
+        def load(path: str | os.PathLike[str]) -> Graph: ...
 
     else:
         add_gradients = Later("stopgrad.transforms.gradients.reverse")

@@ -168,7 +168,7 @@ class Call:
         except Exception:
             return None  # Made as the first of its kind, it fails again, and says why.
 
-    def remember(self, made: Any) -> None:
+    def remember(self, made: object) -> None:
         """What it gave; remembered if that was one operation of all its arrays.
 
         With one array given twice there is no telling which of the two stands where.

@@ -102,14 +102,14 @@ class about:  # noqa: N801 - used as a function is
 
     __slots__ = ("definition", "operands")
 
-    def __init__(self, definition: type[Op], *operands: Any) -> None:
+    def __init__(self, definition: type[Op], *operands: object) -> None:
         self.definition = definition
         self.operands = operands
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, place: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, place: TracebackType | None) -> None:
         if isinstance(error, StopgradError):
             raise_for(self.definition, error, self.operands)
 
@@ -125,6 +125,6 @@ class naming:  # noqa: N801 - used as a function is
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, place: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, place: TracebackType | None) -> None:
         if isinstance(error, StopgradError):
             error.name_after(self.definition.type)

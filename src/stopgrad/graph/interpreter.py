@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from stopgrad.base.arrays import Array, Namespace
 from stopgrad.base.errors import EngineError, InternalError, StopgradError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.namespaces import NUMPY
@@ -129,7 +130,7 @@ def _is_narrow(x: TensorType) -> bool:
 def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[..., Any]:
     """A lowering that takes some of its operands in float32. What it returns is rounded by the backend."""
 
-    def in_float32(xp: Any, *arrays: Any, **attributes: Any) -> Any:
+    def in_float32(xp: Namespace, *arrays: Array, **attributes: object) -> Any:
         # Not what an engine keeps wider than its dtype anyway.
         given = zip(arrays, narrow, strict=True)
         wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in given]
@@ -397,7 +398,7 @@ def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
     return None if unknown else np.asarray(interpret([y], {})[0])
 
 
-def quietly(compute: Callable[..., T], *args: Any) -> T:
+def quietly(compute: Callable[..., T], *args: object) -> T:
     """Call a function without NumPy's warnings.
 
     In a copy of the context, with which that setting goes: no interrupt can leave the caller's warnings off.
@@ -405,6 +406,6 @@ def quietly(compute: Callable[..., T], *args: Any) -> T:
     return copy_context().run(_quietly, compute, args)
 
 
-def _quietly(compute: Callable[..., T], args: Any) -> T:
+def _quietly(compute: Callable[..., T], args: tuple[object, ...]) -> T:
     with np.errstate(all="ignore"):
         return compute(*args)

@@ -80,7 +80,7 @@ class Names:
             self._read = op.id + 1
 
     @exclusive
-    def claim(self, prefix: str, holder: Any) -> str:
+    def claim(self, prefix: str, holder: object) -> str:
         """A prefix for names that no other scope has.
 
         It is taken as long as there is the *holder*, which is referred to weakly, or an operation below it.

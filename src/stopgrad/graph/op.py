@@ -98,7 +98,7 @@ class Undefined(NamedTuple):
 
     reason: Callable[[Operation], str]
 
-    def __call__(self, g: Any, op: Operation, *_: int) -> NoReturn:
+    def __call__(self, g: object, op: Operation, *_: int) -> NoReturn:
         raise GradientError(f"{op.type}: the gradient of {describe(op)} is undefined: {self.reason(op)}")
 
 
@@ -162,35 +162,35 @@ class Kind(Enum):
     SHARDING = "how the axes are divided over those of a mesh, an entry for each; () says nothing"
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return str(value) if isinstance(value, str) else _no(value)
 
 
-def _integers(value: Any) -> tuple[int, ...]:
+def _integers(value: object) -> tuple[int, ...]:
     return tuple(map(whole, value)) if isinstance(value, tuple) else _no(value)
 
 
-def _size(value: Any) -> Any:
+def _size(value: object) -> Any:
     return value if isinstance(value, Dim) else within_bounds(whole(value))
 
 
-def _sizes(value: Any) -> Any:
+def _sizes(value: object) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_sizes, value))
     return str(value) if isinstance(value, str) else _size(value)
 
 
-def _spans(value: Any) -> Any:
+def _spans(value: object) -> Any:
     if not isinstance(value, tuple) or any(not isinstance(span, tuple) or len(span) != 3 for span in value):
         return _no(value)
     return tuple([(_size(start), _size(size), whole(step)) for start, size, step in value])
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> Any:
     return real(value) if isinstance(value, (float, np.floating)) else _size(value)
 
 
-def _shape(value: Any) -> Shape:
+def _shape(value: object) -> Shape:
     return tuple(map(whole_size, value)) if isinstance(value, tuple) else _no(value)
 
 
@@ -198,11 +198,11 @@ def _instance(*kinds: type) -> Callable[[Any], Any]:
     return lambda value: value if isinstance(value, kinds) else _no(value)
 
 
-def _bodies(value: Any) -> Any:
+def _bodies(value: object) -> Any:
     return tuple(map(_CANONICAL[Kind.BODY], value)) if isinstance(value, tuple) else _no(value)
 
 
-def _no(value: Any) -> NoReturn:
+def _no(value: object) -> NoReturn:
     raise TypeError(f"not {value!r}")
 
 
@@ -296,10 +296,10 @@ REGISTRY: Registry[type[Op]] = Registry()
 class _Forgetful(dict[Any, Any]):
     """A dictionary that forgets, so that a cache keyed by attributes keeps no arrays alive."""
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: object, default: object = None) -> Any:
         return default
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         pass
 
 
@@ -418,7 +418,7 @@ class Op:
     stops: ClassVar[bool] = False
     alternatives: ClassVar[bool] = False
 
-    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "infer" in cls.__dict__ and "promotes" not in cls.__dict__:
             cls.promotes = getattr(cls.infer, "promotion", None)
@@ -576,7 +576,7 @@ class Op:
 
     @classmethod
     def create(
-        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
+        cls, scope: Scope | Graph, *operands: object, name: str | None = None, **attributes: object
     ) -> Operation:
         """A new operation of this type in a scope; the same as the function of this operation there."""
         with as_scope(scope, f"{cls.type}.create"):

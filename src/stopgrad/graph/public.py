@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
@@ -72,7 +72,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
         shown = f"{_SPACES[space]}.{function.__name__}" if space in _SPACES else f"sg.{function.__name__}"
 
         @functools.wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
+        def public(*args: object, **kwargs: object) -> Any:
             graph: Graph | None
             repeatable = None
             for x in args:
@@ -118,7 +118,7 @@ _SPACES = {"np": "np", "optimizers": "sg.optimizers", "xp": "sg.xp"}
 """Where help finds the functions whose names begin so."""
 
 
-def _graph_among(args: Any, kwargs: Any) -> Graph | None:
+def _graph_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph | None:
     """The graph of the first output among arguments, or the default."""
     nested = [x for x in (*args, *kwargs.values()) if type(x) not in _LEAVES and not _holds_leaves(x)]
     # The keys of a feed_dict are no names, by which a structure is put in order.
@@ -130,7 +130,7 @@ def _graph_among(args: Any, kwargs: Any) -> Graph | None:
     return default_graph()
 
 
-def _is_built(x: Any) -> bool:
+def _is_built(x: object) -> bool:
     return isinstance(x, (Output, Operation))
 
 
@@ -177,7 +177,7 @@ def reads_arguments(function: F) -> F:
     return function
 
 
-def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """Call a function that a user passed in: what it raises is none of our errors."""
     return f(*args, **kwargs)
 

@@ -24,6 +24,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
 from stopgrad.graph.op import Kind
+from stopgrad.graph.operands import NumpyArray
 
 PIECE = 2**18
 """Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""
@@ -301,7 +302,7 @@ class _Pieces:
         # Two numbers of rows as a rule, and all of them.
         self._program = functools.lru_cache(3)(functools.partial(_made, members, rows, inputs, outputs))
 
-    def __call__(self, *arrays: Any) -> Sequence[Any]:
+    def __call__(self, *arrays: NumpyArray) -> Sequence[Any]:
         count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
         if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
             # _Rows do not lie one after the other: the order of additions could depend on how many there are.

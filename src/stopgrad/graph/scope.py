@@ -58,7 +58,7 @@ class Scope(Block):
         def __enter__(self) -> Scope: ...
 
 
-def as_scope(x: Any, what: str) -> Scope:
+def as_scope(x: object, what: str) -> Scope:
     """The scope that *what* was given first; a graph stands for the scope that is all of it."""
     if isinstance(x, Graph):
         return Scope(x)

@@ -23,7 +23,7 @@ _CURE = (
 )
 
 
-def spec_of(sharding: Any, rank: int) -> Spec:
+def spec_of(sharding: object, rank: int) -> Spec:
     """What a user wrote, as operations hold it.
 
     Args:
@@ -48,7 +48,7 @@ def spec_of(sharding: Any, rank: int) -> Spec:
     return spec + (None,) * (rank - len(spec))
 
 
-def _entry(entry: Any) -> Any:
+def _entry(entry: object) -> Any:
     if type(entry).__name__ == "UnconstrainedSingleton":  # JAX's PartitionSpec.UNCONSTRAINED.
         return FREE
     if isinstance(entry, (tuple, list)):
@@ -56,7 +56,7 @@ def _entry(entry: Any) -> Any:
     return entry
 
 
-def checked_spec(spec: Any) -> Spec:
+def checked_spec(spec: object) -> Spec:
     """A spec in the one form that stands for it.
 
     Raises:

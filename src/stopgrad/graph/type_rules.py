@@ -217,7 +217,7 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:
+def broadcast_c2(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """:func:`broadcast_shapes`, as the constraint (C2)."""
     try:
         return broadcast_shapes(*shapes)
@@ -225,7 +225,7 @@ def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:
         raise ShapeError(f"(C2) {error.message}") from None
 
 
-def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
+def normal_axis(axis: object, ndim: int, constraint: str = "C2") -> int:
     """*axis* counted from the front."""
     try:
         index = whole(axis)
@@ -238,7 +238,7 @@ def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
     return index % ndim
 
 
-def normal_axes(axis: Any, ndim: int, constraint: str = "C2") -> tuple[int, ...]:
+def normal_axes(axis: object, ndim: int, constraint: str = "C2") -> tuple[int, ...]:
     """*axis*, which is one, several, or None for all, as a sorted tuple; an axis named twice is refused."""
     if axis is None:
         return tuple(range(ndim))

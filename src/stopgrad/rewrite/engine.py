@@ -26,7 +26,7 @@ from stopgrad.graph.body import Body
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
-from stopgrad.graph.op import Kind
+from stopgrad.graph.op import Kind, Op
 from stopgrad.graph.operands import Literal
 from stopgrad.graph.sharding import Spec
 from stopgrad.graph.verify import verify_if_enabled
@@ -91,7 +91,7 @@ class Copying:
 
     def add(
         self,
-        definition: Any,
+        definition: type[Op],
         inputs: tuple[Output, ...],
         values: tuple[Any, ...],
         like: Operation,
@@ -132,7 +132,7 @@ class Copying:
         return [mapping[y] for y in outputs]
 
     def once(
-        self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
+        self, definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> tuple[Output, ...]:
         """The same; where there is an equal operation in the new graph already, that one."""
         key = self.key(definition, inputs, values, like)
@@ -142,7 +142,9 @@ class Copying:
         return found
 
     @staticmethod
-    def key(definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation) -> Any:
+    def key(
+        definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
+    ) -> Any:
         """What equal operations have in common."""
         # What a no_gradient block hides is not the same as what none does.
         region = like.graph._hidden.get(like) if like.graph._hidden else None
@@ -170,7 +172,7 @@ class Copying:
             found.append(value)
         return tuple(found)
 
-    def _rewritten(self, value: Any) -> Any:
+    def _rewritten(self, value: object) -> Any:
         if isinstance(value, Body):
             return self.body(value)
         if isinstance(value, tuple) and value and isinstance(value[0], Body):

@@ -30,14 +30,14 @@ class Arguments(NamedTuple):
     borrowed: bool  # Whether any is the caller's, who may change it after the call.
 
 
-def array_like(x: Any) -> Any:
+def array_like(x: object) -> Any:
     """An array for what has only its shape and dtype; it takes no memory."""
     if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
 
 
-def array_argument(name: str, path: Callable[[], str], x: Any) -> Any:
+def array_argument(name: str, path: Callable[[], str], x: object) -> Any:
     """A traced argument as a NumPy array; errors say which argument it is."""
     try:
         return as_array(x)
@@ -76,7 +76,7 @@ def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
     return f"{path} was {_seen(a)} and is {_seen(b)}{more}"
 
 
-def _seen(known: Any) -> str:
+def _seen(known: Constant | tuple[Any, ...] | None) -> str:
     """A part of a signature, for messages."""
     if known is None:
         return "not given"

@@ -258,7 +258,7 @@ def cached(function: Callable[..., Any], size: int, what: str) -> Any:
     return functools.lru_cache(whole(size))(function)
 
 
-def has_hash(x: Any) -> bool:
+def has_hash(x: object) -> bool:
     """Whether *x* may be part of what a cache knows calls by."""
     try:
         hash(x)

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import TensorType
@@ -130,7 +129,7 @@ def _flops(op: Operation) -> int:
     return max([_elements(x.type) for x in (*op.inputs, *op.outputs)])
 
 
-def _number(size: Any) -> int:
+def _number(size: object) -> int:
     if not isinstance(size, int):
         raise ShapeError(f"the cost of a graph is counted where its sizes are known; {size} is not")
     return size

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import FeedError, ShapeError, StopgradError
 from stopgrad.base.types import FRESH, Size, TensorType, bind_sizes, size_value
 from stopgrad.engines import Engine
@@ -48,7 +49,7 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     return value
 
 
-def _placed(x: Output, value: Any, engine: Engine) -> Any:
+def _placed(x: Output, value: Array, engine: Engine) -> Any:
     """A process's own part of a fed value, together with those of the others."""
     spec = declared_sharding(x)
     if len(value.shape) != x.ndim:
@@ -59,7 +60,7 @@ def _placed(x: Output, value: Any, engine: Engine) -> Any:
         raise FeedError(f"{describe(x)} was fed a value that does not fit: {error.message}") from None
 
 
-def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
+def _as_numpy(x: Output, value: object) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise FeedError(
             f"{describe(x)} was fed a masked array; "
@@ -92,7 +93,7 @@ def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]
     )
 
 
-def _may_become(value: Any, wanted: TensorType) -> bool:
+def _may_become(value: np.ndarray[Any, Any], wanted: TensorType) -> bool:
     if value.size == 0 and value.dtype == np.float64:
         return True  # An empty list has no dtype of its own.
     if wanted.dtype.is_integer and value.dtype.kind in "iu":
@@ -105,7 +106,7 @@ def _may_become(value: Any, wanted: TensorType) -> bool:
     return np.can_cast(value.dtype, wanted.dtype.numpy, "same_kind")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: np.ndarray[Any, Any]) -> str:
     span = f" from {value.min()} to {value.max()}" if value.dtype.kind in "iu" and value.size else ""
     return f"{value.dtype}{show_shape(value.shape)}{span}"
 

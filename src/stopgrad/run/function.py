@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any, overload
 
 import numpy as np
+from optree import PyTreeSpec
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.base.source import to_user
@@ -98,7 +100,7 @@ class Function:
         """
         return tuple(self._compiler.reports)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         repeated = self._repeated
         if repeated is not None:
             result = repeated(args, kwargs)
@@ -127,7 +129,7 @@ class Function:
         self._repeated = repeated_call(traced, program, args, kwargs, leaves) if plain else None
         return traced.rebuild(results)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: object, **kwargs: object) -> Lowered:
         """The function traced for such arguments, and not compiled: to be read, counted, or compiled later.
 
         Args:
@@ -158,7 +160,7 @@ class Function:
         program = traced.program(engine, expected.arrays)
         expected = expected._replace(leaves=[], arrays=[])
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             leaves, spec, static = self._flat(args, kwargs)
             given = self._given(leaves, spec, static, engine)
             if (spec, given.signature, static) != (expected.spec, expected.signature, expected.static):
@@ -176,7 +178,7 @@ class Function:
     def __set_name__(self, owner: type, name: str) -> None:
         self._owner = owner if not isinstance(self._wrapped, (staticmethod, classmethod)) else None
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         if isinstance(self._wrapped, staticmethod):
             return self
         if isinstance(self._wrapped, classmethod):
@@ -197,14 +199,14 @@ class Function:
             engine = self._engine = engine_named(self._options.engine, mesh=self._options.mesh)
         return engine
 
-    def _flat(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Static]:
+    def _flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Static]:
         static: Static = ()
         if self._statics is not None:
             args, kwargs, static = self._statics.split(args, kwargs)
         leaves, spec = flatten((args, kwargs))
         return leaves, spec, static
 
-    def _build(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    def _build(self, leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The function's results as outputs, in the graph where it is called."""
         if not self._options.with_probes:
             return self._f(*args, **kwargs)
@@ -215,7 +217,7 @@ class Function:
         return value, probes_since(graph, start, self.__name__)
 
     def _given(
-        self, leaves: list[Any], spec: Any, static: Static, engine: Engine, ahead: bool = False
+        self, leaves: list[Any], spec: PyTreeSpec, static: Static, engine: Engine, ahead: bool = False
     ) -> Arguments:
         """What was given; *ahead*: for a call that is not made now, in which types stand for arrays."""
         found = [array_like(x) for x in leaves] if ahead else leaves
@@ -234,14 +236,14 @@ class Function:
         return Arguments(leaves, spec, static, arrays, signature, native, borrowed)
 
     def _specs(
-        self, leaves: Sequence[Any], signature: Sequence[Any], spec: Any, engine: Engine
+        self, leaves: Sequence[Any], signature: Sequence[Any], spec: PyTreeSpec, engine: Engine
     ) -> dict[int, Spec]:
         """How each array among the arguments is divided: as was said, or else as it is."""
         traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
         said = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
         return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
 
-    def _placed(self, array: Any, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
+    def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
         try:
             return engine.place(array, sharding)
         except StopgradError as error:
@@ -273,7 +275,7 @@ class Function:
             warnings.warn(text, stacklevel=to_user())
 
     def _arguments(
-        self, leaves: Sequence[Any], spec: Any, engine: Engine
+        self, leaves: Sequence[Any], spec: PyTreeSpec, engine: Engine
     ) -> tuple[list[Any], list[Any], bool, bool]:
         """The arrays among the arguments, the signature; if any are the engine's own, or the caller's."""
         is_native = engine.is_native
@@ -302,7 +304,7 @@ class Function:
             signature.append((leaf.shape, leaf.dtype))
         return arrays, signature, native, borrowed
 
-    def _path(self, spec: Any, i: int) -> str:
+    def _path(self, spec: PyTreeSpec, i: int) -> str:
         return argument_paths(self._f, spec)[i]
 
 
@@ -310,7 +312,7 @@ def _traced(
     f: Callable[..., Any],
     compiler: Compiler,
     engine: Engine,
-    spec: Any,
+    spec: PyTreeSpec,
     signature: Signature,
     static: Static,
     sample: Sample | None,
@@ -359,7 +361,7 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
-    mesh: Any = None,
+    mesh: object = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Function: ...
 @overload
@@ -374,7 +376,7 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
-    mesh: Any = None,
+    mesh: object = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 @guarded("function")
@@ -390,7 +392,7 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
-    mesh: Any = None,
+    mesh: object = None,
     shardings: Mapping[str, Any] | None = None,
 ) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
@@ -458,7 +460,7 @@ def function(
 
 
 @reads_arguments
-def _made(options: Options, f: Any) -> Function:
+def _made(options: Options, f: Callable[..., Any]) -> Function:
     if not callable(f) and not isinstance(f, classmethod):
         cure = "; put @sg.function below @property" if isinstance(f, property) else ""
         raise ArgumentError(f"function: takes a function, not {f!r}{cure}")

@@ -24,7 +24,7 @@ class Instances:
     def __iter__(self) -> Iterator[Any]:
         return iter([function for _, function in [*self._found.values()]])
 
-    def of(self, instance: Any, make: Callable[[Callable[[], Any]], Any]) -> Any:
+    def of(self, instance: object, make: Callable[[Callable[[], Any]], Any]) -> Any:
         """The function of an instance."""
         key = id(instance)
         found = self._found.get(key)
@@ -42,11 +42,11 @@ class Instances:
         return made
 
 
-def _same(x: Any) -> Any:
+def _same(x: object) -> Any:
     return x
 
 
-def _forget(home: weakref.ref[Instances], key: int, gone: Any) -> None:
+def _forget(home: weakref.ref[Instances], key: int, gone: object) -> None:
     instances = home()
     if instances is not None:
         found = instances._found.get(key)
@@ -64,7 +64,7 @@ class Method:
 
     __slots__ = ("__self__", "_before", "_function")
 
-    def __init__(self, function: Any, instance: Any, before: tuple[Any, ...]) -> None:
+    def __init__(self, function: Any, instance: object, before: tuple[Any, ...]) -> None:
         self._function = function
         self.__self__ = instance
         self._before = before
@@ -73,10 +73,10 @@ class Method:
     def __doc__(self) -> str | None:  # type: ignore[override] # That of the method, not of this class.
         return self._function.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._function(*self._before, *args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: object, **kwargs: object) -> Any:
         """As of the function itself."""
         return self._function.lower(*self._before, *args, **kwargs)
 

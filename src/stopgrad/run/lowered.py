@@ -23,7 +23,7 @@ class CompiledFunction(Program):
         super().__init__(program.backend, program.run)
         self._call = call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._call(*args, **kwargs)
 
 

@@ -124,7 +124,7 @@ class Session:
         cache_size: int = CACHE_SIZE,
         strict: bool = False,
         tune: str = "off",
-        mesh: Any = None,
+        mesh: object = None,
     ) -> None:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
@@ -152,7 +152,7 @@ class Session:
         """The name of the engine that computes now."""
         return self._state.engine.name
 
-    def run(self, fetches: Any, feed_dict: Feeds | None = None) -> Any:
+    def run(self, fetches: object, feed_dict: Feeds | None = None) -> Any:
         """Compute what is fetched.
 
         Args:
@@ -186,7 +186,7 @@ class Session:
             values = self._run(plan, arrays, asked)
         return values[0] if spec is None else unflatten(spec, values)
 
-    def compile(self, fetches: Any, feed_dict: Feeds | None = None) -> Program:
+    def compile(self, fetches: object, feed_dict: Feeds | None = None) -> Program:
         """Compile what a run would compute, and run nothing.
 
         Args:
@@ -430,7 +430,7 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
     return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 
-def _member(graph: Graph, x: Any) -> Output:
+def _member(graph: Graph, x: object) -> Output:
     if isinstance(x, str):
         return graph.output(x)
     if not isinstance(x, (Output, Operation)):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from optree import PyTreeSpec
+
 from stopgrad.base.errors import (
     ArgumentError,
     FeedError,
@@ -49,7 +51,7 @@ class Traced:
         inputs: list[Output],
         paths: list[str],
         outputs: list[Output],
-        spec: Any,
+        spec: PyTreeSpec | None,
         leaves: list[Any],
         donated: Sequence[int],
     ) -> None:
@@ -107,7 +109,7 @@ def trace(
     f: Callable[..., Any],
     compiler: Compiler,
     engine: Engine,
-    spec: Any,
+    spec: PyTreeSpec,
     signature: Signature,
     static: Static = (),
 ) -> Traced:
@@ -150,7 +152,7 @@ def trace(
     )
 
 
-def _donated(name: str, argnums: Sequence[int], spec: Any, signature: Signature) -> list[int]:
+def _donated(name: str, argnums: Sequence[int], spec: PyTreeSpec, signature: Signature) -> list[int]:
     """The positions, among the arrays, of those that belong to donated arguments."""
     if not argnums:
         return []
@@ -191,7 +193,7 @@ def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, ...]) -> Out
         raise type(error)(f"{name}: {path}: {error.message}") from None
 
 
-def _is_result(x: Any) -> bool:
+def _is_result(x: object) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 

@@ -113,7 +113,7 @@ class Sample:
         return 0
 
 
-def budget(tune: Any) -> float:
+def budget(tune: object) -> float:
     """How many seconds of measuring a setting allows."""
     if not isinstance(tune, str) or tune not in BUDGETS:
         raise ArgumentError(f"tune is 'off', 'quick' or 'full', not {tune!r}")

@@ -212,7 +212,7 @@ class Comparison:
             f"All run the same script on the same inputs; {_CAUSES}"
         )
 
-    def _asked(self, other: int, *question: Any) -> Any:
+    def _asked(self, other: int, *question: object) -> Any:
         """What another process answers."""
         self._put(f"turn{self.turn}", {"to": other, "question": question})
         answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))

@@ -121,7 +121,7 @@ class Writing:
         path: str,
         arrays: Mapping[str, Any],
         notes: Mapping[str, Any],
-        own: Any = None,
+        own: Mapping[str, Any] | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
         self.path = os.path.abspath(path)
@@ -223,7 +223,7 @@ class Writing:
             finally:
                 loop.close()
 
-    def _as_saved(self, x: Any) -> Any:
+    def _as_saved(self, x: object) -> Any:
         # What a process has for itself, orbax writes only as NumPy's, from the first process.
         alone = not isinstance(x, self._jax.Array) or (process_count() > 1 and x.is_fully_addressable)
         return np.asarray(x) if alone else x
@@ -355,7 +355,7 @@ def _sum(path: str, flush: bool = False) -> list[int]:
     return [size, crc]
 
 
-def _write_note(path: str, value: Any) -> None:
+def _write_note(path: str, value: object) -> None:
     """JSON after the CRC-32 of its text."""
     text = json.dumps(value, separators=(",", ":")).encode()
     with open(path, "wb") as file:

@@ -30,7 +30,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType, TracebackType
 
 from stopgrad.base.errors import ArgumentError, DistributedError, StopgradError
 from stopgrad.base.namespaces import require
@@ -197,7 +197,7 @@ def _positive(seconds: float, name: str) -> float:
     return float(seconds)
 
 
-def _require_unused(jax: Any) -> None:
+def _require_unused(jax: ModuleType) -> None:
     """Raise where JAX has made its devices: it would know those of this process alone for good."""
     try:
         # Public, and refused just then; the value is the one that it has.
@@ -303,7 +303,7 @@ def _leave_when_failed() -> None:
     """Have a process that ends by an uncaught exception end, and not wait for the others, who wait for it."""
     previous = sys.excepthook
 
-    def note(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         _RUN.failed = error
         previous(kind, error, trace)
 

@@ -48,7 +48,7 @@ class Mesh(Block):
         stopgrad.errors.ShapeError: ...
     """
 
-    def __init__(self, mesh: Any = None, /, **axes: int) -> None:
+    def __init__(self, mesh: object = None, /, **axes: int) -> None:
         super().__init__()
         self._devices: Any = None
         if mesh is not None:
@@ -69,7 +69,7 @@ class Mesh(Block):
             self.size *= size
 
     @classmethod
-    def of(cls, mesh: Any) -> Mesh | None:
+    def of(cls, mesh: object) -> Mesh | None:
         """A mesh of ours, from one of JAX's; for None that for which is built, if there is one."""
         if mesh is None:
             found: Mesh | None = current().mesh

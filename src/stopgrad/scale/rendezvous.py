@@ -84,7 +84,7 @@ class _Connection:
         self.heard = bytearray()
         self.index: int | None = None
 
-    def tell(self, **message: Any) -> None:
+    def tell(self, **message: object) -> None:
         """Send a line; who has left does not hear it."""
         with contextlib.suppress(OSError):
             self.endpoint.settimeout(5.0)
@@ -191,7 +191,7 @@ class _Meeting:
         self.present[index] = caller
         self.hosts[index] = host
 
-    def _close(self, **message: Any) -> None:
+    def _close(self, **message: object) -> None:
         """Tell all how it ended, and wait shortly until they have heard it."""
         for caller in self.present.values():
             caller.tell(**message)

@@ -55,14 +55,14 @@ ROUNDINGS = 64.0
 
 @guarded("ablate")
 def ablate(
-    ys: Any,
-    *args: Any,
+    ys: object,
+    *args: object,
     argnums: int | Sequence[int] | None = None,
-    feed_dict: Any = None,
+    feed_dict: Mapping[Any, Any] | None = None,
     engine: str | None = None,
     repeats: int = 5,
     seed: int = 0,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Ablation:
     """What each stop does to a gradient on real data, and where a stop would save work and do nothing else.
 

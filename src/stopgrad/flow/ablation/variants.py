@@ -68,7 +68,7 @@ class Problem:
         return replace(self, values=tuple(values), dtypes=WIDE, flat=flat)
 
 
-def problem(what: str, question: Asked, feed_dict: Any) -> Problem:
+def problem(what: str, question: Asked, feed_dict: Mapping[Any, Any] | None) -> Problem:
     """The question with the values that were fed, and those that parameters have.
 
     Inputs without a gradient, such as integers, are not asked about.

@@ -38,8 +38,8 @@ _MODES = ("reverse", "forward")
 
 @guarded("check_gradients")
 def check_gradients(
-    ys: Any,
-    *args: Any,
+    ys: object,
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     feed_dict: Mapping[Any, Any] | None = None,
     order: int = 1,
@@ -50,7 +50,7 @@ def check_gradients(
     directions: int | None = None,
     seed: int = 0,
     raises: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> GradientCheck:
     """Compare generated gradients with finite differences of the function that the gates leave.
 
@@ -124,28 +124,28 @@ def check_gradients(
 
 
 @reads_arguments
-def _order(order: Any) -> int:
+def _order(order: object) -> int:
     if not is_whole(order) or whole(order) not in (1, 2):
         raise ArgumentError(f"check_gradients: order is 1 or 2, not {order!r:.60}")
     return whole(order)
 
 
 @reads_arguments
-def _modes(modes: Any) -> tuple[str, ...]:
+def _modes(modes: str | Sequence[str]) -> tuple[str, ...]:
     given = (modes,) if isinstance(modes, str) else tuple(modes)
     if not given or any(not isinstance(m, str) or m not in _MODES for m in given):
         raise ArgumentError(f"check_gradients: modes are 'reverse' and 'forward', not {modes!r:.60}")
     return tuple(m for m in _MODES if m in given)
 
 
-def _stops(stops: Any) -> bool:
+def _stops(stops: object) -> bool:
     if not isinstance(stops, str) or stops not in ("hold", "ignore"):
         raise ArgumentError(f"check_gradients: stops is 'hold' or 'ignore', not {stops!r:.60}")
     return stops == "hold"
 
 
 @reads_arguments
-def _number(value: Any, name: str) -> float | None:
+def _number(value: object, name: str) -> float | None:
     if value is None:
         return None
     found = real(value)
@@ -155,7 +155,7 @@ def _number(value: Any, name: str) -> float | None:
 
 
 @reads_arguments
-def _count(value: Any, name: str, least: int) -> int:
+def _count(value: object, name: str, least: int) -> int:
     if not is_whole(value) or whole(value) < least:
         raise ArgumentError(f"check_gradients: {name} is a whole number from {least} on, not {value!r:.60}")
     return whole(value)
@@ -173,7 +173,13 @@ def _posed(asking: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
 
 
 def _settings(
-    posed: Posed, modes: tuple[str, ...], hold: bool, rtol: Any, atol: Any, directions: Any, seed: Any
+    posed: Posed,
+    modes: tuple[str, ...],
+    hold: bool,
+    rtol: object,
+    atol: object,
+    directions: object,
+    seed: object,
 ) -> Settings:
     way = [y.dtype for op in walk(moving(posed.ys, posed.xs)) for y in op.outputs]
     coarsest = max(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -162,7 +161,7 @@ def _weighted(
     """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
     counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
 
-    def total(factor: Any, values: NumpyArray) -> NumpyArray:
+    def total(factor: float | NumpyArray, values: NumpyArray) -> NumpyArray:
         found: NumpyArray = np.sum(np.where(counts, factor * values, 0.0), -1)
         return found
 

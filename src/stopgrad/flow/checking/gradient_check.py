@@ -138,7 +138,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         self.held, self.custom, self.wrong = tuple(held), tuple(custom), tuple(wrong)
         self.notes = tuple(notes)
 
-    def __getitem__(self, key: Any) -> Checked:
+    def __getitem__(self, key: object) -> Checked:
         if isinstance(key, Operation):
             key = key.as_output()
         try:
@@ -218,7 +218,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
             raise GradientError(f"check_gradients: generated and numeric ones differ\n{self}")
 
 
-def _names(key: Any) -> tuple[str, ...]:
+def _names(key: Output | str) -> tuple[str, ...]:
     return (key.name, key.name.removesuffix(":0")) if isinstance(key, Output) else (key,)
 
 

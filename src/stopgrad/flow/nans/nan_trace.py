@@ -245,5 +245,5 @@ def _of(location: Location | None, form: str) -> str:
     return "" if location is None else form.format(in_short(location))
 
 
-def _shown(x: Any) -> str:
+def _shown(x: object) -> str:
     return "-" if x is None else f"{x:.4g}"

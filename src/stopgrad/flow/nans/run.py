@@ -63,7 +63,7 @@ class Marked:
     def __init__(self, value: NumpyArray, marks: NumpyArray) -> None:
         self.value, self.marks = value, marks
 
-    def __getitem__(self, i: Any) -> Any:
+    def __getitem__(self, i: int) -> Any:
         """A part of it, as loops take one in each step."""
         marks = self.marks[i]
         return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
@@ -184,7 +184,7 @@ class Follower(Observer):
         unsound = op.definition.unsound
         isfinite, asarray = np.isfinite, np.asarray
 
-        def step(*given: Any) -> Sequence[Any]:
+        def step(*given: object) -> Sequence[Any]:
             arrays: Sequence[Any] = given
             marked = False
             for x in given:
@@ -219,7 +219,9 @@ class Follower(Observer):
 
         return step
 
-    def _marks(self, output: Output, y: NumpyArray, from_nan: Any, from_inf: Any) -> NumpyArray:
+    def _marks(
+        self, output: Output, y: NumpyArray, from_nan: NumpyArray | int, from_inf: NumpyArray | int
+    ) -> NumpyArray:
         """The marks of a result, from those of the NaNs and infinities that each element is made of."""
         nan = np.isnan(y)
         inf = np.isinf(y) & ~nan
@@ -302,7 +304,7 @@ class Follower(Observer):
         known = dict(zip(op.definition.attributes, op.definition.sized(op.values, self.sizes), strict=True))
         length, backwards = known.get("length", 0), known.get("reverse", False)
 
-        def step(*given: Any) -> Sequence[Any]:
+        def step(*given: object) -> Sequence[Any]:
             loop = self._loops[op] = _Loop(length, backwards)
             made = list(function(*given))
             for k, marks in loop.stacked.items():
@@ -334,7 +336,7 @@ class Follower(Observer):
     def _recorded(self, op: Operation, step: Step) -> Step:
         """The same step, which keeps its operands and results in the steps of the loops that are watched."""
 
-        def recorded(*given: Any) -> Sequence[Any]:
+        def recorded(*given: object) -> Sequence[Any]:
             made = step(*given)
             steps = tuple([n for _, n in self._around if n is not None])
             if steps == self._steps[: len(steps)] and op not in self.seen:
@@ -348,14 +350,14 @@ def _may_hold(x: Output) -> bool:
     return x.dtype.is_floating or x.dtype.is_complex
 
 
-def _value(x: Any) -> NumpyArray:
+def _value(x: object) -> NumpyArray:
     return x.value if type(x) is Marked else np.asarray(x)
 
 
 # -------------------------------------------------------------------------------- where marks come from
 
 
-def _marks_of(x: Any, array: NumpyArray) -> NumpyArray:
+def _marks_of(x: object, array: NumpyArray) -> NumpyArray:
     marks: NumpyArray = x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
     return marks
 
@@ -370,7 +372,12 @@ def _moved(op: Operation, function: Step, given: Sequence[Any]) -> Sequence[Any]
 
 
 def _sources(
-    op: Operation, output: Output, y: NumpyArray, given: Sequence[Any], arrays: Sequence[Any], moved: Any
+    op: Operation,
+    output: Output,
+    y: NumpyArray,
+    given: Sequence[Any],
+    arrays: Sequence[Any],
+    moved: Sequence[Any] | None,
 ) -> tuple[Any, Any]:
     """For each element of a result the first mark of the NaNs it is made of, and of the infinities."""
     if moved:

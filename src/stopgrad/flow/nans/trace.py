@@ -34,13 +34,13 @@ _FOLLOWED = 3
 
 @guarded("trace_nan")
 def trace_nan(
-    ys: Any,
-    *args: Any,
+    ys: object,
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     feed_dict: Mapping[Any, Any] | None = None,
     gradient: bool = True,
     session: Session | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> NanTrace:
     """The operation that made the first NaN or infinity, forward or in the gradient; with data.
 
@@ -100,7 +100,7 @@ def trace_nan(
         graph.truncate(start)
 
 
-def _graph_of(ys: Any) -> Graph:
+def _graph_of(ys: object) -> Graph:
     """The graph in which gradients of ys are generated."""
     return of_graph("trace_nan", ys, []).graph
 
@@ -308,7 +308,13 @@ class _Story:
                     found.setdefault(x, []).append(op)
         return found
 
-    def _site(self, n: int, seen: Any, users: Mapping[Output, Sequence[Operation]], cures: bool) -> NanSite:
+    def _site(
+        self,
+        n: int,
+        seen: Mapping[Operation, tuple[list[Any], list[Any]]],
+        users: Mapping[Output, Sequence[Operation]],
+        cures: bool,
+    ) -> NanSite:
         made = self._event(n)
         op = made.operation
         base = list(forwards(op))[-1]
@@ -370,7 +376,9 @@ class _Story:
             x = op.inputs[position]
         return (self._results.labels.get(x) or (x.op.name if len(x.op.outputs) == 1 else x.name)) + part
 
-    def _inputs(self, made: Made, seen: Any) -> Iterable[NanInput]:
+    def _inputs(
+        self, made: Made, seen: Mapping[Operation, tuple[list[Any], list[Any]]]
+    ) -> Iterable[NanInput]:
         op = made.operation
         if op not in seen:
             return

@@ -9,7 +9,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from stopgrad.flow.page.data import page_data
 from stopgrad.flow.reaches import Reaches
@@ -51,6 +50,6 @@ def _read(name: str) -> str:
     return (HOME / name).read_text(encoding="utf-8")
 
 
-def _json(data: Any) -> str:
+def _json(data: object) -> str:
     """JSON for a script element, which nothing inside can end."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

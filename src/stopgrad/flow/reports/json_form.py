@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph.graph import Operation
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 EXACT = 2**53
 """Up to here every reader of JSON has integers exactly."""
@@ -45,7 +48,9 @@ def json_of(value: Any) -> Any:
     return [json_of(one) for one in value]
 
 
-def fields_of(value: Any, without: Iterable[str] = ()) -> dict[str, Any]:
+def fields_of(
+    value: DataclassInstance | type[DataclassInstance], without: Iterable[str] = ()
+) -> dict[str, Any]:
     """The fields of a dataclass, without some."""
     names = [field.name for field in fields(value)]
     return {name: json_of(getattr(value, name)) for name in names if name not in without}

@@ -53,14 +53,14 @@ def _complex(*parts: Any) -> complex:
     return complex(*parts)
 
 
-def _bits(*parts: Any) -> float:
+def _bits(*parts: object) -> float:
     if len(parts) != 1 or not isinstance(parts[0], str) or re.fullmatch("[0-9a-f]{16}", parts[0]) is None:
         raise GraphError("bits takes the 16 hexadecimal digits of a float")
     value: float = struct.unpack(">d", bytes.fromhex(parts[0]))[0]
     return value
 
 
-def _hex(*parts: Any) -> bytes:
+def _hex(*parts: object) -> bytes:
     if len(parts) != 1 or not isinstance(parts[0], str) or re.fullmatch("(?:[0-9a-f]{2})*", parts[0]) is None:
         raise GraphError("hex takes the bytes of an array in hexadecimal digits")
     return bytes.fromhex(parts[0])
@@ -83,7 +83,7 @@ class _Bracket:
         self.operator = ""  # The one that stands after that.
         self.comma = False
 
-    def take(self, value: Any) -> None:
+    def take(self, value: object) -> None:
         """One more operand."""
         terms, operator = self.terms, self.operator
         if operator in ("+", "-"):
@@ -232,7 +232,7 @@ class Values:
             made = check_size(parts[0]) if len(parts) == 1 and not bracket.comma else tuple(parts)
         return self._finished(made, bracket.minus)
 
-    def _finished(self, made: Any, minus: bool) -> Any:
+    def _finished(self, made: object, minus: bool) -> Any:
         """An operand with the power behind it and the minus before it."""
         if self._takes("**"):
             power = self._atom()
@@ -246,7 +246,7 @@ class Values:
         return -made
 
 
-def check_size(value: Any) -> int | Dim:
+def check_size(value: object) -> int | Dim:
     if type(value) is int:
         return within_bounds(value)
     if not isinstance(value, Dim):
@@ -254,7 +254,7 @@ def check_size(value: Any) -> int | Dim:
     return value
 
 
-def _computed(operator: str, a: Any, b: Any) -> int | Dim:
+def _computed(operator: str, a: object, b: object) -> int | Dim:
     a, b = check_size(a), check_size(b)
     if operator == "*":
         return check_size(a * b)

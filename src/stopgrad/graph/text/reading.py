@@ -47,7 +47,7 @@ class _Text:
         self.depth = 0  # How many bodies run inside one another.
         self.reached: dict[tuple[Output, ...], bytearray] = {}
 
-    def output(self, reference: Any) -> Output:
+    def output(self, reference: object) -> Output:
         """The output of an earlier operation, from ``name`` or ``name:index``."""
         if not isinstance(reference, str):
             raise GraphError(f"{shorten(reference)} names no operation")
@@ -251,7 +251,7 @@ class Reader:
             self._attributes[definition, types_text, text] = made
         return made
 
-    def _literal(self, types: tuple[TensorType, ...], outside: list[Any], *parts: Any) -> Literal:
+    def _literal(self, types: tuple[TensorType, ...], outside: list[Any], *parts: object) -> Literal:
         """The value of a constant, which has the type of the result."""
         if len(parts) != 1 or len(types) != 1:
             raise GraphError("array takes numbers, or the name of an array in the file")

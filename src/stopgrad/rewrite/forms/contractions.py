@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import float32, float64, int32
+from stopgrad.base.types import DType, float32, float64, int32
 from stopgrad.graph.body import Body
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Graph, Operation, Output, by_id
@@ -147,7 +147,7 @@ class Contraction(Maker):
     Tensors are given as many axes as the product has; sums of them, those that are left of these.
     """
 
-    def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: Any) -> None:
+    def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: DType) -> None:
         super().__init__(copying, like)
         self.what = what
         self.summed = summed

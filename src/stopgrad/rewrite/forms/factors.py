@@ -11,6 +11,7 @@ import numpy as np
 
 from stopgrad.base.types import DType
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Literal
 from stopgrad.ops.elementwise.arithmetic import Mul, Neg, RealDiv
 from stopgrad.ops.structural.sources import Const
@@ -67,10 +68,12 @@ class Maker:
         self.copying = copying
         self.like = like
 
-    def make(self, definition: object, *inputs: Output, values: tuple[object, ...] = ()) -> Output:
+    def make(self, definition: type[Op], *inputs: Output, values: tuple[object, ...] = ()) -> Output:
         return self.copying.once(definition, inputs, values, self.like)[0]
 
-    def existing(self, definition: object, *inputs: Output, values: tuple[object, ...] = ()) -> Output | None:
+    def existing(
+        self, definition: type[Op], *inputs: Output, values: tuple[object, ...] = ()
+    ) -> Output | None:
         """What :meth:`make` would find; None where it would build."""
         found = self.copying.table.get(self.copying.key(definition, inputs, values, self.like))
         return None if found is None else found[0]

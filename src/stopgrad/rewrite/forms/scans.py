@@ -18,6 +18,7 @@ from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.batched_bodies import batched_body
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output, needed
+from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import AddN, AddV2
 from stopgrad.ops.linalg.contractions import Einsum, MatMul
 from stopgrad.ops.neural.convolution import Conv
@@ -386,7 +387,7 @@ class _Moving:
             zip(self.loop.sequences(), inputs[first : first + self.op.sequences], strict=True)
         )
 
-    def make(self, definition: Any, *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
+    def make(self, definition: type[Op], *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
         return self.copying.once(definition, inputs, values, self.op)[0]
 
     def outputs(self) -> list[Output | None]:
