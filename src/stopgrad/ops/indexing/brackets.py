@@ -1,7 +1,7 @@
 """What brackets mean: NumPy's indexing, by integers, slices, None, Ellipsis, index arrays and masks.
 
-An index is read once, into a :class:`Choice`: a slice, and behind it a gather along the axes that index
-arrays choose from, which are one axis while it runs. The same choice says where updates go.
+An index is read once, into a :class:`Choice`: a slice, followed by a gather. The axes that index arrays choose
+from are merged into one for the gather. Updates use the same choice.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ class Choice(NamedTuple):
 
     Attributes:
         spans: for each axis of the tensor, what slices and numbers take of it.
-        sizes: the tensor's sizes, and then those of what the spans take.
-        taken: these.
-        axes: of what the spans take, the axes that index arrays choose from.
-        numbers: which elements of these axes together they choose, by their numbers in row-major order; None
-            where there are no index arrays.
-        order: the axes of what is gathered, in the order of the result; without those that numbers took.
+        sizes: the tensor's sizes.
+        taken: the sizes of what the spans take.
+        axes: the axes of it that index arrays choose from.
+        numbers: the elements that they choose of these axes, numbered in row-major order; None without index
+            arrays.
+        kept: the axes of the gathered tensor without those that numbers took.
+        order: these axes, in the order of the result.
         shape: of the result.
     """
 
@@ -76,7 +77,7 @@ class Choice(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Where the axes to choose from, made one, stand: in their place, or first if they are apart."""
+        """The position of the merged axis: that of the first axis in it if they are neighbours, otherwise 0."""
         return self.axes[0] if self._together else 0
 
     @property
@@ -85,24 +86,24 @@ class Choice(NamedTuple):
 
     @property
     def _front(self) -> tuple[int, ...]:
-        """The order of axes in which those to choose from stand together."""
+        """The permutation that makes neighbours of the axes to choose from."""
         others = tuple(i for i in range(len(self.taken)) if i not in self.axes)
         return tuple(range(len(self.taken))) if self._together else (*self.axes, *others)
 
     def _rows(self, x: Any) -> Tensor:
-        """What the spans take, with one axis to choose from."""
+        """What the spans take, with the axes to choose from merged into one."""
         first = transposed(x, self._front)
         sizes, at, count = d.type_of(first).shape, self.place, len(self.axes)
         return reshaped(first, (*sizes[:at], d.product(sizes[at : at + count]), *sizes[at + count :]))
 
     def _from_rows(self, rows: Any) -> Tensor:
-        """The reverse."""
+        """The inverse of :meth:`_rows`."""
         front = self._front
         back = tuple(np.argsort(front).tolist())
         return transposed(reshaped(rows, tuple(self.taken[i] for i in front)), back)
 
     def take(self, x: Any, name: str | None = None) -> Tensor:
-        """The elements."""
+        """The chosen elements of *x*."""
         y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,), name)
         if self.numbers is None:
             return reshaped(y, self.shape, name)
@@ -112,7 +113,7 @@ class Choice(NamedTuple):
         return reshaped(transposed(found, self.order), self.shape, name)
 
     def join(self, definition: type[Op], x: Any, updates: Any, name: str | None = None) -> Tensor:
-        """The tensor with updates, of the shape of what is chosen, joined with it by a scatter."""
+        """*x* with updates, which have the shape of the choice, scattered into it by *definition*."""
         y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,))
         block = d.type_of(self.numbers).shape
         others = [self.taken[i] for i in self._front if i not in self.axes]
@@ -127,7 +128,7 @@ class Choice(NamedTuple):
         return y if self.is_all else self.put(x, y, name)
 
     def put(self, x: Any, updates: Any, name: str | None = None) -> Tensor:
-        """The tensor with what the spans take replaced."""
+        """*x* with the elements that the spans take replaced by *updates*."""
         return d.apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
 
 
@@ -144,7 +145,7 @@ def transposed(x: Any, order: tuple[int, ...]) -> Tensor:
 
 @d.guarded("x[...]")
 def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
-    """``x[index]``, as NumPy has it."""
+    """``x[index]``, with NumPy's meaning."""
     return choice_of(x, index).take(x, name)
 
 
@@ -209,7 +210,7 @@ def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     """A part of an index together with its axes; a mask becomes an index array for each of them."""
     if part is None:
         return [_Part(NEW, ())]
-    if isinstance(part, EllipsisType):  # Between index arrays it separates them even so.
+    if isinstance(part, EllipsisType):  # Even for no axis, it separates index arrays.
         return [_Part(DOTS, ())]
     if isinstance(part, slice):
         return [_Part(SLICE, axes, span_of(part, sizes[axes[0]]))]
@@ -246,7 +247,7 @@ def _mask(mask: NumpyArray, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
 
 
 def _within(at: Any, size: Any, axis: int) -> Any:
-    """Indices along an axis; those known now must lie in it, and count from its front afterwards."""
+    """Indices along an axis. Arrays are checked and counted from the front; outputs are left alone."""
     if isinstance(at, Output) or not isinstance(size, int):
         return at
     at = np.asarray(at)
@@ -280,7 +281,7 @@ def _choice(parts: list[_Part], x: TensorType) -> Choice:
 
 
 def _numbers(arrays: Sequence[_Part], sizes: Shape) -> tuple[Any, Shape]:
-    """Which elements of their axes together index arrays choose, and the shape of that."""
+    """The row-major numbers of the elements that index arrays choose of their axes, and their shape."""
     try:
         block = d.broadcast_shapes(*[d.type_of(part.value).shape for part in arrays])
     except ShapeError as error:
@@ -304,13 +305,13 @@ def _numbers(arrays: Sequence[_Part], sizes: Shape) -> tuple[Any, Shape]:
 def _arranged(parts: list[_Part], choice: Choice) -> Choice:
     """The choice with the order of its result's axes.
 
-    Where all index arrays and numbers stand side by side, the axes of the arrays take their place; otherwise
-    they come first.
+    If all index arrays and numbers are neighbours in the index, the axes of the arrays take their place;
+    otherwise they come first.
     """
     block, at = choice.shape, choice.place
     fancy = [i for i, part in enumerate(parts) if part.kind in (ARRAY, NUMBER)]
     beside = fancy == list(range(fancy[0], fancy[0] + len(fancy)))
-    # What is gathered has the axes that arrays do not choose from, and the block between them.
+    # The gathered tensor has the axes that arrays do not choose from, and the block's axes between them.
     others = [axis for axis in range(len(choice.taken)) if axis not in choice.axes]
     middle = [("block", i) for i in range(len(block))]
     labels: list[Any] = [*others[:at], *middle, *others[at:]]

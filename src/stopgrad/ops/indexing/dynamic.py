@@ -1,4 +1,4 @@
-"""Parts of a tensor that functions name: at bounds known when the graph is built, or where tensors say."""
+"""Blocks of a tensor, at bounds that are known when the graph is built or that tensors hold."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def strided_slice(
 ) -> Tensor:
     """Elements at regular distances along each axis: ``x[begin:end:strides]``.
 
-    In each mask, bit i speaks of the i-th slice.
+    In each mask, bit i is about the i-th slice.
 
     Args:
         input_: any tensor.
@@ -69,9 +69,9 @@ def strided_slice(
         strides: for each axis the step; 1 by default.
         begin_mask: which slices begin where their axis does.
         end_mask: which slices end where their axis does.
-        ellipsis_mask: which slice, of one at most, stands for all axes that are not named.
+        ellipsis_mask: which slice, at most one, stands for all axes that are not named.
         new_axis_mask: which slices stand for a new axis of size 1.
-        shrink_axis_mask: which slices are the one element at begin, and leave no axis.
+        shrink_axis_mask: which slices take only the element at begin, and drop the axis.
         var: None; tensors are never changed in place.
 
     Returns:
@@ -100,7 +100,7 @@ def strided_slice(
             "for each slice in each of them"
         )
     for n in (*lists[0], *lists[1], *lists[2]):
-        # Those that a mask hides are numbers, too.
+        # Bounds that a mask hides must be numbers, too.
         if not isinstance(n, (Dim, Output, Operation)):
             d.whole(n)
     masks = [d.whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
@@ -124,16 +124,15 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
     Args:
         input_: any tensor.
-        begin: for each axis the first element; a tensor may say it, which is brought to where the block fits,
-            as for :func:`dynamic_slice`.
+        begin: for each axis the first element. It may be a tensor, which is clipped so that the block fits, as
+            in :func:`dynamic_slice`.
         size: for each axis how many elements; -1 for all from begin on.
 
     Returns:
         The block, of shape size.
 
     Constraints:
-        (C1) begin and size have a number for each axis, and each size is one that is known when the graph is
-            built.
+        (C1) begin and size have a number for each axis, and the sizes are known when the graph is built.
         (C2) The block lies in the tensor.
 
     Examples:
@@ -175,17 +174,17 @@ def _numbers(given: Any, x: TensorType, what: str) -> list[Any]:
 
 
 def _is_traced(given: Any) -> bool:
-    """Whether tensors of a graph say a number."""
+    """Whether any of the numbers is a tensor of a graph."""
     if isinstance(given, (Output, Operation)):
         return True
     return isinstance(given, (list, tuple)) and any(isinstance(n, (Output, Operation)) for n in given)
 
 
-# ------------------------------------------------------------------------------------- where tensors say
+# --------------------------------------------------------------------------------- at starts in tensors
 
 
 def _starts(xp: Any, starts: Any, shape: Shape, sizes: Shape) -> list[Any]:
-    """Where the block begins along each axis, counted from the front and so that it fits."""
+    """Where the block begins along each axis, counted from the front and clipped so that it fits."""
     found = []
     for i, (size, count) in enumerate(zip(shape, sizes, strict=True)):
         at = starts[i].astype(np.int64 if starts.dtype.itemsize == 8 else np.int32)
@@ -212,13 +211,12 @@ _NO_SLOPE = d.not_differentiable("a position has no derivative")
 
 
 class DynamicSlice(Op):
-    """A block of a tensor, of a size known when the graph is built, from where a tensor says.
+    """A block of a tensor that begins at an index held by a tensor; its size is known when the graph is built.
 
     Args:
         x: any tensor.
-        starts: for each axis the first element of the block; negative numbers count from the end. A start
-            from which the block would reach beyond the tensor is brought to the nearest from which it does
-            not.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start is
+            clipped so that the block lies in the tensor.
         sizes: of the block, which may be symbolic.
 
     Returns:
@@ -259,13 +257,13 @@ class DynamicSlice(Op):
 
 @d.builds(DynamicSlice)
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str | None = None) -> Tensor:
-    """A block of a tensor, of a size known when the graph is built, from where tensors say.
+    """A block of a tensor that begins at an index held by tensors; its size is known when the graph is built.
 
     Args:
         operand: any tensor.
         start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or
-            one tensor. Negative numbers count from the end. A start from which the block would reach beyond
-            the tensor is brought to the nearest from which it does not.
+            one tensor. Negative numbers count from the end. A start is clipped so that the block lies in the
+            tensor.
         slice_sizes: of the block.
 
     Returns:
@@ -284,21 +282,20 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str 
 
 
 def _vector(starts: Any) -> Any:
-    """Starts as one tensor."""
+    """The starts as one tensor."""
     if not _is_traced(starts) or isinstance(starts, (Output, Operation)):
         return as_indices(starts)
     return stack([as_indices(start) for start in starts])
 
 
 class DynamicUpdateSlice(Op):
-    """A tensor with a block replaced, which begins where a tensor says: behind :func:`dynamic_update_slice`.
+    """A tensor with a block replaced that begins at an index held by a tensor.
 
     Args:
         x: any tensor.
         updates: the new block.
-        starts: for each axis the first element of the block; negative numbers count from the end. A start
-            from which the block would reach beyond the tensor is brought to the nearest from which it does
-            not.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start is
+            clipped so that the block lies in the tensor.
 
     Returns:
         The tensor.
@@ -346,18 +343,18 @@ class DynamicUpdateSlice(Op):
 
 @d.builds(DynamicUpdateSlice)
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: str | None = None) -> Tensor:
-    """A tensor with a block replaced, which begins where tensors say.
+    """A tensor with a block replaced that begins at an index held by tensors.
 
     Args:
         operand: any tensor.
-        update: the new block, which is brought to the operand's dtype.
+        update: the new block, which is converted to the operand's dtype.
         start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or
-            one tensor. Negative numbers count from the end. A start from which the block would reach beyond
-            the tensor is brought to the nearest from which it does not.
+            one tensor. Negative numbers count from the end. A start is clipped so that the block lies in the
+            tensor.
 
     Returns:
-        The tensor. The gradient of the operand is zero in the block; that of the block is what comes back
-        there.
+        The tensor. The gradient of the operand is zero in the block; that of the update is the result's
+        gradient in the block.
 
     Constraints:
         (C1) The starts are integers.
@@ -375,7 +372,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: st
 
 
 def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """With starts for all examples, a block of all; otherwise a gather along each axis that is cut."""
+    """A block of the whole batch if the examples share their starts; otherwise a gather along each cut axis."""
     x, starts = operands
     if not batched[1]:
         return d.again(op, (x, _with_first(starts)), ((size, *op.sizes),))
@@ -388,7 +385,7 @@ def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size)
 
 
 def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """With starts for all examples, a block of all; otherwise each element is sought in its block."""
+    """One block update if the examples share their starts; otherwise each element is looked up in its block."""
     x, updates, starts = operands
     if not batched[2]:
         x, updates = d.everywhere((x, updates), batched[:2], size)
@@ -406,12 +403,12 @@ def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size
 
 
 def _with_first(starts: Output) -> Tensor:
-    """The starts of the examples' blocks together."""
+    """The starts with a 0 for the batch axis in front."""
     return concat([cast(d.constant_in(d.graph_for(starts), np.zeros(1, np.int32)), starts.dtype), starts], 0)
 
 
 def _begin(starts: Output, axis: int, size: Size, count: Size) -> Tensor:
-    """For each example, where its block begins along an axis, so that it fits: [examples, 1]."""
+    """For each example, where its block begins along an axis, clipped so that it fits: [examples, 1]."""
     at = cast(part_of(starts, 1, axis, 1), d.int32)
     front = where(less(at, 0), add(at, size_as(size, d.int32, at)), at)
     return maximum(minimum(front, size_as(size - count, d.int32, at)), 0)

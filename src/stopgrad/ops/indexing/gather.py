@@ -1,10 +1,10 @@
 """Elements chosen by integer tensors.
 
-To the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside
+In the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside
 of the axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops the
-update. The operations themselves count from the front only: what is negative lies outside, as it does for
-:func:`one_hot`. So a gather is always the product with a one-hot matrix, and a scatter-add the product with
-its transpose.
+update. The operations themselves count from the front only: to them a negative index lies outside, as it does
+for :func:`one_hot`. So a gather is always the product with a one-hot matrix, and a scatter-add the product
+with its transpose.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WHERE = d.not_differentiable("an index has no derivative")
 
 def lies_inside(xp: Any, indices: Any, size: int) -> Any:
     """Which indices lie in an axis of this size."""
-    # What a narrow dtype cannot hold, JAX would wrap around.
+    # JAX would wrap a size that the indices' dtype cannot hold.
     fits = size <= np.iinfo(indices.dtype).max
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
@@ -58,7 +58,7 @@ def outside_to_end(xp: Any, indices: Any, size: int) -> Any:
 
 
 def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
-    """``x[at]``, and 0 where the index along *axis* is outside. NumPy."""
+    """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
         return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in at)) + x.shape[len(at) :], x.dtype)
     found = x[at]
@@ -70,7 +70,7 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
 
 
 def _get(xp: Any, x: Any, indices: Any, batch_dims: int) -> Any:
-    """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside. JAX."""
+    """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside, with JAX."""
     if x.shape[batch_dims] == 0:  # JAX does not index an axis without elements.
         return xp.zeros(indices.shape + x.shape[batch_dims + 1 :], x.dtype)
     return _batched(xp, lambda x, i: x.at[i].get(mode="fill", fill_value=0), batch_dims)(x, indices)
@@ -82,7 +82,7 @@ def _add(xp: Any, x: Any, indices: Any, updates: Any, batch_dims: int) -> Any:
 
 
 def _batched(xp: Any, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
-    """Over leading axes, which JAX so knows to be those of a batch: XLA divides them over devices."""
+    """*function* mapped over leading axes by ``jax.vmap``, so that XLA can divide the batch over devices."""
     for _ in range(batch_dims):
         function = xp.jax.vmap(function)
     return function
@@ -105,7 +105,7 @@ def gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dim
 
 
 def batched_positions(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
-    """Positions along the batch axes that broadcast with the indices, and then the indices."""
+    """Positions along the batch axes, shaped to broadcast with the indices, followed by the indices."""
     grid = [
         xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1))
         for i, n in enumerate(indices.shape[:batch_dims])
@@ -114,7 +114,10 @@ def batched_positions(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]
 
 
 def gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
-    """From [batch, chosen, before, after] to [batch, before, chosen, after]; *count* axes are chosen."""
+    """The permutation from [batch, chosen, before, after] to [batch, before, chosen, after].
+
+    There are *count* chosen axes.
+    """
     chosen = list(range(batch_dims, batch_dims + count))
     before = list(range(batch_dims + count, count + axis))
     return [*range(batch_dims), *before, *chosen, *range(count + axis, ndim)]
@@ -304,7 +307,7 @@ def scatter_add(
 
 
 def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
-    """For each axis the positions of the indices' elements, the indices themselves along *axis*."""
+    """For each axis the positions of the indices' elements; along *axis* these are the indices themselves."""
     ndim = indices.ndim
     return tuple(
         indices if i == axis else xp.arange(n).reshape((1,) * i + (n,) + (1,) * (ndim - i - 1))
@@ -389,7 +392,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = Non
 
 
 def _repeated(x: Any, shape: Shape, other: Shape, axis: int) -> Any:
-    """*x* repeated where it has size 1 and *other* has not, except along *axis*."""
+    """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
     wanted = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
     return x if wanted == shape else broadcast_to(x, wanted)
 
@@ -534,7 +537,7 @@ def _hits(op: Any) -> Tensor:
 
 
 def _of_numbers(*numbers: Any) -> DType:
-    """The dtype of the Python numbers that were given, or float32."""
+    """The common dtype of Python numbers, or float32 if all are None."""
     weak = [d.python_dtype(n) or d.float32 for n in numbers if n is not None]
     return Promotion(d.is_any).common((), weak)
 

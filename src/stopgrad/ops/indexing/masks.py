@@ -1,8 +1,7 @@
 """Where conditions hold.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
-says how many places the result has: what is too much is left out, and ``fill_value`` stands where there are
-no more.
+The shape of such a result depends on data. For arrays it is known at once. For tensors of a graph, ``size``
+says how many places the result has: further places are left out, and ``fill_value`` stands for missing ones.
 """
 
 from __future__ import annotations
@@ -179,11 +178,11 @@ def boolean_mask(
         mask: booleans, of the shape of some neighbouring axes of the tensor.
         axis: the first of these axes; 0 by default.
         size: how many slices the result has. It is needed where the mask is known only when the graph runs;
-            what is too much is left out.
-        fill_value: what the slices hold that are missing.
+            further slices are left out.
+        fill_value: the value of the elements of missing slices.
 
     Returns:
-        The slices, with one axis in place of those of the mask. Its gradient goes back to where they were.
+        The slices, with one axis in place of those of the mask. The gradient goes back to where they were.
 
     Constraints:
         (C1) The mask holds booleans, and has an axis.

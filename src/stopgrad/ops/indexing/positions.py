@@ -1,4 +1,4 @@
-"""Positions along axes: indices that may count from the end, as numbers that count from the front."""
+"""Positions along axes: indices that may count from the end become numbers that count from the front."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RavelMultiIndex(Op):
         wanted = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):
-            if isinstance(size, Dim):  # Where a graph is written and not run, sizes are not known.
+            if isinstance(size, Dim):  # Sizes are not known where the graph is only written, not run.
                 place, number_of = at.astype(np.int64), xp.asarray(size, np.int64)
                 here = (place < number_of) & (place >= -number_of)
             else:
@@ -119,7 +119,7 @@ def raveled(indices: Sequence[Any], sizes: Shape, name: str | None = None) -> Te
 
 
 def as_indices(indices: Any) -> Any:
-    """Python numbers and lists as int32, whatever the tensor that they index holds."""
+    """Python numbers and lists as int32, whatever the dtype of the tensor that they index."""
     if hasattr(indices, "dtype") or hasattr(indices, "as_output"):
         return indices
     array = d.as_array(indices)
@@ -127,7 +127,7 @@ def as_indices(indices: Any) -> Any:
 
 
 def from_front(indices: Any, size: Size) -> Any:
-    """Indices counted from the front of an axis of this size, from such as may count from its end."""
+    """Indices along an axis of this size, negative ones replaced by those that count from the front."""
     kind = d.type_of(indices).dtype
     if not kind.is_integer or kind.name.startswith("u"):
         return indices

@@ -1,6 +1,6 @@
-"""Tensors with other elements in some places: what is put there, multiplied in, or kept if it is an extreme.
+"""Scatters: elements of a tensor replaced by updates, multiplied by them, or joined by a maximum or minimum.
 
-The sum, which is the transpose of gathering, stands in ``gather.py``. Indices outside of the axis choose
+The scatter that adds, the transpose of gathering, is in ``gather.py``. Indices outside of the axis choose
 nothing: the update is dropped.
 """
 
@@ -49,7 +49,7 @@ Constraints:
 
 
 def _typed(allowed: Callable[[DType], bool]) -> Any:
-    """The rule of inference of a scatter on tensors of these dtypes."""
+    """The inference rule of a scatter that allows these dtypes."""
 
     def infer(
         x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
@@ -63,7 +63,7 @@ def _typed(allowed: Callable[[DType], bool]) -> Any:
 
 
 def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
-    """A lowering for NumPy: *join* changes an array, at indices, by updates."""
+    """A lowering for NumPy: *join* is called with an array to change, indices, and updates."""
 
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
@@ -160,14 +160,14 @@ def _set(x: Any, at: Any, updates: Any) -> None:
 
 
 class TensorScatterUpdate(Scatter):
-    """A tensor with slices that indices choose replaced.
+    """A tensor with the slices that indices choose replaced.
 
     Args:
-        updates: what to put there.
+        updates: the new slices.
 
     Returns:
-        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of
-        the axis are dropped.
+        The tensor. Of several updates to one place the last remains, and only that one gets a gradient;
+        updates outside of the axis are dropped.
 
     Examples:
         >>> sg.scatter_update(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
@@ -187,7 +187,7 @@ class TensorScatterUpdate(Scatter):
 
 
 def _of_the_last(g: Any, op: Any) -> Tensor:
-    """*g*, and 0 for the updates that a later one replaced."""
+    """*g*, with 0 for the updates that a later one replaced."""
     indices, axes = op.indices, op.batch_dims
     chosen = indices.shape[axes:]
     if all(isinstance(n, int) and n == 1 for n in chosen):
@@ -205,7 +205,7 @@ def _of_the_last(g: Any, op: Any) -> Tensor:
 
 
 class ScatterExtremum(Scatter, abstract=True):
-    """Of an element and its updates, an extreme one.
+    """The largest or the smallest of each element and its updates.
 
     Args:
         updates: what to compare with the elements there.
@@ -220,7 +220,7 @@ class ScatterExtremum(Scatter, abstract=True):
 
 
 def _shares(g: Any, op: Any) -> Tensor:
-    """The cotangent in as many parts as there are equal extremes."""
+    """The cotangent divided by how many values tie for the extreme."""
     g = wide(g)
     ones = cast(equal(op.x, op.result), g.dtype)
     count = _put(TensorScatterAdd, op, ones, cast(equal(op.updates, _at(op, op.result)), g.dtype))
@@ -231,8 +231,8 @@ class TensorScatterMax(ScatterExtremum):
     """A tensor with each element that indices choose replaced by the largest of it and its updates.
 
     Returns:
-        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
-        gradient evenly, and a NaN makes that of all NaN, as for reduce_max.
+        The largest values; NaN where one of them is NaN. Updates outside of the axis are dropped. Values that
+        tie share the gradient evenly, and a NaN makes the gradient of all of them NaN, as in reduce_max.
 
     Examples:
         >>> sg.scatter_max(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, 4.0]))
@@ -248,8 +248,8 @@ class TensorScatterMin(ScatterExtremum):
     """A tensor with each element that indices choose replaced by the smallest of it and its updates.
 
     Returns:
-        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
-        gradient evenly, and a NaN makes that of all NaN, as for reduce_min.
+        The smallest values; NaN where one of them is NaN. Updates outside of the axis are dropped. Values that
+        tie share the gradient evenly, and a NaN makes the gradient of all of them NaN, as in reduce_min.
 
     Examples:
         >>> sg.scatter_min(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
@@ -265,15 +265,15 @@ class TensorScatterMin(ScatterExtremum):
 
 
 class TensorScatterMul(Scatter):
-    """A tensor with slices that indices choose multiplied by updates.
+    """A tensor with the slices that indices choose multiplied by updates.
 
     Args:
         updates: the factors.
 
     Returns:
         The products. Indices that occur more than once multiply more than once; those outside of the axis are
-        dropped. The gradient is right where factors are 0, since it multiplies the others instead of
-        dividing.
+        dropped. The gradient is right even where a factor is 0, since it multiplies the other factors instead
+        of dividing by this one.
 
     Examples:
         >>> sg.scatter_multiply(np.ones(3), np.array([2, 0, 2]), np.array([2.0, 3.0, 4.0]))
@@ -306,9 +306,9 @@ class TensorScatterMul(Scatter):
 
 
 def _products_of_others(updates: Any, op: Any) -> Tensor:
-    """For each update, the product of all others to the same place.
+    """For each update, the product of all other updates to the same place.
 
-    The updates are sorted by place; then it is the product of those before it times that of those behind it.
+    With the updates sorted by place, it is the product of those before it times the product of those after it.
     """
     axes, chosen = op.batch_dims, op.indices.shape[op.batch_dims :]
     if all(isinstance(n, int) and n == 1 for n in chosen):
@@ -328,7 +328,7 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
 
 
 def begins(places: Any, axis: int, reverse: bool) -> Tensor:
-    """Where, among sorted places, a new one begins; in reverse, where one ends."""
+    """Where, in a sorted list of places, a new place begins; in reverse, where one ends."""
     size = places.shape[axis]
     if isinstance(size, int) and not size:
         return equal(places, places)
@@ -339,7 +339,7 @@ def begins(places: Any, axis: int, reverse: bool) -> Tensor:
 
 
 def _running_product(rows: Any, begins: Any, axis: int, reverse: bool) -> Tensor:
-    """For each row, the product of those before it since the last beginning."""
+    """For each row, the product of the rows before it since the last beginning."""
     begins = reshape(begins, (*begins.shape, *(1,) * (rows.ndim - begins.ndim)))
     one = where(begins, ones_like(rows), 0)
     return linear_recurrence(
@@ -435,5 +435,5 @@ scatter_multiply = _public(TensorScatterMul, "scatter_multiply")
 
 
 def put(x: Any, places: Any, updates: Any) -> Tensor:
-    """A tensor with rows replaced; places that are negative are none."""
+    """*x* with rows replaced by updates; those with a negative place are dropped."""
     return d.apply(TensorScatterUpdate, (x, places, updates), (0, 0))

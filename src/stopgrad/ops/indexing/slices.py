@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 
 def slices_of(spans: Spans) -> tuple[slice, ...]:
-    """Spans as slices of Python."""
+    """Python's slices for spans."""
     return tuple(_slice(*span) for span in spans)
 
 
@@ -34,7 +34,7 @@ def _slice(start: int, size: int, step: int) -> slice:
 
 
 def check_spans(spans: Spans, x: TensorType) -> None:
-    """Refuse spans of which there are not as many as axes (C1), or that reach beyond them (C2)."""
+    """Raise ShapeError unless there is one span for each axis (C1) and all lie in x (C2)."""
     if len(spans) != x.ndim:
         raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
     for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
@@ -59,8 +59,8 @@ class StridedSlice(Op):
     Constraints:
         (C1) There is one span for each axis of x.
         (C2) All the elements lie in x.
-        (C3) The bounds and indices that the function is given are whole numbers, sizes, and arrays of
-            integers or booleans, and the steps are numbers other than 0.
+        (C3) The function's bounds and indices are whole numbers, sizes, and arrays of integers or booleans,
+            and its steps are numbers other than 0.
     """
 
     @staticmethod
@@ -165,7 +165,7 @@ def span_of(index: slice, size: Any) -> Span:
         return start, len(range(start, stop, step)), step
     stop = _bound(index.stop, size, step)
     if step > 0:
-        # A start beyond the end leaves no elements, so it need not be brought back.
+        # A start beyond the end leaves no elements, so it need not be clipped.
         start = (
             0
             if index.start is None
@@ -181,7 +181,7 @@ def span_of(index: slice, size: Any) -> Span:
 
 
 def _bound(bound: Any, size: Any, step: int) -> Any:
-    """A slice's bound, counted from the front and not beyond the end; None for the default."""
+    """A slice's bound, counted from the front and clipped to the end; None for the default."""
     if bound is None:
         return None
     if isinstance(bound, int) and bound < 0:

@@ -1,4 +1,4 @@
-"""Tensors with some elements changed: ``x.at[index].set(v)``, its kin, and TensorFlow's functions."""
+"""Tensors with some elements changed: ``x.at[index].set(v)`` and the like, and TensorFlow's functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def like(updates: Any, x: Any, constraint: str) -> Any:
-    """Updates in the dtype of what they go into; a dtype of a higher kind is refused."""
+    """Updates in the dtype of the tensor that they go into; a dtype of a higher kind is refused."""
     wanted = d.type_of(x).dtype
     updates = updates.as_output() if isinstance(updates, Operation) else updates
     have = d.type_of(updates).dtype
@@ -62,7 +62,7 @@ def like(updates: Any, x: Any, constraint: str) -> Any:
 
 
 def _rank(dtype: Any) -> int:
-    """Booleans, integers, floating-point numbers, complex numbers."""
+    """The kind of a dtype as a rank: booleans, integers, floating-point numbers, complex numbers."""
     return 0 if dtype.is_bool else 1 if dtype.is_integer else 3 if dtype.is_complex else 2
 
 
@@ -70,7 +70,7 @@ def _rank(dtype: Any) -> int:
 
 
 class At:
-    """``x.at``: what is to be changed is named in brackets behind it."""
+    """``x.at``: an index in brackets after it says which elements to change."""
 
     __slots__ = ("_x",)
 
@@ -87,7 +87,7 @@ class At:
 
 
 class Updates:
-    """``x.at[index]``: its methods make tensors with other elements in the place of these."""
+    """``x.at[index]``: its methods return *x* with the elements at the index changed."""
 
     __slots__ = ("_index", "_x")
 
@@ -105,47 +105,47 @@ class Updates:
 
     @d.guarded("x.at[...].set")
     def set(self, values: Any, name: str | None = None) -> Tensor:
-        """With *values* in their place; of several for one element the last remains."""
+        """The tensor with *values* at the index; of several for one element the last remains."""
         return self._changed(values, TensorScatterUpdate, lambda old, new: new, name)
 
     @d.guarded("x.at[...].add")
     def add(self, values: Any, name: str | None = None) -> Tensor:
-        """With *values* added; several for one element add up."""
+        """The tensor with *values* added; several for one element add up."""
         return self._changed(values, TensorScatterAdd, add, name)
 
     @d.guarded("x.at[...].subtract")
     def subtract(self, values: Any, name: str | None = None) -> Tensor:
-        """With *values* subtracted, all of those for one element."""
+        """The tensor with *values* subtracted; several for one element are all subtracted."""
         return self._changed(negative(like(values, self._x, "C1")), TensorScatterAdd, add, name)
 
     @d.guarded("x.at[...].multiply")
     def multiply(self, values: Any, name: str | None = None) -> Tensor:
-        """Multiplied by *values*, all of those for one element."""
+        """The tensor multiplied by *values*; several for one element all multiply it."""
         return self._changed(values, TensorScatterMul, multiply, name)
 
     @d.guarded("x.at[...].divide")
     def divide(self, values: Any, name: str | None = None) -> Tensor:
-        """Divided by *values*, all of those for one element."""
+        """The tensor divided by *values*; several for one element all divide it."""
         return divide(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
     @d.guarded("x.at[...].power")
     def power(self, values: Any, name: str | None = None) -> Tensor:
-        """Raised to the power of *values*, one after the other where there are several for one element."""
+        """The tensor raised to the power of *values*; several for one element are applied one after another."""
         return pow(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
     @d.guarded("x.at[...].min")
     def min(self, values: Any, name: str | None = None) -> Tensor:
-        """With the smallest of each element and its *values*."""
+        """The tensor with each element replaced by the smallest of it and its *values*."""
         return self._changed(values, TensorScatterMin, minimum, name)
 
     @d.guarded("x.at[...].max")
     def max(self, values: Any, name: str | None = None) -> Tensor:
-        """With the largest of each element and its *values*."""
+        """The tensor with each element replaced by the largest of it and its *values*."""
         return self._changed(values, TensorScatterMax, maximum, name)
 
     @d.guarded("x.at[...].apply")
     def apply(self, function: Callable[[Any], Any], name: str | None = None) -> Tensor:
-        """With what *function* makes of the elements, once for each, however often the index names it."""
+        """The tensor with *function* applied to the elements, once even where the index names one twice."""
         if not callable(function):
             raise ArgumentError(
                 f"apply takes a function of the elements, not {function!r:.60}; set takes values"
@@ -155,7 +155,7 @@ class Updates:
     def _changed(
         self, values: Any, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
     ) -> Tensor:
-        """The tensor with values joined with the elements: by a scatter, or by *join* if it is a slice."""
+        """The tensor with *values* joined to its elements: by *scatter*, or for a slice by *join*."""
         x = self._x
         with d.about(scatter, x):
             values = like(values, x, "C4")
@@ -172,7 +172,7 @@ class Updates:
 
 
 def _fitted(values: Any, choice: Choice) -> Any:
-    """Values in the shape of what an index chooses; leading axes of size 1 may be missing or too many."""
+    """Values broadcast to the shape of the choice; surplus leading axes of size 1 are dropped."""
     have, wanted = d.type_of(values).shape, choice.shape
     if have == wanted:
         return values
@@ -189,7 +189,7 @@ def _fitted(values: Any, choice: Choice) -> Any:
 
 
 def _traced_mask(index: Any) -> Output | None:
-    """The mask that an index is, if its values are known only when the graph runs."""
+    """The index, if it is a mask whose values are known only when the graph runs."""
     if isinstance(index, tuple) and len(index) == 1:
         (index,) = index
     index = index.as_output() if isinstance(index, Operation) else index
@@ -197,7 +197,10 @@ def _traced_mask(index: Any) -> Output | None:
 
 
 def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], name: str | None) -> Tensor:
-    """Values that do not count the elements of a mask are a choice for each element."""
+    """An update at a traced mask: a choice between the old and the new value of each element.
+
+    The values cannot be one for each element that the mask chooses, since their number depends on data.
+    """
     kind, rest = d.type_of(x), d.type_of(x).shape[mask.ndim :]
     if not d.same_shape(mask.shape, kind.shape[: mask.ndim]) or d.type_of(values).ndim > len(rest):
         raise ShapeError(
@@ -212,7 +215,7 @@ def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], n
 
 @d.guarded("at")
 def at(x: Any) -> At:
-    """What ``x.at`` is for an output, for arrays too: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
+    """``x.at`` for arrays as well as outputs: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
 
     The index is any that brackets take. The methods are ``set``, ``add``, ``subtract``, ``multiply``,
     ``divide``, ``power``, ``min``, ``max`` and ``apply``, which return a new tensor, and ``get``, which
@@ -222,10 +225,10 @@ def at(x: Any) -> At:
         x: any tensor.
 
     Returns:
-        What takes the index. Values broadcast to what it chooses, and are brought to x's dtype. Where tensors
-        say indices, those outside of x change nothing. Of several values set for one element the last
-        remains. A mask that is known only when the graph runs takes a scalar, or what broadcasts to the axes
-        behind it.
+        An object to index. Values broadcast to the shape of what the index chooses, and are converted to x's
+        dtype. Indices in tensors that lie outside of x change nothing. Of several values set for one element
+        the last remains. A mask that is known only when the graph runs takes a scalar, or values that
+        broadcast to the axes after those of the mask.
 
     Examples:
         >>> sg.at(np.zeros(4))[[1, -1]].set([1.0, 2.0])
@@ -250,7 +253,7 @@ def _policy(bad_indices_policy: Any) -> None:
 
 
 def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
-    """The numbers of the elements that vectors of indices choose, and how long the vectors are."""
+    """The row-major numbers of the elements that vectors of indices choose, and the vectors' length."""
     indices = as_indices(indices)
     kind = d.type_of(indices)
     d.check_dtype(kind, d.is_integer, "integers as indices")
@@ -279,7 +282,7 @@ def gather_nd(
 
     Args:
         params: any tensor.
-        indices: integers; along the last axis, an index for each of params' first axes behind batch_dims.
+        indices: integers; along the last axis, an index for each of params' first axes after batch_dims.
             Negative ones count from the axis's end.
         batch_dims: how many leading axes the two share.
         bad_indices_policy: '' or 'IGNORE': indices outside of the tensor give 0 and take no gradient.
@@ -326,7 +329,7 @@ Args:
     tensor: the tensor to begin with.
     indices: integers; along the last axis, an index for each of the tensor's first axes. Negative ones count
         from the axis's end; those outside of it are dropped.
-    updates: {updates}; brought to the tensor's dtype.{policy}
+    updates: {updates}; converted to the tensor's dtype.{policy}
 
 Returns:
     The tensor.{several}
@@ -371,7 +374,7 @@ tensor_scatter_nd_min = _public(
     "tensor_scatter_nd_min",
     what="A tensor with the smallest of each element that vectors of indices choose and its updates",
     updates="what to compare with the elements there",
-    several=" What ties shares the gradient evenly.",
+    several=" Values that tie share the gradient evenly.",
     example="array([ 1.,  2., -5.])",
 )
 tensor_scatter_nd_max = _public(
@@ -379,7 +382,7 @@ tensor_scatter_nd_max = _public(
     "tensor_scatter_nd_max",
     what="A tensor with the largest of each element that vectors of indices choose and its updates",
     updates="what to compare with the elements there",
-    several=" What ties shares the gradient evenly.",
+    several=" Values that tie share the gradient evenly.",
     example="array([5., 2., 3.])",
 )
 
@@ -412,9 +415,9 @@ def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str 
 tensor_scatter_nd_update.__doc__ = _DOCUMENTATION.format(
     function="tensor_scatter_nd_update",
     policy="",
-    what="A tensor with elements or slices that vectors of indices choose replaced",
-    updates="what to put there",
-    several=" Of updates to one place the last remains, which alone takes the gradient.",
+    what="A tensor with the elements or slices that vectors of indices choose replaced",
+    updates="the new elements or slices",
+    several=" Of several updates to one place the last remains, and only that one gets a gradient.",
     example="array([ 5.,  2., -5.])",
 )
 
@@ -428,7 +431,7 @@ def scatter_nd(
     Args:
         indices: integers; along the last axis, an index for each of the first axes. Negative ones count from
             the axis's end; those outside of it are dropped.
-        updates: what to put there; updates of one place add up.
+        updates: the elements or slices to add; updates of one place add up.
         shape: of the result.
         bad_indices_policy: '' or 'IGNORE'.
 
