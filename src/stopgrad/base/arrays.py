@@ -22,6 +22,7 @@ class Namespace(Protocol):
     """NumPy's functions, as an engine has them: what ``lower`` computes with."""
 
     def __getattr__(self, name: str, /) -> Any: ...
+    def __hash__(self) -> int: ...
 
 
 class Array(Protocol):

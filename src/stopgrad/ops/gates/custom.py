@@ -13,13 +13,17 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.batched_bodies import batched_body
 from stopgrad.graph.build import remade
 from stopgrad.graph.defining import (
+    Acting,
     ArgumentError,
+    Array,
+    ArrayLike,
     Body,
     Flags,
     GradientError,
     Graph,
     GraphError,
     Joint,
+    Namespace,
     NoGradient,
     Op,
     Operation,
@@ -145,7 +149,7 @@ def _fitting(part: Any, x: Output, name: str) -> Output:
 
 
 def _pull(
-    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Any
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient function's results for the live arguments, built here."""
     body = _settle(op)
@@ -216,7 +220,7 @@ class CustomGradient(Op):
     moves = ("tensors",)
 
     @staticmethod
-    def lower(xp: Any, *tensors: Any, count: int, **_: Any) -> Any:
+    def lower(xp: Namespace, *tensors: Array, count: int, **_: object) -> Any:
         return tensors[0] if count == 1 else tensors[:count]
 
     @classmethod
@@ -333,7 +337,7 @@ def _build(
     return d.unflatten(result_spec, op.outputs)
 
 
-def _counts(leaf: Any) -> bool:
+def _counts(leaf: object) -> bool:
     """Whether a gradient may be returned for a leaf of a positional argument."""
     return carries_gradient(leaf) or isinstance(leaf, (float, complex))
 
@@ -341,7 +345,7 @@ def _counts(leaf: Any) -> bool:
 def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> Callable[..., Any]:
     """A gradient function that lists what *pullback* returns in the structure of the arguments."""
 
-    def listed(*cotangents: Any) -> Any:
+    def listed(*cotangents: ArrayLike) -> Any:
         made = d.call(pullback, *cotangents)
         parts = list(made) if isinstance(made, (list, tuple)) else [made]
         alone = all(part is None or d.is_leaf(part) for part in parts)
@@ -359,7 +363,7 @@ def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> C
     return listed
 
 
-def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:
+def _pair(made: object) -> tuple[Any, Callable[..., Any]]:
     if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
         raise ArgumentError(
             "custom_gradient: the function must return a pair (results, gradient function), "

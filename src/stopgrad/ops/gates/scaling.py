@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, ShapeError, Tensor, TensorType
+from stopgrad.graph.defining import ArrayLike, Op, Output, ShapeError, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum, negative, square
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, conj as conjugate, real, where, wide
@@ -55,7 +55,7 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
     return x
 
 
-def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
+def _set(definition: type[Op], x: ArrayLike, *settings: ArrayLike, name: str | None) -> Tensor:
     """A gate with scalar settings."""
     for setting in settings:
         if d.type_of(setting).ndim:
@@ -92,13 +92,13 @@ class ScaleGradient(Gate):
 
 
 @d.builds(ScaleGradient)
-def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
+def scale_gradient(x: T, s: ArrayLike, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x, name)
     return found
 
 
 @d.guarded("reverse_gradient")
-def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
+def reverse_gradient(x: T, s: ArrayLike = 1.0, name: str | None = None) -> T:
     """Identity whose gradient is multiplied by -s.
 
     Args:
@@ -155,7 +155,7 @@ class ClipGradient(Gate):
 
 
 @d.builds(ClipGradient)
-def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
+def clip_gradient(x: T, low: ArrayLike, high: ArrayLike, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x, name)
     return found
 
@@ -192,12 +192,12 @@ class ClipGradientByNorm(Gate):
 
 
 @d.builds(ClipGradientByNorm)
-def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
+def clip_gradient_norm(x: T, max_norm: ArrayLike, name: str | None = None) -> T:
     found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x, name)
     return found
 
 
-def _shrunk(g: Any, max_norm: Any) -> Tensor:
+def _shrunk(g: Output, max_norm: Output) -> Tensor:
     """A cotangent whose norm is at most *max_norm*."""
     count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
     g, max_norm = wide(g), wide(max_norm)

@@ -19,6 +19,7 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.builder import NoGradientBlock
 from stopgrad.graph.defining import (
     ArgumentError,
+    ArrayLike,
     DTypeError,
     GraphError,
     Kind,
@@ -61,7 +62,7 @@ class Gate(Op, abstract=True):
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
-def carries_gradient(x: Any) -> bool:
+def carries_gradient(x: object) -> bool:
     """Whether a leaf carries a gradient: a floating-point or complex output or array."""
     if isinstance(x, (Output, Operation)):
         return d.type_of(x).differentiable
@@ -100,7 +101,7 @@ class StopGradient(Gate):
 
 
 @d.builds(StopGradient)
-def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
+def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: ArrayLike | None = None) -> T:
     """Passes its input through unchanged and hides all behind it from the gradient generator.
 
     What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
@@ -137,7 +138,7 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
     if chosen == ():
         return input
 
-    def stop(leaf: Any) -> Any:
+    def stop(leaf: ArrayLike) -> Any:
         if when is not None:
             return stop_gradient_when(leaf, when, *(chosen or ()), name=name)
         if chosen is not None:
@@ -183,7 +184,7 @@ class StopGradientTowards(Gate):
 
 
 @d.builds(StopGradientTowards)
-def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
+def stop_gradient_towards(x: ArrayLike, *wrt: Any, name: str | None = None) -> Tensor:
     return d.apply(StopGradientTowards, (x, *wrt), (), name)
 
 
@@ -225,7 +226,7 @@ class StopGradientWhen(Gate):
 
 
 @d.builds(StopGradientWhen)
-def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
+def stop_gradient_when(x: ArrayLike, when: ArrayLike, *wrt: Any, name: str | None = None) -> Tensor:
     if d.type_of(when).ndim:  # Only vmap builds it with a condition for each example.
         wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {d.type_of(when)!r}")
         d.raise_for(StopGradientWhen, wrong, (x, when, *wrt))
@@ -289,7 +290,7 @@ class StraightThrough(Gate):
 
 
 @d.builds(StraightThrough)
-def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
+def straight_through(hard: T, soft: ArrayLike, name: str | None = None) -> T:
     d.check_name(name)
     leaves, spec = d.flatten(hard)
     others, other_spec = d.flatten(soft)
@@ -396,5 +397,5 @@ class Named(Gate):
 
 
 @d.builds(Named)
-def named(x: Any, name: str | None = None) -> Tensor:
+def named(x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Named, (x,), (), name)

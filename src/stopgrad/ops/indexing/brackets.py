@@ -1,7 +1,7 @@
 """What brackets mean: NumPy's indexing, by integers, slices, None, Ellipsis, index arrays and masks.
 
-An index is read once, into a :class:`Choice`: a slice, followed by a gather. The axes that index arrays choose
-from are merged into one for the gather. Updates use the same choice.
+An index is read once, into a :class:`Choice`: a slice, followed by a gather. The axes that index arrays
+choose from are merged into one for the gather. Updates use the same choice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    ArrayLike,
     Dim,
     DTypeError,
     NumpyArray,
@@ -22,6 +23,7 @@ from stopgrad.graph.defining import (
     Output,
     Shape,
     ShapeError,
+    Size,
     Spans,
     Tensor,
     TensorType,
@@ -77,7 +79,7 @@ class Choice(NamedTuple):
 
     @property
     def place(self) -> int:
-        """The position of the merged axis: that of the first axis in it if they are neighbours, otherwise 0."""
+        """The position of the merged axis: that of its first axis if they are neighbours, otherwise 0."""
         return self.axes[0] if self._together else 0
 
     @property
@@ -90,19 +92,19 @@ class Choice(NamedTuple):
         others = tuple(i for i in range(len(self.taken)) if i not in self.axes)
         return tuple(range(len(self.taken))) if self._together else (*self.axes, *others)
 
-    def _rows(self, x: Any) -> Tensor:
+    def _rows(self, x: ArrayLike) -> Tensor:
         """What the spans take, with the axes to choose from merged into one."""
         first = transposed(x, self._front)
         sizes, at, count = d.type_of(first).shape, self.place, len(self.axes)
         return reshaped(first, (*sizes[:at], d.product(sizes[at : at + count]), *sizes[at + count :]))
 
-    def _from_rows(self, rows: Any) -> Tensor:
+    def _from_rows(self, rows: ArrayLike) -> Tensor:
         """The inverse of :meth:`_rows`."""
         front = self._front
         back = tuple(np.argsort(front).tolist())
         return transposed(reshaped(rows, tuple(self.taken[i] for i in front)), back)
 
-    def take(self, x: Any, name: str | None = None) -> Tensor:
+    def take(self, x: ArrayLike, name: str | None = None) -> Tensor:
         """The chosen elements of *x*."""
         y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,), name)
         if self.numbers is None:
@@ -112,7 +114,7 @@ class Choice(NamedTuple):
         found = reshaped(found, tuple(sizes[i] for i in self.kept))
         return reshaped(transposed(found, self.order), self.shape, name)
 
-    def join(self, definition: type[Op], x: Any, updates: Any, name: str | None = None) -> Tensor:
+    def join(self, definition: type[Op], x: ArrayLike, updates: ArrayLike, name: str | None = None) -> Tensor:
         """*x* with updates, which have the shape of the choice, scattered into it by *definition*."""
         y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,))
         block = d.type_of(self.numbers).shape
@@ -127,16 +129,16 @@ class Choice(NamedTuple):
         )
         return y if self.is_all else self.put(x, y, name)
 
-    def put(self, x: Any, updates: Any, name: str | None = None) -> Tensor:
+    def put(self, x: ArrayLike, updates: ArrayLike, name: str | None = None) -> Tensor:
         """*x* with the elements that the spans take replaced by *updates*."""
         return d.apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
 
 
-def reshaped(x: Any, shape: Shape, name: str | None = None) -> Tensor:
+def reshaped(x: ArrayLike, shape: Shape, name: str | None = None) -> Tensor:
     return x if d.type_of(x).shape == shape else reshape(x, shape, name)
 
 
-def transposed(x: Any, order: tuple[int, ...]) -> Tensor:
+def transposed(x: ArrayLike, order: tuple[int, ...]) -> Tensor:
     return x if order == tuple(range(len(order))) else transpose(x, order)
 
 
@@ -144,12 +146,12 @@ def transposed(x: Any, order: tuple[int, ...]) -> Tensor:
 
 
 @d.guarded("x[...]")
-def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
+def take_index(x: ArrayLike, index: object, name: str | None = None) -> Tensor:
     """``x[index]``, with NumPy's meaning."""
     return choice_of(x, index).take(x, name)
 
 
-def choice_of(x: Any, index: Any) -> Choice:
+def choice_of(x: ArrayLike, index: object) -> Choice:
     """What an index chooses of a tensor."""
     kind = d.type_of(x)
     with d.about(StridedSlice, x):
@@ -157,7 +159,7 @@ def choice_of(x: Any, index: Any) -> Choice:
 
 
 @d.reads_arguments
-def _parts(index: Any, x: TensorType) -> list[_Part]:
+def _parts(index: object, x: TensorType) -> list[_Part]:
     """The parts of an index, with the axes of *x* that they take."""
     given = list(index) if isinstance(index, tuple) else [index]
     parts = [_read(part) for part in given]
@@ -199,7 +201,7 @@ def _read(part: Any) -> Any:
     return array.astype(np.int32) if not array.size and isinstance(part, (list, tuple)) else array
 
 
-def _axes_of(part: Any) -> int:
+def _axes_of(part: object) -> int:
     """How many axes a part of an index takes."""
     if part is None or isinstance(part, EllipsisType):
         return 0
@@ -246,7 +248,7 @@ def _mask(mask: NumpyArray, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     ]
 
 
-def _within(at: Any, size: Any, axis: int) -> Any:
+def _within(at: Any, size: Size, axis: int) -> Any:
     """Indices along an axis. Arrays are checked and counted from the front; outputs are left alone."""
     if isinstance(at, Output) or not isinstance(size, int):
         return at

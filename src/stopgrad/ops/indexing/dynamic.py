@@ -11,14 +11,18 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Dim,
     Flags,
+    Namespace,
     Op,
     Operation,
     Output,
     Outputs,
     Shape,
     ShapeError,
+    ShapeLike,
     Size,
     Tensor,
     TensorType,
@@ -46,7 +50,7 @@ __all__ = [
 
 @d.builds(StridedSlice)
 def strided_slice(
-    input_: Any,
+    input_: ArrayLike,
     begin: Sequence[Any],
     end: Sequence[Any],
     strides: Sequence[int] | None = None,
@@ -119,13 +123,18 @@ def strided_slice(
 
 
 @d.guarded("slice")
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+def slice(
+    input_: ArrayLike,
+    begin: ArrayLike,
+    size: ArrayLike,
+    name: str | None = None,
+) -> Tensor:
     """A block of a tensor.
 
     Args:
         input_: any tensor.
-        begin: for each axis the first element. It may be a tensor, which is clipped so that the block fits, as
-            in :func:`dynamic_slice`.
+        begin: for each axis the first element. It may be a tensor, which is clipped so that the block fits,
+            as in :func:`dynamic_slice`.
         size: for each axis how many elements; -1 for all from begin on.
 
     Returns:
@@ -173,7 +182,7 @@ def _numbers(given: Any, x: TensorType, what: str) -> list[Any]:
     return found
 
 
-def _is_traced(given: Any) -> bool:
+def _is_traced(given: object) -> bool:
     """Whether any of the numbers is a tensor of a graph."""
     if isinstance(given, (Output, Operation)):
         return True
@@ -183,7 +192,7 @@ def _is_traced(given: Any) -> bool:
 # --------------------------------------------------------------------------------- at starts in tensors
 
 
-def _starts(xp: Any, starts: Any, shape: Shape, sizes: Shape) -> list[Any]:
+def _starts(xp: Namespace, starts: Array, shape: Shape, sizes: Shape) -> list[Any]:
     """Where the block begins along each axis, counted from the front and clipped so that it fits."""
     found = []
     for i, (size, count) in enumerate(zip(shape, sizes, strict=True)):
@@ -211,7 +220,7 @@ _NO_SLOPE = d.not_differentiable("a position has no derivative")
 
 
 class DynamicSlice(Op):
-    """A block of a tensor that begins at an index held by a tensor; its size is known when the graph is built.
+    """A block of a tensor that begins at an index held by a tensor; the graph fixes its size.
 
     Args:
         x: any tensor.
@@ -241,7 +250,7 @@ class DynamicSlice(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Any, x: Any, starts: Any, sizes: Shape) -> Any:
+    def lower(xp: Namespace, x: Array, starts: Array, sizes: Shape) -> Any:
         at = _starts(xp, starts, x.shape, sizes)
         return x[tuple(builtins.slice(int(a), int(a) + int(n)) for a, n in zip(at, sizes, strict=True))]
 
@@ -256,8 +265,10 @@ class DynamicSlice(Op):
 
 
 @d.builds(DynamicSlice)
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str | None = None) -> Tensor:
-    """A block of a tensor that begins at an index held by tensors; its size is known when the graph is built.
+def dynamic_slice(
+    operand: ArrayLike, start_indices: ArrayLike, slice_sizes: ShapeLike, name: str | None = None
+) -> Tensor:
+    """A block of a tensor that begins at an index held by tensors; the graph fixes its size.
 
     Args:
         operand: any tensor.
@@ -322,7 +333,7 @@ class DynamicUpdateSlice(Op):
     moves = ("x", "updates")
 
     @staticmethod
-    def lower(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
+    def lower(xp: Namespace, x: Array, updates: Array, starts: Array) -> Any:
         full, at = xp.array(x), _starts(xp, starts, x.shape, updates.shape)
         full[tuple(builtins.slice(int(a), int(a) + n) for a, n in zip(at, updates.shape, strict=True))] = (
             updates
@@ -342,7 +353,9 @@ class DynamicUpdateSlice(Op):
 
 
 @d.builds(DynamicUpdateSlice)
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: str | None = None) -> Tensor:
+def dynamic_update_slice(
+    operand: ArrayLike, update: ArrayLike, start_indices: ArrayLike, name: str | None = None
+) -> Tensor:
     """A tensor with a block replaced that begins at an index held by tensors.
 
     Args:
@@ -372,7 +385,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: st
 
 
 def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """A block of the whole batch if the examples share their starts; otherwise a gather along each cut axis."""
+    """A block of the whole batch if the examples share starts; otherwise a gather along each cut axis."""
     x, starts = operands
     if not batched[1]:
         return d.again(op, (x, _with_first(starts)), ((size, *op.sizes),))
@@ -385,7 +398,7 @@ def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size)
 
 
 def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """One block update if the examples share their starts; otherwise each element is looked up in its block."""
+    """One block update if the examples share starts; otherwise each element is looked up in its block."""
     x, updates, starts = operands
     if not batched[2]:
         x, updates = d.everywhere((x, updates), batched[:2], size)

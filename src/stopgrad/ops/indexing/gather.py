@@ -17,11 +17,15 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Axis,
     DType,
     DTypeError,
     DTypeLike,
+    Namespace,
     Op,
+    Operation,
     Promotion,
     Shape,
     ShapeError,
@@ -44,20 +48,20 @@ __all__ = [
 _WHERE = d.not_differentiable("an index has no derivative")
 
 
-def lies_inside(xp: Any, indices: Any, size: int) -> Any:
+def lies_inside(xp: Namespace, indices: Array, size: int) -> Any:
     """Which indices lie in an axis of this size."""
     # JAX would wrap a size that the indices' dtype cannot hold.
     fits = size <= np.iinfo(indices.dtype).max
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
-def outside_to_end(xp: Any, indices: Any, size: int) -> Any:
+def outside_to_end(xp: Namespace, indices: Array, size: int) -> Any:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
     return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
-def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
+def _take(xp: Namespace, x: Array, at: tuple[Any, ...], axis: int, inside: Array) -> Any:
     """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
         return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in at)) + x.shape[len(at) :], x.dtype)
@@ -69,19 +73,19 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
     )
 
 
-def _get(xp: Any, x: Any, indices: Any, batch_dims: int) -> Any:
+def _get(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Any:
     """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside, with JAX."""
     if x.shape[batch_dims] == 0:  # JAX does not index an axis without elements.
         return xp.zeros(indices.shape + x.shape[batch_dims + 1 :], x.dtype)
     return _batched(xp, lambda x, i: x.at[i].get(mode="fill", fill_value=0), batch_dims)(x, indices)
 
 
-def _add(xp: Any, x: Any, indices: Any, updates: Any, batch_dims: int) -> Any:
+def _add(xp: Namespace, x: Array, indices: Array, updates: Array, batch_dims: int) -> Any:
     add = _batched(xp, lambda x, i, u: x.at[i].add(u, mode="drop"), batch_dims)
     return add(x, indices, updates) if x.shape[batch_dims] else x
 
 
-def _batched(xp: Any, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
+def _batched(xp: Namespace, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
     """*function* mapped over leading axes by ``jax.vmap``, so that XLA can divide the batch over devices."""
     for _ in range(batch_dims):
         function = xp.jax.vmap(function)
@@ -104,7 +108,7 @@ def gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dim
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
 
-def batched_positions(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
+def batched_positions(xp: Namespace, indices: Array, batch_dims: int) -> tuple[Any, ...]:
     """Positions along the batch axes, shaped to broadcast with the indices, followed by the indices."""
     grid = [
         xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1))
@@ -165,7 +169,7 @@ class GatherV2(Op):
     moves = ("params",)
 
     @staticmethod
-    def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
         found = _take(
             xp, x, batched_positions(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside
@@ -173,7 +177,7 @@ class GatherV2(Op):
         return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     @staticmethod
-    def xla(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
         found = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
@@ -189,8 +193,8 @@ class GatherV2(Op):
 
 @d.builds(GatherV2)
 def gather(
-    params: Any,
-    indices: Any,
+    params: ArrayLike,
+    indices: ArrayLike,
     validate_indices: None = None,
     axis: int | None = None,
     batch_dims: int = 0,
@@ -260,7 +264,7 @@ class TensorScatterAdd(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
@@ -271,7 +275,7 @@ class TensorScatterAdd(Op):
         return xp.moveaxis(moved, batch_dims, axis)
 
     @staticmethod
-    def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
         at = outside_to_end(xp, indices, x.shape[axis])
@@ -293,7 +297,12 @@ class TensorScatterAdd(Op):
 
 @d.builds(TensorScatterAdd)
 def scatter_add(
-    x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
+    x: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    axis: int = 0,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Tensor:
     indices = as_indices(indices)
     with d.about(TensorScatterAdd, x, indices, updates):
@@ -306,7 +315,7 @@ def scatter_add(
 # ------------------------------------------------------------------------------------ along one axis
 
 
-def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+def _grid(xp: Namespace, indices: Array, axis: int) -> tuple[Any, ...]:
     """For each axis the positions of the indices' elements; along *axis* these are the indices themselves."""
     ndim = indices.ndim
     return tuple(
@@ -360,12 +369,12 @@ class TakeAlongAxis(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, axis: int) -> Any:
         inside = lies_inside(xp, indices, x.shape[axis])
         return _take(xp, x, _grid(xp, xp.where(inside, indices, 0), axis), axis, inside)
 
     @staticmethod
-    def xla(xp: Any, x: Any, indices: Any, axis: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, axis: int) -> Any:
         at = outside_to_end(xp, indices, x.shape[axis])
         return xp.take_along_axis(x, at, axis=axis, mode="fill", fill_value=0)
 
@@ -378,7 +387,7 @@ class TakeAlongAxis(Op):
 
 
 @d.builds(TakeAlongAxis)
-def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     indices = as_indices(indices)
     kind, chosen = d.type_of(x), d.type_of(indices)
     with d.about(TakeAlongAxis, x, indices):
@@ -391,7 +400,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = Non
     return d.apply(TakeAlongAxis, (x, indices), (position,), name)
 
 
-def _repeated(x: Any, shape: Shape, other: Shape, axis: int) -> Any:
+def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Any:
     """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
     wanted = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
     return x if wanted == shape else broadcast_to(x, wanted)
@@ -440,7 +449,7 @@ class ScatterAddAlongAxis(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Any:
         total, inside = xp.array(x), lies_inside(xp, indices, x.shape[axis])
         xp.add.at(
             total,
@@ -450,7 +459,7 @@ class ScatterAddAlongAxis(Op):
         return total
 
     @staticmethod
-    def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Any:
         others = tuple([i for i in range(x.ndim) if i != axis])
         where = xp.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
         at = xp.expand_dims(outside_to_end(xp, indices, x.shape[axis]), -1)
@@ -465,7 +474,7 @@ class ScatterAddAlongAxis(Op):
 
 @d.builds(ScatterAddAlongAxis)
 def scatter_add_along_axis(
-    x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
+    x: ArrayLike, indices: ArrayLike, updates: ArrayLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
     indices = as_indices(indices)
     with d.about(ScatterAddAlongAxis, x, indices, updates):
@@ -518,7 +527,7 @@ class OneHot(Op):
     moves = ("on_value", "off_value")
 
     @staticmethod
-    def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
+    def lower(xp: Namespace, indices: Array, on_value: Array, off_value: Array, depth: int, axis: int) -> Any:
         fits = depth <= np.iinfo(indices.dtype).max
         positions = xp.arange(depth, dtype=indices.dtype if fits else np.int32).reshape(
             (depth,) + (1,) * (indices.ndim - axis)
@@ -532,11 +541,11 @@ class OneHot(Op):
     ]
 
 
-def _hits(op: Any) -> Tensor:
+def _hits(op: Operation) -> Tensor:
     return d.apply(OneHot, (op.indices, np.array(True), np.array(False)), (op.depth, op.axis))
 
 
-def _of_numbers(*numbers: Any) -> DType:
+def _of_numbers(*numbers: object) -> DType:
     """The common dtype of Python numbers, or float32 if all are None."""
     weak = [d.python_dtype(n) or d.float32 for n in numbers if n is not None]
     return Promotion(d.is_any).common((), weak)
@@ -544,10 +553,10 @@ def _of_numbers(*numbers: Any) -> DType:
 
 @d.builds(OneHot)
 def one_hot(
-    indices: Any,
-    depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
+    indices: ArrayLike,
+    depth: Size,
+    on_value: ArrayLike | None = None,
+    off_value: ArrayLike | None = None,
     axis: int | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Dim, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Dim, ShapeError, ShapeLike, Size, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, subtract
@@ -34,31 +34,33 @@ __all__ = [
 ]
 
 
-def places_of(hit: Any, size: Any) -> Tensor:
+def places_of(hit: ArrayLike, size: ShapeLike) -> Tensor:
     """The places where a vector of conditions holds, in order; -1 where there are no more."""
     target = convert.where(hit, subtract(cumsum(cast(hit, d.int32)), 1), np.int32(-1))
     return put(fill(d.shape_of(size)[:1], np.int32(-1)), target, numbers(d.type_of(hit).shape[0]))
 
 
-def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:
+def _coordinates(x: ArrayLike, size: Size | None, fill_value: int, what: str) -> list[Tensor]:
     """For each axis, the indices of the elements that are not 0."""
-    x = tensor_of(x)
+    tensor = tensor_of(x)
     if size is None:
-        if is_traced(x):
+        if is_traced(tensor):
             raise needs_size(what, "size=, as many as there may be")
-        size = int(np.count_nonzero(x))
-    sizes, filler = d.type_of(x).shape, np.int32(d.whole(fill_value))
-    behind = places_of(reshape(cast(x, "bool"), (d.product(sizes),)), size)
-    missing, found = less(behind, 0), []
+        size = int(np.count_nonzero(tensor))
+    sizes, filler = d.type_of(tensor).shape, np.int32(d.whole(fill_value))
+    places = places_of(reshape(cast(tensor, "bool"), (d.product(sizes),)), size)
+    missing, found = less(places, 0), []
     for n in sizes[::-1]:
-        number = size_as(n if isinstance(n, Dim) else max(n, 1), d.int32, behind)
-        found.append(cast(convert.where(missing, filler, floormod(behind, number)), d.int64))
-        behind = floor_div(behind, number)
+        number = size_as(n if isinstance(n, Dim) else max(n, 1), d.int32, places)
+        found.append(cast(convert.where(missing, filler, floormod(places, number)), d.int64))
+        places = floor_div(places, number)
     return found[::-1]
 
 
 @d.guarded("nonzero")
-def nonzero(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> tuple[Tensor, ...]:
+def nonzero(
+    x: ArrayLike, name: str | None = None, *, size: Size | None = None, fill_value: int = 0
+) -> tuple[Tensor, ...]:
     """Where the elements are that are not 0.
 
     Args:
@@ -86,7 +88,9 @@ def nonzero(x: Any, name: str | None = None, *, size: Any = None, fill_value: in
 
 
 @d.guarded("argwhere")
-def argwhere(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> Tensor:
+def argwhere(
+    x: ArrayLike, name: str | None = None, *, size: Size | None = None, fill_value: int = 0
+) -> Tensor:
     """Where the elements are that are not 0, a row of indices for each.
 
     Args:
@@ -114,12 +118,12 @@ def argwhere(x: Any, name: str | None = None, *, size: Any = None, fill_value: i
 
 @d.builds(SelectV2)
 def where(
-    condition: Any,
-    x: Any = None,
-    y: Any = None,
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     name: str | None = None,
     *,
-    size: Any = None,
+    size: Size | None = None,
     fill_value: int = 0,
 ) -> Tensor:
     """Elementwise choice, with broadcasting; of a condition alone, where it holds.
@@ -163,13 +167,13 @@ def where(
 
 @d.guarded("boolean_mask")
 def boolean_mask(
-    tensor: Any,
-    mask: Any,
+    tensor: ArrayLike,
+    mask: ArrayLike,
     axis: int | None = None,
     name: str | None = None,
     *,
-    size: Any = None,
-    fill_value: Any = 0,
+    size: Size | None = None,
+    fill_value: ArrayLike = 0,
 ) -> Tensor:
     """The slices of a tensor for which a mask holds.
 
@@ -219,5 +223,5 @@ def boolean_mask(
     return convert.where(missing, like(fill_value, found, "C4"), found, name)
 
 
-def _is_zero(x: Any) -> bool:
-    return d.is_python(x) and not isinstance(x, (list, tuple)) and x == 0
+def _is_zero(x: ArrayLike) -> bool:
+    return d.is_python(x) and not isinstance(x, (list, tuple)) and bool(x == 0)

@@ -9,13 +9,17 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
     Dim,
     DType,
+    Namespace,
     Op,
     Operation,
     Output,
     Shape,
     ShapeError,
+    ShapeLike,
     Size,
     Sizes,
     Tensor,
@@ -70,7 +74,7 @@ class RavelMultiIndex(Op):
     batch = d.ELEMENTWISE
 
     @staticmethod
-    def lower(xp: Any, *indices: Any, sizes: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, *indices: Array, sizes: tuple[int, ...], dtype: DType) -> Any:
         wanted = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):
@@ -109,7 +113,7 @@ def _numbering(sizes: Sequence[Any]) -> DType:
 
 
 @d.builds(RavelMultiIndex)
-def ravel_multi_index(multi_index: Any, dims: Any, name: str | None = None) -> Tensor:
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: ShapeLike, name: str | None = None) -> Tensor:
     return raveled(tuple(map(as_indices, d.as_list(multi_index))), d.shape_of(dims), name)
 
 
@@ -118,7 +122,7 @@ def raveled(indices: Sequence[Any], sizes: Shape, name: str | None = None) -> Te
     return d.apply(RavelMultiIndex, indices, (sizes, _numbering(sizes)), name)
 
 
-def as_indices(indices: Any) -> Any:
+def as_indices(indices: ArrayLike) -> Any:
     """Python numbers and lists as int32, whatever the dtype of the tensor that they index."""
     if hasattr(indices, "dtype") or hasattr(indices, "as_output"):
         return indices
@@ -126,7 +130,7 @@ def as_indices(indices: Any) -> Any:
     return array if array.size else array.astype(np.int32)
 
 
-def from_front(indices: Any, size: Size) -> Any:
+def from_front(indices: ArrayLike, size: Size) -> Any:
     """Indices along an axis of this size, negative ones replaced by those that count from the front."""
     kind = d.type_of(indices).dtype
     if not kind.is_integer or kind.name.startswith("u"):

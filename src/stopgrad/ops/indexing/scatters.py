@@ -12,7 +12,21 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Axis, DType, Op, Promotion, Spans, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Axis,
+    DType,
+    Namespace,
+    NumpyArray,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Spans,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import divide, multiply
 from stopgrad.ops.elementwise.compare import equal, not_equal
 from stopgrad.ops.elementwise.convert import cast, conj, where, wide
@@ -65,7 +79,7 @@ def _typed(allowed: Callable[[DType], bool]) -> Any:
 def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
     """A lowering for NumPy: *join* is called with an array to change, indices, and updates."""
 
-    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
@@ -81,7 +95,7 @@ def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
 def _by_jax(method: str) -> Any:
     """A lowering for JAX, through a method of ``x.at[indices]``."""
 
-    def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, x: Any, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
         if not x.shape[axis]:  # JAX does not index an axis without elements.
             return x
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
@@ -142,12 +156,12 @@ class Scatter(Op, abstract=True):
 _NO_SLOPE = d.not_differentiable("an index has no derivative")
 
 
-def _at(op: Any, x: Any) -> Tensor:
+def _at(op: Operation, x: Output) -> Tensor:
     """The elements of *x* that the operation's indices choose."""
     return d.apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
 
 
-def _put(definition: type[Op], op: Any, x: Any, updates: Any) -> Tensor:
+def _put(definition: type[Op], op: Operation, x: Output, updates: Output) -> Tensor:
     """Another scatter with the operation's indices."""
     return d.apply(definition, (x, op.indices, updates), (op.axis, op.batch_dims))
 
@@ -155,7 +169,7 @@ def _put(definition: type[Op], op: Any, x: Any, updates: Any) -> Tensor:
 # ----------------------------------------------------------------------------------------------- the last
 
 
-def _set(x: Any, at: Any, updates: Any) -> None:
+def _set(x: NumpyArray, at: tuple[NumpyArray, ...], updates: NumpyArray) -> None:
     x[at] = updates
 
 
@@ -186,7 +200,7 @@ class TensorScatterUpdate(Scatter):
     xla = _by_jax("set")
 
 
-def _of_the_last(g: Any, op: Any) -> Tensor:
+def _of_the_last(g: Output, op: Operation) -> Tensor:
     """*g*, with 0 for the updates that a later one replaced."""
     indices, axes = op.indices, op.batch_dims
     chosen = indices.shape[axes:]
@@ -219,7 +233,7 @@ class ScatterExtremum(Scatter, abstract=True):
     }
 
 
-def _shares(g: Any, op: Any) -> Tensor:
+def _shares(g: Output, op: Operation) -> Tensor:
     """The cotangent divided by how many values tie for the extreme."""
     g = wide(g)
     ones = cast(equal(op.x, op.result), g.dtype)
@@ -248,8 +262,8 @@ class TensorScatterMin(ScatterExtremum):
     """A tensor with each element that indices choose replaced by the smallest of it and its updates.
 
     Returns:
-        The smallest values; NaN where one of them is NaN. Updates outside of the axis are dropped. Values that
-        tie share the gradient evenly, and a NaN makes the gradient of all of them NaN, as in reduce_min.
+        The smallest values; NaN where one of them is NaN. Updates outside of the axis are dropped. Values
+        that tie share the gradient evenly, and a NaN makes the gradient of all of them NaN, as in reduce_min.
 
     Examples:
         >>> sg.scatter_min(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
@@ -305,10 +319,10 @@ class TensorScatterMul(Scatter):
     ]
 
 
-def _products_of_others(updates: Any, op: Any) -> Tensor:
+def _products_of_others(updates: Output, op: Operation) -> Tensor:
     """For each update, the product of all other updates to the same place.
 
-    With the updates sorted by place, it is the product of those before it times the product of those after it.
+    With the updates sorted by place, that is the product of those before it times that of those after it.
     """
     axes, chosen = op.batch_dims, op.indices.shape[op.batch_dims :]
     if all(isinstance(n, int) and n == 1 for n in chosen):
@@ -327,7 +341,7 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
     return transpose(reshape(others, first.shape), order)
 
 
-def begins(places: Any, axis: int, reverse: bool) -> Tensor:
+def begins(places: Output, axis: int, reverse: bool) -> Tensor:
     """Where, in a sorted list of places, a new place begins; in reverse, where one ends."""
     size = places.shape[axis]
     if isinstance(size, int) and not size:
@@ -338,7 +352,7 @@ def begins(places: Any, axis: int, reverse: bool) -> Tensor:
     return concat([new, yes] if reverse else [yes, new], axis)
 
 
-def _running_product(rows: Any, begins: Any, axis: int, reverse: bool) -> Tensor:
+def _running_product(rows: Output, begins: Output, axis: int, reverse: bool) -> Tensor:
     """For each row, the product of the rows before it since the last beginning."""
     begins = reshape(begins, (*begins.shape, *(1,) * (rows.ndim - begins.ndim)))
     one = where(begins, ones_like(rows), 0)
@@ -387,13 +401,13 @@ class TensorStridedSliceUpdate(Op):
     moves = ("x", "updates")
 
     @staticmethod
-    def lower(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:
+    def lower(xp: Namespace, x: Array, updates: Array, spans: Spans) -> Any:
         full = xp.array(x)
         full[slices_of(spans)] = updates
         return full
 
     @staticmethod
-    def xla(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:
+    def xla(xp: Namespace, x: Any, updates: Array, spans: Spans) -> Any:
         if all(step == 1 for _, _, step in spans):
             return xp.lax.dynamic_update_slice(x, updates, [start for start, _, _ in spans])
         return x.at[slices_of(spans)].set(updates)
@@ -407,13 +421,18 @@ class TensorStridedSliceUpdate(Op):
 
 
 @d.builds(TensorStridedSliceUpdate)
-def strided_slice_update(x: Any, updates: Any, spans: Spans, name: str | None = None) -> Tensor:
+def strided_slice_update(x: ArrayLike, updates: ArrayLike, spans: Spans, name: str | None = None) -> Tensor:
     return d.apply(TensorStridedSliceUpdate, (x, updates), (spans,), name)
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(
-        x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
+        x: ArrayLike,
+        indices: ArrayLike,
+        updates: ArrayLike,
+        axis: int = 0,
+        batch_dims: int = 0,
+        name: str | None = None,
     ) -> Tensor:
         indices, kind = as_indices(indices), d.type_of(x)
         position = d.axis_in(definition, axis, x)
@@ -434,6 +453,6 @@ scatter_min = _public(TensorScatterMin, "scatter_min")
 scatter_multiply = _public(TensorScatterMul, "scatter_multiply")
 
 
-def put(x: Any, places: Any, updates: Any) -> Tensor:
+def put(x: ArrayLike, places: ArrayLike, updates: ArrayLike) -> Tensor:
     """*x* with rows replaced by updates; those with a negative place are dropped."""
     return d.apply(TensorScatterUpdate, (x, places, updates), (0, 0))

@@ -6,12 +6,16 @@ from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
     Dim,
+    Namespace,
     Op,
     Output,
     Shape,
     ShapeError,
     ShapeLike,
+    Size,
     Span,
     Spans,
     Tensor,
@@ -109,13 +113,13 @@ class StridedSliceGrad(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
+    def lower(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Any:
         full = xp.zeros(shape, g.dtype)
         full[slices_of(spans)] = g
         return full
 
     @staticmethod
-    def xla(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
+    def xla(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Any:
         # A pad with gaps between the elements: XLA fuses it, where a scatter would be a loop.
         flipped = [i for i, (_, _, step) in enumerate(spans) if step < 0]
         g = xp.flip(g, flipped) if flipped else g
@@ -133,17 +137,17 @@ class StridedSliceGrad(Op):
 
 
 @d.builds(StridedSliceGrad)
-def strided_slice_grad(g: Any, shape: ShapeLike, spans: Spans, name: str | None = None) -> Tensor:
+def strided_slice_grad(g: ArrayLike, shape: ShapeLike, spans: Spans, name: str | None = None) -> Tensor:
     return d.apply(StridedSliceGrad, (g,), (d.shape_of(shape), spans), name)
 
 
-def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
+def part_of(x: ArrayLike, axis: int, start: Size, size: Size) -> Tensor:
     """*size* elements from *start* along an axis."""
     spans = tuple((start, size, 1) if i == axis else (0, s, 1) for i, s in enumerate(d.type_of(x).shape))
     return d.apply(StridedSlice, (x,), (spans,))
 
 
-def span_of(index: slice, size: Any) -> Span:
+def span_of(index: slice, size: Size) -> Span:
     """The span of a Python slice along an axis of this size, which may be symbolic."""
     for bound in (index.start, index.stop, index.step):
         if bound is None or (isinstance(bound, Dim) and bound is not index.step):
@@ -180,7 +184,7 @@ def span_of(index: slice, size: Any) -> Span:
     return start, (d.at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
 
 
-def _bound(bound: Any, size: Any, step: int) -> Any:
+def _bound(bound: Size | None, size: Size, step: int) -> Any:
     """A slice's bound, counted from the front and clipped to the end; None for the default."""
     if bound is None:
         return None
@@ -190,7 +194,7 @@ def _bound(bound: Any, size: Any, step: int) -> Any:
     return end - d.at_least(end - bound, 0)
 
 
-def position_in(part: Any, size: Any) -> Any:
+def position_in(part: Size, size: Size) -> Any:
     """An index along an axis of this size, counted from the front."""
     position = part
     if isinstance(position, int) and position < 0:

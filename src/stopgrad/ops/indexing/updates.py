@@ -10,12 +10,15 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    ArrayLike,
+    DType,
     DTypeError,
     Op,
     Operation,
     Output,
     Shape,
     ShapeError,
+    ShapeLike,
     Tensor,
 )
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, minimum, multiply, negative
@@ -46,7 +49,7 @@ __all__ = [
 ]
 
 
-def like(updates: Any, x: Any, constraint: str) -> Any:
+def like(updates: ArrayLike, x: ArrayLike, constraint: str) -> Any:
     """Updates in the dtype of the tensor that they go into; a dtype of a higher kind is refused."""
     wanted = d.type_of(x).dtype
     updates = updates.as_output() if isinstance(updates, Operation) else updates
@@ -61,7 +64,7 @@ def like(updates: Any, x: Any, constraint: str) -> Any:
     return cast(d.as_array(updates) if d.is_python(updates) else updates, wanted)
 
 
-def _rank(dtype: Any) -> int:
+def _rank(dtype: DType) -> int:
     """The kind of a dtype as a rank: booleans, integers, floating-point numbers, complex numbers."""
     return 0 if dtype.is_bool else 1 if dtype.is_integer else 3 if dtype.is_complex else 2
 
@@ -74,10 +77,10 @@ class At:
 
     __slots__ = ("_x",)
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: ArrayLike) -> None:
         self._x = x
 
-    def __getitem__(self, index: Any) -> Updates:
+    def __getitem__(self, index: object) -> Updates:
         return Updates(self._x, index)
 
     def __repr__(self) -> str:
@@ -91,7 +94,7 @@ class Updates:
 
     __slots__ = ("_index", "_x")
 
-    def __init__(self, x: Any, index: Any) -> None:
+    def __init__(self, x: ArrayLike, index: object) -> None:
         self._x = x
         self._index = index
 
@@ -104,42 +107,42 @@ class Updates:
         return take_index(self._x, self._index, name)
 
     @d.guarded("x.at[...].set")
-    def set(self, values: Any, name: str | None = None) -> Tensor:
+    def set(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor with *values* at the index; of several for one element the last remains."""
         return self._changed(values, TensorScatterUpdate, lambda old, new: new, name)
 
     @d.guarded("x.at[...].add")
-    def add(self, values: Any, name: str | None = None) -> Tensor:
+    def add(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor with *values* added; several for one element add up."""
         return self._changed(values, TensorScatterAdd, add, name)
 
     @d.guarded("x.at[...].subtract")
-    def subtract(self, values: Any, name: str | None = None) -> Tensor:
+    def subtract(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor with *values* subtracted; several for one element are all subtracted."""
         return self._changed(negative(like(values, self._x, "C1")), TensorScatterAdd, add, name)
 
     @d.guarded("x.at[...].multiply")
-    def multiply(self, values: Any, name: str | None = None) -> Tensor:
+    def multiply(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor multiplied by *values*; several for one element all multiply it."""
         return self._changed(values, TensorScatterMul, multiply, name)
 
     @d.guarded("x.at[...].divide")
-    def divide(self, values: Any, name: str | None = None) -> Tensor:
+    def divide(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor divided by *values*; several for one element all divide it."""
         return divide(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
     @d.guarded("x.at[...].power")
-    def power(self, values: Any, name: str | None = None) -> Tensor:
-        """The tensor raised to the power of *values*; several for one element are applied one after another."""
+    def power(self, values: ArrayLike, name: str | None = None) -> Tensor:
+        """The tensor raised to the power of *values*; several for one element all apply, in turn."""
         return pow(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
 
     @d.guarded("x.at[...].min")
-    def min(self, values: Any, name: str | None = None) -> Tensor:
+    def min(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor with each element replaced by the smallest of it and its *values*."""
         return self._changed(values, TensorScatterMin, minimum, name)
 
     @d.guarded("x.at[...].max")
-    def max(self, values: Any, name: str | None = None) -> Tensor:
+    def max(self, values: ArrayLike, name: str | None = None) -> Tensor:
         """The tensor with each element replaced by the largest of it and its *values*."""
         return self._changed(values, TensorScatterMax, maximum, name)
 
@@ -153,7 +156,7 @@ class Updates:
         return self.set(d.call(function, self.get()), name)
 
     def _changed(
-        self, values: Any, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
+        self, values: ArrayLike, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
     ) -> Tensor:
         """The tensor with *values* joined to its elements: by *scatter*, or for a slice by *join*."""
         x = self._x
@@ -171,7 +174,7 @@ class Updates:
         return choice.put(x, values, name)
 
 
-def _fitted(values: Any, choice: Choice) -> Any:
+def _fitted(values: ArrayLike, choice: Choice) -> Any:
     """Values broadcast to the shape of the choice; surplus leading axes of size 1 are dropped."""
     have, wanted = d.type_of(values).shape, choice.shape
     if have == wanted:
@@ -188,7 +191,7 @@ def _fitted(values: Any, choice: Choice) -> Any:
         ) from None
 
 
-def _traced_mask(index: Any) -> Output | None:
+def _traced_mask(index: object) -> Output | None:
     """The index, if it is a mask whose values are known only when the graph runs."""
     if isinstance(index, tuple) and len(index) == 1:
         (index,) = index
@@ -196,7 +199,9 @@ def _traced_mask(index: Any) -> Output | None:
     return index if isinstance(index, Output) and index.dtype.is_bool else None
 
 
-def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], name: str | None) -> Tensor:
+def _where(
+    mask: Output, x: ArrayLike, values: ArrayLike, join: Callable[[Any, Any], Any], name: str | None
+) -> Tensor:
     """An update at a traced mask: a choice between the old and the new value of each element.
 
     The values cannot be one for each element that the mask chooses, since their number depends on data.
@@ -214,7 +219,7 @@ def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], n
 
 
 @d.guarded("at")
-def at(x: Any) -> At:
+def at(x: ArrayLike) -> At:
     """``x.at`` for arrays as well as outputs: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
 
     The index is any that brackets take. The methods are ``set``, ``add``, ``subtract``, ``multiply``,
@@ -243,7 +248,7 @@ def at(x: Any) -> At:
 # ------------------------------------------------------------------------------- by vectors of indices
 
 
-def _policy(bad_indices_policy: Any) -> None:
+def _policy(bad_indices_policy: str) -> None:
     if bad_indices_policy not in ("", "DEFAULT", "IGNORE"):
         raise ArgumentError(
             f"bad_indices_policy={bad_indices_policy!r}: indices outside of the tensor are ignored here; "
@@ -252,7 +257,7 @@ def _policy(bad_indices_policy: Any) -> None:
         )
 
 
-def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
+def _read(indices: ArrayLike, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
     """The row-major numbers of the elements that vectors of indices choose, and the vectors' length."""
     indices = as_indices(indices)
     kind = d.type_of(indices)
@@ -276,7 +281,11 @@ def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
 
 @d.guarded("gather_nd")
 def gather_nd(
-    params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
+    params: ArrayLike,
+    indices: ArrayLike,
+    batch_dims: int = 0,
+    name: str | None = None,
+    bad_indices_policy: str = "",
 ) -> Tensor:
     """Elements or slices of a tensor, chosen by vectors of indices.
 
@@ -309,7 +318,9 @@ def gather_nd(
     return d.apply(GatherV2, (reshape(params, flat), numbers), (batch, batch), name)
 
 
-def _scattered(definition: type[Op], tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+def _scattered(
+    definition: type[Op], tensor: ArrayLike, indices: ArrayLike, updates: ArrayLike, name: str | None
+) -> Tensor:
     shape = d.type_of(tensor).shape
     numbers, depth = _read(indices, shape)
     with d.about(definition, tensor):
@@ -349,7 +360,11 @@ Examples:
 def _public(definition: type[Op], function_name: str, **parts: str) -> Callable[..., Tensor]:
     @d.guarded(function_name)
     def function(
-        tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+        tensor: ArrayLike,
+        indices: ArrayLike,
+        updates: ArrayLike,
+        bad_indices_policy: str = "",
+        name: str | None = None,
     ) -> Tensor:
         _policy(bad_indices_policy)
         return _scattered(definition, tensor, indices, updates, name)
@@ -389,7 +404,11 @@ tensor_scatter_nd_max = _public(
 
 @d.guarded("tensor_scatter_nd_sub")
 def tensor_scatter_nd_sub(
-    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+    tensor: ArrayLike,
+    indices: ArrayLike,
+    updates: ArrayLike,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     _policy(bad_indices_policy)
     with d.about(TensorScatterAdd, tensor):
@@ -408,7 +427,9 @@ tensor_scatter_nd_sub.__doc__ = _DOCUMENTATION.format(
 
 
 @d.guarded("tensor_scatter_nd_update")
-def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_nd_update(
+    tensor: ArrayLike, indices: ArrayLike, updates: ArrayLike, name: str | None = None
+) -> Tensor:
     return _scattered(TensorScatterUpdate, tensor, indices, updates, name)
 
 
@@ -424,7 +445,11 @@ tensor_scatter_nd_update.__doc__ = _DOCUMENTATION.format(
 
 @d.guarded("scatter_nd")
 def scatter_nd(
-    indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: str | None = None
+    indices: ArrayLike,
+    updates: ArrayLike,
+    shape: ShapeLike,
+    bad_indices_policy: str = "",
+    name: str | None = None,
 ) -> Tensor:
     """Zeros, with updates added to elements or slices that vectors of indices choose.
 

@@ -60,7 +60,8 @@ def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
         unit = eye(kind.shape[-1], dtype=kind.dtype)
         return broadcast_to(unit, kind.shape, name)
     square = x if exponent > 0 else d.apply(MatrixInverse, (x,))
-    result, left = None, abs(exponent)
+    result: Tensor = None
+    left = abs(exponent)
     while left:
         if left % 2:
             result = square if result is None else matmul(result, square)

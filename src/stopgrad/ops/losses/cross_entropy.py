@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,12 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
     Arithmetic,
+    Array,
+    ArrayLike,
     Axis,
+    Namespace,
     Op,
+    Output,
     Promotion,
     ShapeError,
     Tensor,
@@ -35,7 +39,7 @@ __all__ = [
 ]
 
 
-def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
+def _log_softmax(xp: Namespace, x: Array, axis: int) -> Any:
     centred = x - xp.max(x, axis=axis, keepdims=True, initial=-math.inf)
     return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
@@ -82,7 +86,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
+    def lower(xp: Namespace, labels: Array, logits: Array, axis: int) -> Any:
         terms = labels * _log_softmax(xp, logits, axis)
         return -xp.sum(
             xp.where(labels == 0, xp.zeros((), labels.dtype), terms), axis=axis, dtype=labels.dtype
@@ -101,14 +105,14 @@ class SoftmaxCrossEntropyWithLogits(Op):
     )
 
 
-def _surplus(labels: Any, logits: Any, axis: int) -> Tensor:
+def _surplus(labels: ArrayLike, logits: ArrayLike, axis: int) -> Tensor:
     """By how much each class is thought likelier than it is."""
     return softmax(logits, axis) * reduce_sum(labels, axis, True) - labels
 
 
 @d.builds(SoftmaxCrossEntropyWithLogits)
 def softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, axis: int = -1, name: str | None = None
+    labels: ArrayLike, logits: ArrayLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
     definition, ndim = SoftmaxCrossEntropyWithLogits, d.type_of(logits).ndim
     with d.about(definition, labels, logits):
@@ -166,7 +170,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-d.INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
 
 
-def _of_labels(xp: Any, labels: Any, logits: Any, take_along_axis: Callable[..., Any]) -> Any:
+def _of_labels(xp: Namespace, labels: Array, logits: Array, take_along_axis: Callable[..., Any]) -> Any:
     # One logit is taken from each row. Comparing all classes with the label takes three times as long.
     top = xp.max(logits, axis=-1, keepdims=True, initial=-math.inf)
     total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True, dtype=logits.dtype)
@@ -175,12 +179,14 @@ def _of_labels(xp: Any, labels: Any, logits: Any, take_along_axis: Callable[...,
     return xp.where(lies_inside(xp, labels, logits.shape[-1]), losses, xp.full((), math.nan, logits.dtype))
 
 
-def _surplus_of_one(labels: Any, logits: Any) -> Tensor:
+def _surplus_of_one(labels: Output, logits: Output) -> Tensor:
     return softmax(logits) - one_hot(labels, logits.shape[-1], dtype=logits.dtype)
 
 
 @d.builds(SparseSoftmaxCrossEntropyWithLogits)
-def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+def sparse_softmax_cross_entropy_with_logits(
+    labels: ArrayLike, logits: ArrayLike, name: str | None = None
+) -> Tensor:
     labels = labels if hasattr(labels, "dtype") or hasattr(labels, "as_output") else d.as_array(labels)
     return d.apply(SparseSoftmaxCrossEntropyWithLogits, (labels, logits), (), name)
 
@@ -218,7 +224,7 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
 
 @d.builds(SigmoidCrossEntropyWithLogits)
 def sigmoid_cross_entropy_with_logits(
-    labels: Any = None, logits: Any = None, name: str | None = None
+    labels: ArrayLike | None = None, logits: ArrayLike | None = None, name: str | None = None
 ) -> Tensor:
     if labels is None or logits is None:
         raise ArgumentError("takes both labels and logits")
@@ -226,7 +232,9 @@ def sigmoid_cross_entropy_with_logits(
 
 
 @d.guarded("mean_squared_error")
-def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def mean_squared_error(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of the squared differences, over axes.
 
     Args:

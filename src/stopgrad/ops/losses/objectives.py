@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Tensor
 from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.arithmetic import (
     abs,
@@ -52,7 +53,9 @@ __all__ = [
 
 
 @d.guarded("mean_absolute_error")
-def mean_absolute_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def mean_absolute_error(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of the absolute differences, over axes.
 
     Args:
@@ -76,7 +79,13 @@ def mean_absolute_error(labels: Any, predictions: Any, axis: Any = -1, name: str
 
 
 @d.guarded("huber")
-def huber(labels: Any, predictions: Any, delta: Any = 1.0, axis: Any = -1, name: str | None = None) -> Tensor:
+def huber(
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    delta: ArrayLike = 1.0,
+    axis: int | Sequence[int] | None = -1,
+    name: str | None = None,
+) -> Tensor:
     """Mean of e²/2 where |e| ≤ δ, else δ (|e| - δ/2), over axes, where e are the differences.
 
     Args:
@@ -108,7 +117,9 @@ def huber(labels: Any, predictions: Any, delta: Any = 1.0, axis: Any = -1, name:
 
 
 @d.guarded("log_cosh")
-def log_cosh(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def log_cosh(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of log cosh e over axes, where e are the differences; without overflow.
 
     Args:
@@ -134,7 +145,7 @@ def log_cosh(labels: Any, predictions: Any, axis: Any = -1, name: str | None = N
 
 
 @d.guarded("l2_loss")
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
+def l2_loss(t: ArrayLike, name: str | None = None) -> Tensor:
     """Half the sum of all squares.
 
     Args:
@@ -157,7 +168,7 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
 
 @d.guarded("log_poisson_loss")
 def log_poisson_loss(
-    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+    targets: ArrayLike, log_input: ArrayLike, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:
     """Elementwise loss of counts by a Poisson distribution, given the logarithm of its mean.
 
@@ -192,7 +203,9 @@ def log_poisson_loss(
 
 
 @d.guarded("poisson_loss")
-def poisson_loss(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def poisson_loss(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of λ - z log λ over axes: the loss of counts z by a Poisson distribution of mean λ.
 
     Args:
@@ -219,19 +232,27 @@ def poisson_loss(labels: Any, predictions: Any, axis: Any = -1, name: str | None
 # -------------------------------------------------------------------------------------- classification
 
 
-def _signs(labels: Any) -> Tensor:
+def _signs(labels: ArrayLike) -> Tensor:
     """Labels 0 and 1 as -1 and 1; those that are -1 stay."""
     return where(less_equal(labels, 0), -1, labels)
 
 
-def _hinge(labels: Any, predictions: Any, axis: Any, name: str | None, squared: bool) -> Tensor:
+def _hinge(
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    axis: int | Sequence[int] | None,
+    name: str | None,
+    squared: bool,
+) -> Tensor:
     z, y = floating(labels, predictions)
     found = relu(subtract(1.0, multiply(_signs(wide(z)), wide(y))))
     return cast(reduce_mean(square(found) if squared else found, axis), d.type_of(z).dtype, name)
 
 
 @d.guarded("hinge")
-def hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def hinge(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of max(1 - z y, 0) over axes.
 
     Args:
@@ -254,7 +275,9 @@ def hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None
 
 
 @d.guarded("squared_hinge")
-def squared_hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def squared_hinge(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Mean of max(1 - z y, 0)² over axes.
 
     Args:
@@ -278,7 +301,7 @@ def squared_hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | Non
 
 @d.guarded("weighted_cross_entropy_with_logits")
 def weighted_cross_entropy_with_logits(
-    labels: Any, logits: Any, pos_weight: Any, name: str | None = None
+    labels: ArrayLike, logits: ArrayLike, pos_weight: ArrayLike, name: str | None = None
 ) -> Tensor:
     """:func:`sigmoid_cross_entropy_with_logits`, where positive labels count more or less than once.
 
@@ -306,7 +329,7 @@ def weighted_cross_entropy_with_logits(
 
 
 @d.guarded("smooth_labels")
-def smooth_labels(labels: Any, smoothing: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def smooth_labels(labels: ArrayLike, smoothing: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """Probabilities, mixed with equal ones for all classes.
 
     Args:
@@ -337,7 +360,11 @@ def smooth_labels(labels: Any, smoothing: Any, axis: int = -1, name: str | None 
 
 @d.guarded("sigmoid_focal_loss")
 def sigmoid_focal_loss(
-    labels: Any, logits: Any, gamma: Any = 2.0, alpha: Any = None, name: str | None = None
+    labels: ArrayLike,
+    logits: ArrayLike,
+    gamma: ArrayLike = 2.0,
+    alpha: ArrayLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """:func:`sigmoid_cross_entropy_with_logits`, where what is already likely counts less.
 
@@ -371,14 +398,14 @@ def sigmoid_focal_loss(
     return cast(found, dtype, name)
 
 
-def _balance(z: Any, alpha: Any) -> Tensor:
+def _balance(z: ArrayLike, alpha: ArrayLike) -> Tensor:
     """α where the label is 1, 1 - α where it is 0."""
     return add(multiply(z, alpha), multiply(subtract(1.0, z), subtract(1.0, alpha)))
 
 
 @d.guarded("softmax_focal_loss")
 def softmax_focal_loss(
-    labels: Any, logits: Any, gamma: Any = 2.0, axis: int = -1, name: str | None = None
+    labels: ArrayLike, logits: ArrayLike, gamma: ArrayLike = 2.0, axis: int = -1, name: str | None = None
 ) -> Tensor:
     """:func:`softmax_cross_entropy_with_logits`, where what is already likely counts less.
 
@@ -419,7 +446,9 @@ def softmax_focal_loss(
 
 
 @d.guarded("kl_divergence")
-def kl_divergence(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+def kl_divergence(
+    labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
+) -> Tensor:
     """Kullback-Leibler divergence Σ p log(p / q) of probabilities, over axes.
 
     Args:
@@ -448,7 +477,11 @@ def kl_divergence(labels: Any, predictions: Any, axis: Any = -1, name: str | Non
 
 @d.guarded("kl_div")
 def kl_div(
-    input: Any, target: Any, reduction: str = "mean", log_target: bool = False, name: str | None = None
+    input: ArrayLike,
+    target: ArrayLike,
+    reduction: str = "mean",
+    log_target: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """Kullback-Leibler divergence of predictions that are logarithms, in PyTorch's order.
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ShapeError, Tensor
+from stopgrad.graph.defining import ArrayLike, ShapeError, Tensor
 from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, multiply, negative, square, subtract
 from stopgrad.ops.elementwise.compare import greater, greater_equal
@@ -38,7 +38,7 @@ __all__ = [
 
 @d.guarded("cosine_similarity")
 def cosine_similarity(
-    x1: Any, x2: Any, axis: int = -1, epsilon: float = 1e-8, name: str | None = None
+    x1: ArrayLike, x2: ArrayLike, axis: int = -1, epsilon: float = 1e-8, name: str | None = None
 ) -> Tensor:
     """The cosine of the angle between vectors: Σ x y / (|x| |y|).
 
@@ -70,7 +70,9 @@ def cosine_similarity(
 
 
 @d.guarded("contrastive_loss")
-def contrastive_loss(labels: Any, distances: Any, margin: Any = 1.0, name: str | None = None) -> Tensor:
+def contrastive_loss(
+    labels: ArrayLike, distances: ArrayLike, margin: ArrayLike = 1.0, name: str | None = None
+) -> Tensor:
     """z d² + (1 - z) max(margin - d, 0)²: alike things drawn together, others pushed a margin apart.
 
     Args:
@@ -100,10 +102,10 @@ def contrastive_loss(labels: Any, distances: Any, margin: Any = 1.0, name: str |
 
 @d.guarded("triplet_margin_loss")
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
-    margin: Any = 1.0,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
+    margin: ArrayLike = 1.0,
     axis: int = -1,
     epsilon: float = 1e-6,
     name: str | None = None,
@@ -141,7 +143,11 @@ def triplet_margin_loss(
 
 @d.guarded("info_nce")
 def info_nce(
-    queries: Any, keys: Any, negatives: Any = None, temperature: Any = 0.1, name: str | None = None
+    queries: ArrayLike,
+    keys: ArrayLike,
+    negatives: ArrayLike | None = None,
+    temperature: ArrayLike = 0.1,
+    name: str | None = None,
 ) -> Tensor:
     """-log of the share that the right key has among all: softmax over similarities.
 
@@ -185,7 +191,7 @@ def info_nce(
 
 @d.guarded("margin_ranking_loss")
 def margin_ranking_loss(
-    input1: Any, input2: Any, target: Any, margin: Any = 0.0, name: str | None = None
+    input1: ArrayLike, input2: ArrayLike, target: ArrayLike, margin: ArrayLike = 0.0, name: str | None = None
 ) -> Tensor:
     """Elementwise max(-z (x - y) + margin, 0).
 
@@ -211,14 +217,14 @@ def margin_ranking_loss(
     return cast(relu(subtract(wide(m), gain)), d.type_of(x).dtype, name)
 
 
-def _last(x: Any, axis: Any) -> Tensor:
+def _last(x: ArrayLike, axis: int | None) -> Tensor:
     """A tensor with this axis last."""
     ndim = d.type_of(x).ndim
     place = d.normal_axis(axis, ndim)
     return x if place == ndim - 1 else transpose(x, (*(i for i in range(ndim) if i != place), place))
 
 
-def _lists(labels: Any, scores: Any, axis: Any) -> tuple[Any, Tensor, Tensor]:
+def _lists(labels: ArrayLike, scores: ArrayLike, axis: int | None) -> tuple[Any, Tensor, Tensor]:
     """The dtype, and labels and scores with the axis of the lists last."""
     z, s = floating(labels, scores)
     if d.type_of(z).ndim != d.type_of(s).ndim:
@@ -227,7 +233,9 @@ def _lists(labels: Any, scores: Any, axis: Any) -> tuple[Any, Tensor, Tensor]:
 
 
 @d.guarded("pairwise_logistic_loss")
-def pairwise_logistic_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def pairwise_logistic_loss(
+    labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None
+) -> Tensor:
     """Mean of log(1 + exp(-(sᵢ - sⱼ))) over the pairs of a list in which i is to stand before j.
 
     Args:
@@ -258,7 +266,7 @@ def pairwise_logistic_loss(labels: Any, scores: Any, axis: int = -1, name: str |
 
 
 @d.guarded("listnet_loss")
-def listnet_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def listnet_loss(labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """-Σ softmax(labels) · log softmax(scores): how likely items are to stand first.
 
     Args:
@@ -285,7 +293,7 @@ def listnet_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = No
 
 
 @d.guarded("listmle_loss")
-def listmle_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def listmle_loss(labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """-log of the probability that drawing items by their scores, one after the other, gives their order.
 
     Args:

@@ -8,8 +8,13 @@ from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
     GradientOfActivation,
+    Namespace,
     Op,
+    Operation,
+    Output,
     Promotion,
     RealElementwise,
     Tensor,
@@ -46,7 +51,7 @@ def of_features(definition: type[Op], function_name: str) -> Callable[..., Tenso
     build = d.unary(definition, function_name)
 
     @d.reads_arguments
-    def function(features: Any, name: str | None = None) -> Tensor:
+    def function(features: ArrayLike, name: str | None = None) -> Tensor:
         return build(features, name)
 
     function.__name__ = function.__qualname__ = function_name
@@ -161,7 +166,7 @@ class LeakyRelu(RealElementwise):
 
 
 @d.builds(LeakyRelu)
-def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
+def leaky_relu(features: ArrayLike, alpha: float = 0.2, name: str | None = None) -> Tensor:
     return d.apply(LeakyRelu, (features,), (d.real(alpha),), name)
 
 
@@ -206,7 +211,7 @@ elu_grad = d.binary(EluGrad, "elu_grad")
 # ---------------------------------------------------------------------------------------- soft steps
 
 
-def _logistic(xp: Any, x: Any) -> Any:
+def _logistic(xp: Namespace, x: Array) -> Any:
     small = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, xp.ones((), x.dtype), small) / (1 + small)
 
@@ -310,7 +315,7 @@ class Silu(RealElementwise):
 
 
 @d.builds(Silu)
-def silu(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
+def silu(features: ArrayLike, beta: ArrayLike = 1.0, *, name: str | None = None) -> Tensor:
     """Elementwise x · sigmoid(β x), also called swish.
 
     Args:
@@ -339,7 +344,7 @@ def silu(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
 
 
 @d.guarded("swish")
-def swish(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
+def swish(features: ArrayLike, beta: ArrayLike = 1.0, *, name: str | None = None) -> Tensor:
     """:func:`silu`, by its other name.
 
     Args:
@@ -357,7 +362,7 @@ def swish(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
     return silu(features, beta, name=name)
 
 
-def _silu_gradient(g: Any, op: Any) -> Tensor:
+def _silu_gradient(g: Output, op: Operation) -> Tensor:
     s = sigmoid(op.x)
     return g * (s + op.result * (1 - s))
 
@@ -395,7 +400,7 @@ class Gelu(RealElementwise):
     gradient = {"x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))}
 
     @staticmethod
-    def lower(xp: Any, x: Any, approximate: bool) -> Any:
+    def lower(xp: Namespace, x: Array, approximate: bool) -> Any:
         if approximate:
             return x * (0.5 * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x)))))
         return x * (0.5 * xp.special.erfc(x * -math.sqrt(0.5)))
@@ -404,11 +409,11 @@ class Gelu(RealElementwise):
     extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (100.0,), (-100.0,))
 
 
-def _exact_slope(x: Any) -> Tensor:
+def _exact_slope(x: Output) -> Tensor:
     return 0.5 * erfc(x * -math.sqrt(0.5)) + x * (exp(square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)))
 
 
-def _approximate_slope(x: Any) -> Tensor:
+def _approximate_slope(x: Output) -> Tensor:
     squared = square(x)
     t = tanh(x * (_TANH_SCALE + _TANH_SCALE * _TANH_CUBE * squared))
     return 0.5 * (1 + t) + (0.5 * x) * (
@@ -417,5 +422,5 @@ def _approximate_slope(x: Any) -> Tensor:
 
 
 @d.builds(Gelu)
-def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
+def gelu(features: ArrayLike, approximate: bool = False, name: str | None = None) -> Tensor:
     return d.apply(Gelu, (features,), (d.flag(approximate),), name)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Shape, ShapeError, Tensor
 from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater_equal, logical_and, logical_not, logical_or
@@ -22,16 +21,16 @@ __all__ = ["scaled_dot_product_attention"]
 
 @d.guarded("scaled_dot_product_attention")
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: Any = 0.0,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    dropout_p: ArrayLike = 0.0,
     is_causal: bool = False,
-    scale: Any = None,
+    scale: ArrayLike | None = None,
     enable_gqa: bool = False,
     *,
-    dropout_key: Any = None,
+    dropout_key: ArrayLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """softmax(query · keyᵀ · scale + mask) · value, with the arguments of PyTorch's function.
@@ -92,13 +91,13 @@ def scaled_dot_product_attention(
     return matmul(weights, v, name=name)
 
 
-def _features(shape: Any) -> int:
+def _features(shape: Shape) -> int:
     if not isinstance(shape[-1], int):
         raise ShapeError(f"the number of features, {shape[-1]}, must be known; or give the scale")
     return max(shape[-1], 1)
 
 
-def _groups(query: Any, key: Any, grouped: bool) -> int:
+def _groups(query: Shape, key: Shape, grouped: bool) -> int:
     """How many heads of the query share one of the key."""
     if len(query) < 3 or d.same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
         return 1
@@ -111,7 +110,7 @@ def _groups(query: Any, key: Any, grouped: bool) -> int:
     return query[-3] // key[-3]
 
 
-def _weights(scores: Any, mask: Any, causal: bool) -> Tensor:
+def _weights(scores: ArrayLike, mask: ArrayLike | None, causal: bool) -> Tensor:
     """The softmax of scores where they may be looked at, and 0 elsewhere."""
     allowed = _lower(scores) if causal else None
     if mask is not None:
@@ -128,7 +127,7 @@ def _weights(scores: Any, mask: Any, causal: bool) -> Tensor:
     return where(some, softmax(filled), 0)
 
 
-def _lower(scores: Any) -> Tensor:
+def _lower(scores: ArrayLike) -> Tensor:
     """Which keys come no later than the query."""
     shape = d.type_of(scores).shape
     rows, columns = positions(shape[-2], scores), positions(shape[-1], scores)

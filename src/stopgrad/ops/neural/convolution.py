@@ -1,7 +1,7 @@
 """Convolution over one or more spatial axes, in TensorFlow's layout: [batch, spatial..., channels].
 
 Convolution, its gradient with respect to the input and its gradient with respect to the filters are the three
-derivatives of one trilinear form, so that the gradients of each are the two others.
+derivatives of one trilinear form, so the gradients of each are the other two.
 """
 
 from __future__ import annotations
@@ -9,9 +9,26 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Promotion, Shape, ShapeLike, Sizes, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    DTypeLike,
+    Namespace,
+    Op,
+    Operation,
+    Promotion,
+    Shape,
+    ShapeLike,
+    Sizes,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.neural.windows import (
+    Geometry,
     Padding,
+    PaddingLike,
+    PerAxis,
+    PerAxisLike,
     at,
     back_pads,
     by_group,
@@ -44,14 +61,19 @@ def _check_cotangent(g: TensorType, expected: Shape) -> None:
     d.check_shape(g, expected, "the cotangent", "C6", of="the result")
 
 
-def _attributes(op: Any) -> tuple[Any, ...]:
+def _attributes(op: Operation) -> tuple[PerAxis, Padding, PerAxis, int]:
     return op.strides, op.padding, op.dilations, op.groups
 
 
 @d.reads_arguments
 def read_geometry(
-    definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
-) -> tuple[Any, ...]:
+    definition: type[Op],
+    operands: tuple[ArrayLike, ...],
+    rank: int,
+    strides: PerAxisLike,
+    padding: PaddingLike,
+    dilations: PerAxisLike,
+) -> Geometry:
     """The geometry that a function's arguments mean."""
     with d.about(definition, *operands):
         return (
@@ -62,24 +84,24 @@ def read_geometry(
 
 
 def _steps(places: d.Output, filters: d.Output) -> Any:
-    """Floating-point operations: each element of the forward result takes a product with a whole filter."""
+    """Floating-point operations: each element of *places* takes a product with a whole filter."""
     return 2 * places.size * filters.size // max(1, filters.shape[-1])
 
 
 class Conv(Op):
-    """Convolution: for each position and output channel, the sum of the window there times the filters.
+    """Convolution: for each position and output channel, the sum of the window there times the filter.
 
-    As everywhere in machine learning, the filters are not flipped.
+    As is usual in machine learning, the filters are not flipped.
 
     Args:
         x: [batch, spatial..., channels].
         filters: [window..., channels / groups, output channels].
         strides: the step from window to window: a number, or one for each spatial axis.
-        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, what is odd of it at
-            the end; or for each spatial axis the numbers of zeros before and after.
+        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, an odd zero at the
+            end; or for each spatial axis the numbers of zeros before and after.
         dilations: the step inside a window: a number, or one for each spatial axis.
-        groups: how many groups of channels are convolved each by itself; found from the numbers of channels
-            unless given.
+        groups: the number of groups of channels, each of which is convolved by itself; by default it follows
+            from the numbers of channels.
 
     Returns:
         The result, [batch, spatial..., output channels].
@@ -116,7 +138,13 @@ class Conv(Op):
 
     @staticmethod
     def lower(
-        xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Namespace,
+        x: Array,
+        filters: Array,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+        groups: int,
     ) -> Any:
         shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         rows = columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
@@ -124,14 +152,14 @@ class Conv(Op):
 
     @staticmethod
     def xla(
-        xp: Any,
-        x: Any,
-        filters: Any,
-        strides: Any,
+        xp: Namespace,
+        x: Array,
+        filters: Array,
+        strides: PerAxis,
         padding: Padding,
-        dilations: Any,
+        dilations: PerAxis,
         groups: int,
-        accumulate: Any,
+        accumulate: DTypeLike | None,
     ) -> Any:
         shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         if 0 in (*shape, *filters.shape):
@@ -180,11 +208,11 @@ class Conv(Op):
 
 @d.builds(Conv)
 def conv(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    x: ArrayLike,
+    filters: ArrayLike,
+    strides: PerAxisLike = 1,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -253,7 +281,14 @@ class ConvBackpropInput(Op):
 
     @staticmethod
     def lower(
-        xp: Any, filters: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Namespace,
+        filters: Array,
+        g: Array,
+        shape: tuple[int, ...],
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+        groups: int,
     ) -> Any:
         geometry, ksize, counts = (strides, padding, dilations), filters.shape[:-2], g.shape[1:-1]
         rows = by_group(xp, g, groups) @ xp.swapaxes(matrices(xp, filters, groups), 1, 2)
@@ -266,15 +301,15 @@ class ConvBackpropInput(Op):
 
     @staticmethod
     def xla(
-        xp: Any,
-        filters: Any,
-        g: Any,
-        shape: Any,
-        strides: Any,
+        xp: Namespace,
+        filters: Array,
+        g: Array,
+        shape: tuple[int, ...],
+        strides: PerAxis,
         padding: Padding,
-        dilations: Any,
+        dilations: PerAxis,
         groups: int,
-        accumulate: Any,
+        accumulate: DTypeLike | None,
     ) -> Any:
         if 0 in (*shape, *g.shape, *filters.shape):
             return xp.zeros(shape, g.dtype)
@@ -333,11 +368,11 @@ class ConvBackpropInput(Op):
 @d.builds(ConvBackpropInput)
 def conv2d_backprop_input(
     shape: ShapeLike,
-    filters: Any,
-    g: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    filters: ArrayLike,
+    g: ArrayLike,
+    strides: PerAxisLike = 1,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -409,22 +444,29 @@ class ConvBackpropFilter(Op):
 
     @staticmethod
     def lower(
-        xp: Any, x: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Namespace,
+        x: Array,
+        g: Array,
+        shape: tuple[int, ...],
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+        groups: int,
     ) -> Any:
         rows = columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
         return xp.moveaxis(xp.swapaxes(rows, 1, 2) @ by_group(xp, g, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(
-        xp: Any,
-        x: Any,
-        g: Any,
-        shape: Any,
-        strides: Any,
+        xp: Namespace,
+        x: Array,
+        g: Array,
+        shape: tuple[int, ...],
+        strides: PerAxis,
         padding: Padding,
-        dilations: Any,
+        dilations: PerAxis,
         groups: int,
-        accumulate: Any,
+        accumulate: DTypeLike | None,
     ) -> Any:
         if 0 in (*shape, *g.shape, *x.shape):
             return xp.zeros(shape, g.dtype)
@@ -441,7 +483,7 @@ class ConvBackpropFilter(Op):
                 strict=True,
             )
         ]
-        # The batch is what is summed over: it takes the channels' part, and the channels the batch's.
+        # The sum is over the batch, so the batch takes the role of the channels, and the channels its role.
         return xp.lax.conv_general_dilated(
             x,
             g,
@@ -486,12 +528,12 @@ class ConvBackpropFilter(Op):
 
 @d.builds(ConvBackpropFilter)
 def conv2d_backprop_filter(
-    x: Any,
+    x: ArrayLike,
     shape: ShapeLike,
-    g: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    g: ArrayLike,
+    strides: PerAxisLike = 1,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError, Tensor
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import maximum, multiply, square
 from stopgrad.ops.elementwise.compare import greater, greater_equal, is_finite, less, logical_and
@@ -21,7 +19,9 @@ __all__ = ["embedding_lookup", "in_top_k"]
 
 
 @d.guarded("embedding_lookup")
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
+def embedding_lookup(
+    params: ArrayLike, ids: ArrayLike, max_norm: ArrayLike | None = None, name: str | None = None
+) -> Tensor:
     """Rows of a table: ``params[ids]``, each shortened to a greatest length if one is given.
 
     Args:
@@ -63,7 +63,7 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
 
 
 @d.guarded("in_top_k")
-def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) -> Tensor:
+def in_top_k(targets: ArrayLike, predictions: ArrayLike, k: int, name: str | None = None) -> Tensor:
     """Whether the prediction for each target is among the k greatest.
 
     Args:

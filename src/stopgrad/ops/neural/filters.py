@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ShapeError, ShapeLike, Tensor
+from stopgrad.graph.defining import ArrayLike, Shape, ShapeError, ShapeLike, Tensor
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropInput, read_geometry
-from stopgrad.ops.neural.windows import channels_last, has_channels_first, number_of_groups, reach
+from stopgrad.ops.neural.windows import (
+    Padding,
+    PaddingLike,
+    PerAxis,
+    PerAxisLike,
+    channels_last,
+    has_channels_first,
+    number_of_groups,
+    reach,
+)
 from stopgrad.ops.shapes.reshape import reshape, transpose
 from stopgrad.ops.structural.sources import identity
 
@@ -27,19 +36,19 @@ __all__ = [
 ]
 
 
-def to_channels_last(x: Any, rank: int, first: bool) -> Tensor:
+def to_channels_last(x: ArrayLike, rank: int, first: bool) -> Tensor:
     """A tensor [batch, channels, spatial...], where it is one, as [batch, spatial..., channels]."""
     return transpose(x, (0, *range(2, rank + 2), 1)) if first else x
 
 
-def from_channels_last(x: Any, rank: int, first: bool, name: str | None) -> Tensor:
+def from_channels_last(x: ArrayLike, rank: int, first: bool, name: str | None) -> Tensor:
     """The way back, under a name."""
     if first:
         return transpose(x, (0, rank + 1, *range(1, rank + 1)), name=name)
     return x if name is None else identity(x, name)
 
 
-def _or_one(dilations: Any) -> Any:
+def _or_one(dilations: PerAxisLike | None) -> Any:
     return 1 if dilations is None else dilations
 
 
@@ -47,12 +56,12 @@ def _or_one(dilations: Any) -> Any:
 def _convolved(
     what: str,
     rank: int | None,
-    x: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-    dilations: Any,
+    x: ArrayLike,
+    filters: ArrayLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
+    data_format: str | None,
+    dilations: PerAxisLike | None,
     groups: int | None,
     name: str | None,
 ) -> Tensor:
@@ -79,12 +88,12 @@ def _convolved(
 
 @d.guarded("convolution")
 def convolution(
-    input: Any,
-    filters: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
+    input: ArrayLike,
+    filters: ArrayLike,
+    strides: PerAxisLike | None = None,
+    padding: PaddingLike = "VALID",
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
     *,
     groups: int | None = None,
@@ -123,12 +132,12 @@ def convolution(
 
 @d.guarded("conv1d")
 def conv1d(
-    input: Any,
-    filters: Any,
-    stride: Any,
-    padding: Any,
+    input: ArrayLike,
+    filters: ArrayLike,
+    stride: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = "NWC",
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
     *,
     groups: int | None = None,
@@ -160,12 +169,12 @@ def conv1d(
 
 @d.guarded("conv2d")
 def conv2d(
-    input: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    filters: ArrayLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = "NHWC",
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
     *,
     groups: int | None = None,
@@ -197,12 +206,12 @@ def conv2d(
 
 @d.guarded("conv3d")
 def conv3d(
-    input: Any,
-    filters: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    filters: ArrayLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = "NDHWC",
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
     *,
     groups: int | None = None,
@@ -233,7 +242,13 @@ def conv3d(
 
 
 @d.guarded("atrous_conv2d")
-def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str | None = None) -> Tensor:
+def atrous_conv2d(
+    value: ArrayLike,
+    filters: ArrayLike,
+    rate: PerAxisLike,
+    padding: PaddingLike,
+    name: str | None = None,
+) -> Tensor:
     """Convolution over two spatial axes whose windows have gaps: :func:`conv2d` with dilations.
 
     Args:
@@ -259,7 +274,9 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
 # -------------------------------------------------------------------------------------------- transposed
 
 
-def _shape_before(shape: Any, ksize: Any, strides: Any, padding: Any, dilations: Any) -> tuple[Any, ...]:
+def _shape_before(
+    shape: Shape, ksize: Shape, strides: PerAxis, padding: Padding, dilations: PerAxis
+) -> tuple[Any, ...]:
     """The least spatial sizes from which a convolution makes *shape*."""
     if padding == "SAME":
         return tuple(n * s for n, s in zip(shape, strides, strict=True))
@@ -274,13 +291,13 @@ def _shape_before(shape: Any, ksize: Any, strides: Any, padding: Any, dilations:
 def _transposed(
     what: str,
     rank: int | None,
-    x: Any,
-    filters: Any,
-    output_shape: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-    dilations: Any,
+    x: ArrayLike,
+    filters: ArrayLike,
+    output_shape: ShapeLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
+    data_format: str | None,
+    dilations: PerAxisLike | None,
     name: str | None,
     groups: int | None,
 ) -> Tensor:
@@ -317,13 +334,13 @@ def _transposed(
 
 @d.guarded("conv_transpose")
 def conv_transpose(
-    input: Any,
-    filters: Any,
+    input: ArrayLike,
+    filters: ArrayLike,
     output_shape: ShapeLike,
-    strides: Any,
-    padding: Any = "SAME",
+    strides: PerAxisLike,
+    padding: PaddingLike = "SAME",
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
     *,
     groups: int | None = None,
@@ -378,13 +395,13 @@ def _transpose_of_rank(rank: int, data_format: str) -> Any:
     what = f"conv{rank}d_transpose"
 
     def transposed(
-        input: Any,
-        filters: Any,
+        input: ArrayLike,
+        filters: ArrayLike,
         output_shape: ShapeLike,
-        strides: Any,
-        padding: Any = "SAME",
+        strides: PerAxisLike,
+        padding: PaddingLike = "SAME",
         data_format: str | None = data_format,
-        dilations: Any = None,
+        dilations: PerAxisLike | None = None,
         name: str | None = None,
         *,
         groups: int | None = None,
@@ -428,7 +445,12 @@ conv3d_transpose = _transpose_of_rank(3, "NDHWC")
 
 @d.guarded("atrous_conv2d_transpose")
 def atrous_conv2d_transpose(
-    value: Any, filters: Any, output_shape: ShapeLike, rate: Any, padding: Any, name: str | None = None
+    value: ArrayLike,
+    filters: ArrayLike,
+    output_shape: ShapeLike,
+    rate: PerAxisLike,
+    padding: PaddingLike,
+    name: str | None = None,
 ) -> Tensor:
     """The transpose of :func:`atrous_conv2d`.
 
@@ -459,12 +481,12 @@ def atrous_conv2d_transpose(
 
 @d.guarded("depthwise_conv2d")
 def depthwise_conv2d(
-    input: Any,
-    filter: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    filter: ArrayLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Convolution of each channel by itself, with filters of its own.
@@ -500,13 +522,13 @@ def depthwise_conv2d(
     )
 
 
-def _channels(filter: Any) -> int:
+def _channels(filter: ArrayLike) -> int:
     """The number of channels of a depthwise filter, which is that of groups."""
     return d.type_of(filter).shape[2]  # type: ignore[return-value]
 
 
 @d.reads_arguments
-def _by_channel(filter: Any, what: str) -> Tensor:
+def _by_channel(filter: ArrayLike, what: str) -> Tensor:
     """A depthwise filter as that of a convolution with a group for each channel."""
     kind = d.type_of(filter)
     with d.about(Conv, filter):
@@ -522,13 +544,13 @@ def _by_channel(filter: Any, what: str) -> Tensor:
 
 @d.guarded("separable_conv2d")
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    depthwise_filter: ArrayLike,
+    pointwise_filter: ArrayLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """A depthwise convolution, and then one over channels alone.

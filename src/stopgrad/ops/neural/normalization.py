@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError, Tensor
 from stopgrad.graph.names import check_name
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, square, squared_difference, subtract
@@ -46,7 +46,11 @@ def _part(name: str | None, part: str) -> str | None:
 
 @d.guarded("moments")
 def moments(
-    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+    x: ArrayLike,
+    axes: int | Sequence[int] | None,
+    shift: ArrayLike | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance over axes.
 
@@ -75,7 +79,11 @@ def moments(
 
 @d.guarded("weighted_moments")
 def weighted_moments(
-    x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None
+    x: ArrayLike,
+    axes: int | Sequence[int] | None,
+    frequency_weights: ArrayLike,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance over axes, where elements count more or less than once.
 
@@ -111,7 +119,11 @@ def weighted_moments(
 
 @d.guarded("sufficient_statistics")
 def sufficient_statistics(
-    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+    x: ArrayLike,
+    axes: int | Sequence[int] | None,
+    shift: ArrayLike | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """What :func:`normalize_moments` makes the mean and the variance of, and what can be added up in parts.
 
@@ -147,7 +159,7 @@ def sufficient_statistics(
 
 @d.guarded("normalize_moments")
 def normalize_moments(
-    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+    counts: ArrayLike, mean_ss: ArrayLike, variance_ss: ArrayLike, shift: ArrayLike, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance from what :func:`sufficient_statistics` gives.
 
@@ -181,12 +193,12 @@ def normalize_moments(
 
 @d.guarded("batch_normalization")
 def batch_normalization(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    offset: Any,
-    scale: Any,
-    variance_epsilon: Any,
+    x: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    offset: ArrayLike,
+    scale: ArrayLike,
+    variance_epsilon: ArrayLike,
     name: str | None = None,
 ) -> Tensor:
     """(x - mean) / √(variance + ε) · scale + offset, with mean and variance as :func:`moments` gives them.
@@ -229,7 +241,9 @@ def batch_normalization(
     return cast(y, d.type_of(x).dtype, name)
 
 
-def _scaled(y: Any, scale: Any, offset: Any, axis: int, name: str | None) -> Tensor:
+def _scaled(
+    y: Tensor, scale: ArrayLike | None, offset: ArrayLike | None, axis: int, name: str | None
+) -> Tensor:
     """A tensor times the scales of the channels along an axis, plus their offsets."""
     behind = d.type_of(y).ndim - axis - 1
     for setting, function in ((scale, multiply), (offset, add)):
@@ -241,10 +255,10 @@ def _scaled(y: Any, scale: Any, offset: Any, axis: int, name: str | None) -> Ten
 
 @d.guarded("group_norm")
 def group_norm(
-    x: Any,
+    x: ArrayLike,
     groups: int,
-    scale: Any = None,
-    offset: Any = None,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     axis: int = -1,
     epsilon: float = 1e-5,
     name: str | None = None,
@@ -288,9 +302,9 @@ def group_norm(
 
 @d.guarded("instance_norm")
 def instance_norm(
-    x: Any,
-    scale: Any = None,
-    offset: Any = None,
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     axis: int = -1,
     epsilon: float = 1e-5,
     name: str | None = None,
@@ -331,7 +345,11 @@ def instance_norm(
 
 @d.guarded("rms_norm")
 def rms_norm(
-    x: Any, scale: Any = None, axis: Any = -1, epsilon: float = 1e-6, name: str | None = None
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    axis: int | Sequence[int] | None = -1,
+    epsilon: float = 1e-6,
+    name: str | None = None,
 ) -> Tensor:
     """x / √(mean of x² + ε), the mean over axes.
 
@@ -365,11 +383,11 @@ def rms_norm(
 
 @d.guarded("local_response_normalization")
 def local_response_normalization(
-    input: Any,
+    input: ArrayLike,
     depth_radius: int = 5,
-    bias: Any = 1,
-    alpha: Any = 1,
-    beta: Any = 0.5,
+    bias: ArrayLike = 1,
+    alpha: ArrayLike = 1,
+    beta: ArrayLike = 0.5,
     name: str | None = None,
 ) -> Tensor:
     """x / (bias + α Σ x²)^β, the sum over neighbouring channels.
@@ -412,11 +430,11 @@ def local_response_normalization(
 
 @d.guarded("lrn")
 def lrn(
-    input: Any,
+    input: ArrayLike,
     depth_radius: int = 5,
-    bias: Any = 1,
-    alpha: Any = 1,
-    beta: Any = 0.5,
+    bias: ArrayLike = 1,
+    alpha: ArrayLike = 1,
+    beta: ArrayLike = 0.5,
     name: str | None = None,
 ) -> Tensor:
     """:func:`local_response_normalization`, by its short name.
@@ -443,7 +461,9 @@ def lrn(
 
 
 @d.guarded("bias_add")
-def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+def bias_add(
+    value: ArrayLike, bias: ArrayLike, data_format: str | None = None, name: str | None = None
+) -> Tensor:
     """A number for each channel, added.
 
     Args:

@@ -8,9 +8,25 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Promotion, Shape, ShapeError, Sizes, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Namespace,
+    Op,
+    Operation,
+    Promotion,
+    Shape,
+    ShapeError,
+    Sizes,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.neural.windows import (
+    Geometry,
     Padding,
+    PaddingLike,
+    PerAxis,
+    PerAxisLike,
     at,
     back_pads,
     normal_padding,
@@ -27,12 +43,14 @@ from stopgrad.ops.neural.windows import (
     view,
 )
 
-__all__: list[str] = []  # Its public functions stand in pools.py.
+__all__: list[str] = []  # Its public functions are in pools.py.
 
 _CHOICE = d.not_differentiable("which element of a window is the largest has no derivative")
 
 
-def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: Any) -> TensorType:
+def _pooled(
+    x: TensorType, ksize: PerAxis, strides: PerAxis, padding: Padding, dilations: PerAxis
+) -> TensorType:
     d.check_dtype(x, d.is_floating, "floating-point numbers")
     if x.ndim != len(ksize) + 2 or x.ndim < 3:
         raise ShapeError(f"(C2) takes [batch, {len(ksize)} spatial axes, channels], not {x!r}")
@@ -47,7 +65,7 @@ def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
 
 
 class Pool(Op, abstract=True):
-    """One operand, pooled over windows.
+    """One number for each window and channel.
 
     Args:
         x: [batch, spatial..., channels].
@@ -113,21 +131,21 @@ _WITH_COTANGENT = [
 ]
 
 
-def _attributes(op: Any) -> tuple[Any, ...]:
+def _attributes(op: Operation) -> tuple[Any, ...]:
     return op.ksize, op.strides, op.padding, op.dilations
 
 
 @d.reads_arguments
 def read_geometry(
     definition: type[Op],
-    operands: tuple[Any, ...],
+    operands: tuple[ArrayLike, ...],
     ndim: int,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    dilations: Any,
-) -> tuple[Any, ...]:
-    """The geometry that a function's arguments mean."""
+    ksize: PerAxisLike,
+    strides: PerAxisLike | None,
+    padding: PaddingLike,
+    dilations: PerAxisLike,
+) -> tuple[PerAxis, PerAxis, Padding, PerAxis]:
+    """The attributes that a function's arguments mean: ksize, strides, padding, dilations."""
     rank = max(ndim - 2, 0)
     with d.about(definition, *operands):
         window = per_axis(ksize, rank, "ksize")
@@ -136,14 +154,14 @@ def read_geometry(
 
 
 class MaxPool(Pool):
-    """The largest element of each window; NaN where there is one.
+    """The largest element of each window; NaN where the window holds a NaN.
 
     Args:
         padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`; padding is never the largest.
 
     Returns:
-        The result, [batch, spatial..., channels]. Of elements that tie in a window, the first, in row-major
-        order, takes the gradient, as in TensorFlow.
+        The result, [batch, spatial..., channels]. Of elements that tie in a window, the first in row-major
+        order gets the gradient, as in TensorFlow.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, 2, "VALID")[0, :, 0]
@@ -154,22 +172,36 @@ class MaxPool(Pool):
     gradient = {"x": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
-    def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(
+        xp: Namespace,
+        x: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry, -math.inf), ksize, counts, geometry)
         return xp.max(windows, axis=tuple(range(1 + len(counts), 1 + 2 * len(counts))))
 
     @staticmethod
-    def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def xla(
+        xp: Namespace,
+        x: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         around = pads(x.shape[1:-1], ksize, (strides, padding, dilations))
         return reduced(xp, x, -math.inf, xp.lax.max, ksize, strides, around, dilations)
 
 
-def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]]:
-    """For each position of a window, where it stands in the padded array, and in which windows it is chosen.
+def _choices(xp: Namespace, x: Array, ksize: PerAxis, geometry: Geometry) -> list[tuple[Any, Any]]:
+    """For each position of a window, its slices of the padded array, and the windows whose maximum it holds.
 
-    It is where it holds the first of the largest elements.
+    Of elements that tie, the first counts.
     """
     counts = output_shape(x.shape[1:-1], ksize, geometry)
     around = padded(xp, x, ksize, geometry, -math.inf)
@@ -183,7 +215,7 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
     for place in places:
         hit = free & (around[place] == largest)
         if not inside[place].all():
-            hit = hit & inside[place]  # Padding is never the largest, not even of nothing but -∞.
+            hit = hit & inside[place]  # Padding is never the largest, not even where all elements are -∞.
         free = free & ~hit
         found.append((place, hit))
     return found
@@ -193,7 +225,7 @@ class MaxPoolGrad(Op):
     """The gradient of :func:`max_pool`: each window's cotangent, at the first of its largest elements.
 
     Args:
-        x: what was pooled.
+        x: the pooled tensor.
         g: the cotangent of the result.
         ksize: as for :func:`max_pool`.
         strides: as for :func:`max_pool`.
@@ -230,7 +262,15 @@ class MaxPoolGrad(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(
+        xp: Namespace,
+        x: Array,
+        g: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         total = xp.zeros(padded_shape(x.shape, ksize, geometry), g.dtype)
         for place, hit in _choices(xp, x, ksize, geometry):
@@ -238,19 +278,27 @@ class MaxPoolGrad(Op):
         return trimmed(total, x.shape[1:-1], ksize, geometry)
 
     @staticmethod
-    def xla(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def xla(
+        xp: Namespace,
+        x: Array,
+        g: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         if 0 in g.shape:
             return xp.zeros(x.shape, g.dtype)
         geometry = (strides, padding, dilations)
         inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
         around = padded(xp, x, ksize, geometry, -math.inf)
-        # One pass, which always finds one: XLA may compute x again in each place, and round it otherwise,
-        # so that no element would equal a largest one that was found before.
+        # A single pass, so that every window chooses an element: XLA may compute x again for each use and
+        # round it differently, and then no element would equal a maximum found in an earlier pass.
         chosen = xp.full(g.shape, -1, np.int32)
         largest, is_nan = xp.full(g.shape, -math.inf, x.dtype), xp.zeros(g.shape, bool)
         for number, position in enumerate(np.ndindex(*ksize)):
             place = at(position, g.shape[1:-1], geometry)
-            hit = inside[place] & ((around[place] > largest) | (chosen < 0))  # Padding is never it.
+            hit = inside[place] & ((around[place] > largest) | (chosen < 0))  # Padding is never chosen.
             chosen = xp.where(hit, np.int32(number), chosen)
             largest = xp.where(hit, around[place], largest)
             is_nan |= xp.isnan(around[place])
@@ -263,12 +311,12 @@ class MaxPoolGrad(Op):
 
 @d.builds(MaxPoolGrad)
 def max_pool_grad(
-    x: Any,
-    g: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    x: ArrayLike,
+    g: ArrayLike,
+    ksize: PerAxisLike,
+    strides: PerAxisLike | None = None,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     name: str | None = None,
 ) -> Tensor:
     return d.apply(
@@ -280,11 +328,11 @@ def max_pool_grad(
 
 
 class MaxPoolGradGrad(Op):
-    """From each window of a tensor the element at which another tensor has its first largest one.
+    """The element of each window of *h* at the position of the first largest element of *x*.
 
     Args:
-        x: the tensor that chooses.
-        h: the tensor that is chosen from.
+        x: the tensor whose maxima choose.
+        h: the tensor to take elements from.
         ksize: as for :func:`max_pool`.
         strides: as for :func:`max_pool`.
         padding: as for :func:`max_pool`.
@@ -319,7 +367,15 @@ class MaxPoolGradGrad(Op):
     batch = d.FOLD
 
     @staticmethod
-    def lower(xp: Any, x: Any, h: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(
+        xp: Namespace,
+        x: Array,
+        h: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         around, zero = padded(xp, h, ksize, (strides, padding, dilations)), xp.zeros((), h.dtype)
         return sum(
             (
@@ -351,12 +407,12 @@ class MaxPoolGradGrad(Op):
 
 @d.builds(MaxPoolGradGrad)
 def max_pool_grad_grad(
-    x: Any,
-    h: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    x: ArrayLike,
+    h: ArrayLike,
+    ksize: PerAxisLike,
+    strides: PerAxisLike | None = None,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     name: str | None = None,
 ) -> Tensor:
     return d.apply(
@@ -367,10 +423,10 @@ def max_pool_grad_grad(
     )
 
 
-def _numbers(shape: Any, ksize: Any, geometry: Any) -> Any:
-    """How many elements of each window are no padding: [1, counts..., 1].
+def _numbers(shape: Shape, ksize: PerAxis, geometry: Geometry) -> Any:
+    """How many elements of each window are not padding: [1, counts..., 1].
 
-    Always by NumPy: it depends on sizes only.
+    Computed by NumPy on every engine, since it depends on sizes only.
     """
     counts = output_shape(shape[1:-1], ksize, geometry)
     inside = padded(np, np.ones((1, *shape[1:-1], 1)), ksize, geometry)
@@ -394,7 +450,14 @@ class AvgPool(Pool):
     gradient = {"x": lambda g, op: d.apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
 
     @staticmethod
-    def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(
+        xp: Namespace,
+        x: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
@@ -402,18 +465,25 @@ class AvgPool(Pool):
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
 
     @staticmethod
-    def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def xla(
+        xp: Namespace,
+        x: Array,
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         total = reduced(xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations)
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
 
 
 class AvgPoolGrad(Op):
-    """The gradient of :func:`avg_pool`: each window's cotangent, in equal parts to its elements.
+    """The gradient of :func:`avg_pool`: each window's cotangent, divided evenly among its elements.
 
     Args:
         g: the cotangent of the result.
-        shape: of what was pooled.
+        shape: of the pooled tensor.
         ksize: as for :func:`avg_pool`.
         strides: as for :func:`avg_pool`.
         padding: as for :func:`avg_pool`.
@@ -449,7 +519,15 @@ class AvgPoolGrad(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(
+        xp: Namespace,
+        g: Array,
+        shape: tuple[int, ...],
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         share = g / _numbers(shape, ksize, geometry).astype(g.dtype)
         total = xp.zeros(padded_shape(shape, ksize, geometry), g.dtype)
@@ -458,7 +536,15 @@ class AvgPoolGrad(Op):
         return trimmed(total, shape[1:-1], ksize, geometry)
 
     @staticmethod
-    def xla(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def xla(
+        xp: Namespace,
+        g: Array,
+        shape: tuple[int, ...],
+        ksize: PerAxis,
+        strides: PerAxis,
+        padding: Padding,
+        dilations: PerAxis,
+    ) -> Any:
         geometry = (strides, padding, dilations)
         if 0 in (*shape, *g.shape):
             return xp.zeros(shape, g.dtype)
@@ -494,12 +580,12 @@ class AvgPoolGrad(Op):
 
 @d.builds(AvgPoolGrad)
 def avg_pool_grad(
-    g: Any,
-    shape: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
+    g: ArrayLike,
+    shape: Shape,
+    ksize: PerAxisLike,
+    strides: PerAxisLike | None = None,
+    padding: PaddingLike = "VALID",
+    dilations: PerAxisLike = 1,
     name: str | None = None,
 ) -> Tensor:
     return d.apply(

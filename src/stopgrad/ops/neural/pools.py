@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Op, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Op, ShapeError, Tensor
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.neural.filters import from_channels_last, to_channels_last
 from stopgrad.ops.neural.pooling import AvgPool, MaxPool, read_geometry
-from stopgrad.ops.neural.windows import channels_last, has_channels_first
+from stopgrad.ops.neural.windows import PaddingLike, PerAxisLike, channels_last, has_channels_first
 from stopgrad.ops.reductions.reduce import reduce_max, reduce_mean
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.reshape import reshape
@@ -36,12 +36,12 @@ __all__ = [
 def _pooled(
     definition: type[Op],
     rank: int | None,
-    x: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    data_format: Any,
-    dilations: Any,
+    x: ArrayLike,
+    ksize: PerAxisLike | None,
+    strides: PerAxisLike | None,
+    padding: PaddingLike,
+    data_format: str | None,
+    dilations: PerAxisLike | None,
     name: str | None,
     what: str,
 ) -> Tensor:
@@ -62,14 +62,14 @@ def _pooled(
 
 @d.builds(MaxPool)
 def max_pool(
-    input: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    ksize: PerAxisLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = None,
     name: str | None = None,
     *,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
 ) -> Tensor:
     """The largest element of each window; NaN where there is one.
 
@@ -99,14 +99,14 @@ def max_pool(
 
 @d.builds(AvgPool)
 def avg_pool(
-    input: Any,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
+    input: ArrayLike,
+    ksize: PerAxisLike,
+    strides: PerAxisLike,
+    padding: PaddingLike,
     data_format: str | None = None,
     name: str | None = None,
     *,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
 ) -> Tensor:
     """The mean of each window; padding does not count.
 
@@ -139,14 +139,14 @@ def _of_rank(definition: type[Op], general: str, rank: int, data_format: str) ->
     other = f"{data_format[0]}C{data_format[1:-1]}"
 
     def pool(
-        input: Any,
-        ksize: Any,
-        strides: Any,
-        padding: Any,
+        input: ArrayLike,
+        ksize: PerAxisLike | None,
+        strides: PerAxisLike | None,
+        padding: PaddingLike,
         data_format: str | None = data_format,
         name: str | None = None,
         *,
-        dilations: Any = None,
+        dilations: PerAxisLike | None = None,
     ) -> Tensor:
         return _pooled(
             definition,
@@ -193,13 +193,13 @@ avg_pool3d = _of_rank(AvgPool, "avg_pool", 3, "NDHWC")
 
 @d.guarded("pool")
 def pool(
-    input: Any,
-    window_shape: Any,
+    input: ArrayLike,
+    window_shape: PerAxisLike,
     pooling_type: str,
-    strides: Any = None,
-    padding: Any = "VALID",
+    strides: PerAxisLike | None = None,
+    padding: PaddingLike = "VALID",
     data_format: str | None = None,
-    dilations: Any = None,
+    dilations: PerAxisLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """:func:`max_pool` or :func:`avg_pool`, by a word.
@@ -235,7 +235,7 @@ def pool(
 
 
 @d.reads_arguments
-def _spatial(what: str, x: Any, data_format: Any) -> tuple[int, ...]:
+def _spatial(what: str, x: ArrayLike, data_format: str | None) -> tuple[int, ...]:
     """The positions of the spatial axes."""
     kind = d.type_of(x)
     if kind.ndim < 3:
@@ -246,7 +246,7 @@ def _spatial(what: str, x: Any, data_format: Any) -> tuple[int, ...]:
 
 @d.guarded("global_avg_pool")
 def global_avg_pool(
-    x: Any, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
+    x: ArrayLike, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:
     """The mean over all spatial axes.
 
@@ -271,7 +271,7 @@ def global_avg_pool(
 
 @d.guarded("global_max_pool")
 def global_max_pool(
-    x: Any, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
+    x: ArrayLike, keepdims: bool = False, name: str | None = None, *, data_format: str | None = None
 ) -> Tensor:
     """The largest element over all spatial axes; elements that tie share the gradient evenly.
 
@@ -296,7 +296,12 @@ def global_max_pool(
 
 @d.reads_arguments
 def _adapted(
-    what: str, reduce: Callable[..., Tensor], x: Any, output_size: Any, data_format: Any, name: str | None
+    what: str,
+    reduce: Callable[..., Tensor],
+    x: ArrayLike,
+    output_size: Any,
+    data_format: str | None,
+    name: str | None,
 ) -> Tensor:
     """Reduced along each spatial axis over as many spans as are asked for, which may overlap by an element.
 
@@ -320,7 +325,7 @@ def _adapted(
     return from_channels_last(x, 0, False, name)
 
 
-def _spans(reduce: Callable[..., Tensor], x: Any, axis: int, size: int, count: int) -> Tensor:
+def _spans(reduce: Callable[..., Tensor], x: ArrayLike, axis: int, size: int, count: int) -> Tensor:
     """From ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉, for each i."""
     if size % count == 0:
         shape = d.type_of(x).shape
@@ -333,7 +338,11 @@ def _spans(reduce: Callable[..., Tensor], x: Any, axis: int, size: int, count: i
 
 @d.guarded("adaptive_avg_pool")
 def adaptive_avg_pool(
-    x: Any, output_size: Any, name: str | None = None, *, data_format: str | None = None
+    x: ArrayLike,
+    output_size: int | Sequence[int | None],
+    name: str | None = None,
+    *,
+    data_format: str | None = None,
 ) -> Tensor:
     """The mean over windows so chosen that there is a given number of them along each spatial axis.
 
@@ -360,7 +369,11 @@ def adaptive_avg_pool(
 
 @d.guarded("adaptive_max_pool")
 def adaptive_max_pool(
-    x: Any, output_size: Any, name: str | None = None, *, data_format: str | None = None
+    x: ArrayLike,
+    output_size: int | Sequence[int | None],
+    name: str | None = None,
+    *,
+    data_format: str | None = None,
 ) -> Tensor:
     """The largest element over windows so chosen that each spatial axis has a given number of them.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, NumpyArray, ShapeError, Size, Tensor
 from stopgrad.ops.composing import chosen, floating
 from stopgrad.ops.elementwise.convert import cast, wide
 from stopgrad.ops.indexing.gather import gather
@@ -19,21 +19,21 @@ from stopgrad.ops.shapes.reshape import expand_dims, reshape, squeeze, transpose
 
 __all__ = ["depth_to_space", "resize", "space_to_depth"]
 
-Kernel = Callable[[Any], Any]
+Kernel = Callable[[NumpyArray], NumpyArray]
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x: NumpyArray) -> NumpyArray:
     return np.maximum(1 - x, 0)
 
 
-def _cubic(x: Any, b: float, c: float) -> Any:
+def _cubic(x: NumpyArray, b: float, c: float) -> NumpyArray:
     """The cubic of Mitchell and Netravali; with b = 0 and c = 1/2 it is that of Keys."""
     near = (12 - 9 * b - 6 * c) * x**3 + (-18 + 12 * b + 6 * c) * x**2 + (6 - 2 * b)
     far = (-b - 6 * c) * x**3 + (6 * b + 30 * c) * x**2 + (-12 * b - 48 * c) * x + (8 * b + 24 * c)
     return np.where(x < 1, near, np.where(x < 2, far, 0)) / 6
 
 
-def _lanczos(x: Any, radius: int) -> Any:
+def _lanczos(x: NumpyArray, radius: int) -> NumpyArray:
     return np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0)
 
 
@@ -64,7 +64,7 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
 
 
 @d.reads_arguments
-def _new_size(size: Any, height: int, width: int, keep: bool) -> tuple[int, int]:
+def _new_size(size: Sequence[int], height: int, width: int, keep: bool) -> tuple[int, int]:
     wanted = [d.whole(n) for n in size]
     if len(wanted) != 2 or min(wanted) < 1:
         raise ArgumentError(f"size={size!r} must be two numbers above 0, the new height and width")
@@ -76,8 +76,8 @@ def _new_size(size: Any, height: int, width: int, keep: bool) -> tuple[int, int]
 
 @d.guarded("resize")
 def resize(
-    images: Any,
-    size: Any,
+    images: ArrayLike,
+    size: Sequence[int],
     method: str = "bilinear",
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
@@ -143,7 +143,7 @@ def resize(
 
 
 @d.reads_arguments
-def _image(what: str, input: Any, block_size: Any, data_format: Any) -> tuple[bool, int]:
+def _image(what: str, input: ArrayLike, block_size: int, data_format: str | None) -> tuple[bool, int]:
     """Whether channels come first, and the size of blocks."""
     kind, block = d.type_of(input), d.whole(block_size)
     if kind.ndim != 4:
@@ -153,14 +153,14 @@ def _image(what: str, input: Any, block_size: Any, data_format: Any) -> tuple[bo
     return has_channels_first(data_format, 2), block
 
 
-def _divides(what: str, number: int, size: Any, name: str) -> None:
+def _divides(what: str, number: int, size: Size, name: str) -> None:
     if isinstance(size, int) and size % number:
         raise ShapeError(f"{what}: {number} does not divide {size}, the {name}")
 
 
 @d.guarded("space_to_depth")
 def space_to_depth(
-    input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
+    input: ArrayLike, block_size: int, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
     """Blocks of pixels moved into channels.
 
@@ -191,7 +191,7 @@ def space_to_depth(
 
 @d.guarded("depth_to_space")
 def depth_to_space(
-    input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
+    input: ArrayLike, block_size: int, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
     """Channels moved into blocks of pixels, the way back from :func:`space_to_depth`.
 

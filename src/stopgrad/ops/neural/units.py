@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, RealElementwise, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, RealElementwise, ShapeError, Tensor
 from stopgrad.ops.composing import floating
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, negative, square
 from stopgrad.ops.elementwise.compare import greater_equal
@@ -53,7 +51,7 @@ softsign = of_features(Softsign, "softsign")
 
 
 @d.guarded("selu")
-def selu(features: Any, name: str | None = None) -> Tensor:
+def selu(features: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise scaled exponential linear unit: 1.0507 · (x where x > 0, else 1.6733 · (eˣ - 1)).
 
     Args:
@@ -77,7 +75,7 @@ def selu(features: Any, name: str | None = None) -> Tensor:
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _elu(x: Any, below: float, above: float, width: float, name: str | None) -> Tensor:
+def _elu(x: ArrayLike, below: float, above: float, width: float, name: str | None) -> Tensor:
     """x · above where x ≥ 0, else (exp(x / width) - 1) · below."""
     (x,) = floating(x)
     values = wide(x)
@@ -86,7 +84,7 @@ def _elu(x: Any, below: float, above: float, width: float, name: str | None) -> 
 
 
 @d.guarded("celu")
-def celu(features: Any, alpha: float = 1.0, name: str | None = None) -> Tensor:
+def celu(features: ArrayLike, alpha: float = 1.0, name: str | None = None) -> Tensor:
     """Elementwise x where x > 0, else α (exp(x / α) - 1), whose slope at 0 is 1 for every α.
 
     Args:
@@ -114,7 +112,7 @@ def celu(features: Any, alpha: float = 1.0, name: str | None = None) -> Tensor:
 
 
 @d.guarded("mish")
-def mish(features: Any, name: str | None = None) -> Tensor:
+def mish(features: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise x · tanh(log(1 + eˣ)).
 
     Args:
@@ -137,7 +135,7 @@ def mish(features: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("glu")
-def glu(x: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def glu(x: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """Gated linear unit: the first half along an axis, times the sigmoid of the second.
 
     Args:
@@ -169,7 +167,7 @@ def glu(x: Any, axis: int = -1, name: str | None = None) -> Tensor:
 
 
 @d.guarded("crelu")
-def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def crelu(features: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """relu of x and of -x, one behind the other.
 
     Args:
@@ -194,7 +192,7 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
 
 
 @d.guarded("hard_sigmoid")
-def hard_sigmoid(features: Any, name: str | None = None) -> Tensor:
+def hard_sigmoid(features: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise relu6(x + 3) / 6, three straight lines in the place of :func:`sigmoid`.
 
     Args:
@@ -213,7 +211,7 @@ def hard_sigmoid(features: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("hard_swish")
-def hard_swish(features: Any, name: str | None = None) -> Tensor:
+def hard_swish(features: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise x · relu6(x + 3) / 6, in the place of :func:`silu`.
 
     Args:
@@ -236,7 +234,7 @@ def hard_swish(features: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("hard_tanh")
-def hard_tanh(features: Any, name: str | None = None) -> Tensor:
+def hard_tanh(features: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise x, clipped to [-1, 1].
 
     Args:

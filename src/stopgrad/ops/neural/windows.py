@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Dim, Shape, ShapeError
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Array,
+    Dim,
+    Namespace,
+    NumpyArray,
+    Shape,
+    ShapeError,
+    Size,
+)
 
-Padding = Any
+PerAxis = tuple[int, ...]
+"""A number for each spatial axis."""
+
+PerAxisLike = int | Sequence[int]
+"""One number for all spatial axes, or one for each."""
+
+Padding = Literal["SAME", "VALID"] | tuple[tuple[int, int], ...]
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
 
-Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
+PaddingLike = str | Sequence[Sequence[int]]
+"""What becomes a padding."""
+
+_WORDS: dict[str, Literal["SAME", "VALID"]] = {"SAME": "SAME", "VALID": "VALID"}
+
+Geometry = tuple[PerAxis, Padding, PerAxis]
 """Strides, padding, dilations."""
 
 
 @d.reads_arguments
-def has_channels_first(data_format: Any, rank: int) -> bool:
-    """What a word such as "NHWC" says: whether the channels stand before the spatial axes, not behind."""
+def has_channels_first(data_format: str | None, rank: int) -> bool:
+    """Whether a data format such as "NCHW" has the channels before the spatial axes."""
     spatial = "DHW"[-rank:] if 1 <= rank <= 3 else ""
     if data_format is None or (spatial and data_format == f"N{spatial}C"):
         return False
@@ -31,7 +51,7 @@ def has_channels_first(data_format: Any, rank: int) -> bool:
 
 
 def channels_last(given: Any, rank: int, first: bool) -> Any:
-    """Parts for all axes, in the order [batch, spatial..., channels]; parts for spatial axes as they are."""
+    """A list with a part for each axis, reordered to channels last; anything else unchanged."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if first and isinstance(given, Sequence) and not isinstance(given, str) and len(given) == rank + 2:
@@ -40,7 +60,7 @@ def channels_last(given: Any, rank: int, first: bool) -> Any:
 
 
 @d.reads_arguments
-def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
+def per_axis(given: PerAxisLike | NumpyArray, rank: int, what: str) -> PerAxis:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
@@ -60,12 +80,13 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
 
 
 @d.reads_arguments
-def normal_padding(given: Any, rank: int) -> Padding:
+def normal_padding(given: PaddingLike, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
     if isinstance(given, str):
-        if given.upper() not in ("SAME", "VALID"):
+        word = _WORDS.get(given.upper())
+        if word is None:
             raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
-        return given.upper()
+        return word
     if any(isinstance(n, int) and n < 0 for pair in given if isinstance(pair, Sequence) for n in pair):
         raise ShapeError(f"(C3) padding={given!r} has a negative size; to cut elements off, slice")
     pairs = [d.shape_of(pair) for pair in given]
@@ -75,16 +96,16 @@ def normal_padding(given: Any, rank: int) -> Padding:
         raise ShapeError(
             f"(C3) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
         )
-    return tuple(pairs)
+    return tuple((int(low), int(high)) for low, high in pairs)
 
 
 def reach(size: Any, dilation: int) -> Any:
-    """How many elements a window of *size* elements spans."""
+    """How many elements a window of *size* elements covers, gaps included."""
     return (size - 1) * dilation + 1
 
 
 def _check_geometry(ksize: Sequence[Any], geometry: Geometry) -> None:
-    """Refuse what no public function makes, but a text may say: it would reach beyond the array."""
+    """Raise ShapeError for a geometry that leaves the array, which only a graph's text can contain."""
     strides, padding, dilations = geometry
     numbers = [*(n for n in ksize if not isinstance(n, Dim)), *strides, *dilations]
     if any(type(n) is not int or n < 0 for n in numbers) or 0 in strides or 0 in dilations:
@@ -121,7 +142,7 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
 
 
 def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> list[tuple[int, int]]:
-    """How many elements are added before and after each spatial axis. Sizes are numbers here."""
+    """How many elements are added before and after each spatial axis, whose sizes are known."""
     strides, padding, dilations = geometry
     if padding == "VALID":
         return [(0, 0)] * len(spatial)
@@ -138,9 +159,9 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
 def back_pads(
     spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]
 ) -> list[tuple[int, int]]:
-    """The padding with which windows over a cotangent give back the spatial shape.
+    """The padding with which windows that slide over a cotangent give a result of the spatial shape.
 
-    The cotangent's elements stand *strides* apart.
+    The cotangent's elements are placed *strides* apart.
     """
     strides, _, dilations = geometry
     found = []
@@ -152,16 +173,18 @@ def back_pads(
     return found
 
 
-def padded(xp: Any, x: Any, ksize: Sequence[int], geometry: Geometry, value: Any = 0) -> Any:
-    """*x* with its padding, so that windows begin at 0."""
+def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Any:
+    """*x* with padding added, so that the first window begins at 0."""
     around = [(0, 0), *pads(x.shape[1:-1], ksize, geometry), (0, 0)]
     return xp.pad(x, around, constant_values=value) if any(n for pair in around for n in pair) else x
 
 
-def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> Any:
-    """All windows of a padded array, [batch, counts..., ksize..., channels], without a copy. NumPy."""
+def view(
+    xp: Namespace, x: NumpyArray, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry
+) -> Any:
+    """All windows of a padded NumPy array, [batch, counts..., ksize..., channels], without a copy."""
     strides, _, dilations = geometry
-    # Whatever the rules let through, no window may look at memory beyond the array.
+    # Checked here as well, since a strided view beyond the array would read foreign memory.
     for size, o, k, s, gap in zip(x.shape[1:-1], counts, ksize, strides, dilations, strict=True):
         if min(s, gap) < 1 or (o > 0 and k > 0 and (o - 1) * s + reach(k, gap) > size):
             raise ShapeError(
@@ -179,7 +202,7 @@ def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry:
 
 
 def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tuple[slice, ...]:
-    """Where one position of all windows stands in the padded array."""
+    """The slices of the padded array that hold the element at *position* of every window."""
     strides, _, dilations = geometry
     starts = [p * gap for p, gap in zip(position, dilations, strict=True)]
     spans = (
@@ -189,7 +212,7 @@ def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tu
     return (slice(None), *spans, slice(None))
 
 
-def trimmed(x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def trimmed(x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
     """A padded array without its padding."""
     return x[
         (
@@ -215,8 +238,10 @@ def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry)
 # -------------------------------------------------------------------------------------------- convolution
 
 
-def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: Any, groups: int) -> Shape:
-    """The shape of a convolution."""
+def convolved(
+    x: Shape, filters: Shape, strides: PerAxis, padding: Padding, dilations: PerAxis, groups: int
+) -> Shape:
+    """The shape of a convolution's result."""
     if len(x) != len(filters) or len(x) < 3:
         raise ShapeError(
             f"(C2) the input {d.show_shape(x)} and the filters {d.show_shape(filters)} must have as many "
@@ -235,8 +260,8 @@ def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: A
 
 
 @d.reads_arguments
-def number_of_groups(groups: int | None, channels: Any, filters: Shape) -> int:
-    """How many groups there are, as the numbers of channels say unless the user does."""
+def number_of_groups(groups: int | None, channels: Size, filters: Shape) -> int:
+    """The number of groups: the user's, or else that which the numbers of channels imply."""
     if groups is not None:
         return d.whole(groups)
     each = filters[-2] if len(filters) >= 2 else 1
@@ -248,14 +273,16 @@ def number_of_groups(groups: int | None, channels: Any, filters: Shape) -> int:
 
 
 def letters(rank: int) -> str:
-    """Names of the spatial axes, as XLA takes them."""
+    """Names of the spatial axes for XLA's dimension numbers."""
     return "XYZUVW"[:rank]
 
 
 # ------------------------------------------------------------------------ as products of matrices (NumPy)
 
 
-def columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int) -> Any:
+def columns(
+    xp: Namespace, x: Array, ksize: PerAxis, counts: Sequence[Any], geometry: Geometry, groups: int
+) -> Any:
     """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
     windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
     split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
@@ -264,29 +291,29 @@ def columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int
     )
 
 
-def matrices(xp: Any, filters: Any, groups: int) -> Any:
+def matrices(xp: Namespace, filters: Array, groups: int) -> Any:
     """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
     rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
     return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
 
 
-def by_group(xp: Any, g: Any, groups: int) -> Any:
+def by_group(xp: Namespace, g: Array, groups: int) -> Any:
     """A cotangent as a matrix for each group: [groups, batch · counts, channels / groups]."""
     return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
 
 
 def reduced(
-    xp: Any,
-    x: Any,
-    start: Any,
-    function: Any,
-    ksize: Any,
-    strides: Any,
-    around: Any,
-    dilations: Any,
-    base: Any = None,
+    xp: Namespace,
+    x: Array,
+    start: float,
+    function: Callable[..., Any],
+    ksize: PerAxis,
+    strides: PerAxis,
+    around: Sequence[tuple[int, int]],
+    dilations: PerAxis,
+    base: PerAxis | None = None,
 ) -> Any:
-    """A reduction over windows. JAX."""
+    """A reduction over windows, with JAX; *base* are the dilations of *x* itself."""
     pairs = [(0, 0), *around, (0, 0)]
     between = None if base is None else (1, *base, 1)
     return xp.lax.reduce_window(
@@ -301,19 +328,21 @@ def reduced(
     )
 
 
-def put_back(xp: Any, g: Any, chosen: Any, ksize: Any, shape: Any, geometry: Geometry) -> Any:
-    """An array of a padded shape, to whose elements each window adds its *g* where it chose. JAX.
+def put_back(
+    xp: Namespace, g: Array, chosen: Array, ksize: PerAxis, shape: tuple[int, ...], geometry: Geometry
+) -> Any:
+    """An array of a padded shape to which each window adds its *g* at the position that it chose, with JAX.
 
-    Elements that stand alike to the strides see the same positions of windows: these are added up as slices
-    of one array, and the classes are put between each other at the end. XLA makes loops over vectors of it,
-    which it does not of a sum of arrays with gaps: for windows of 3 × 3 and strides of 2 at
+    Elements with the same index modulo the strides see the same positions of windows. The sum for each such
+    phase is a sum of slices of one array, and the phases are interleaved at the end. XLA makes vectorised
+    loops of that, which it does not of a sum of arrays with gaps: for windows of 3 × 3 and strides of 2 at
     16 × 56 × 56 × 64, 8 ms instead of 45.
 
     Args:
-        g: for each window, [batch, counts..., channels].
-        chosen: the number of the position that it is for.
-        ksize: of windows.
-        shape: padded.
+        g: what to add for each window, [batch, counts..., channels].
+        chosen: the number of the position that each window chose; -1 for none.
+        ksize: the size of the windows.
+        shape: the padded shape.
         geometry: of the windows.
     """
     strides, _, dilations = geometry
@@ -339,17 +368,17 @@ def put_back(xp: Any, g: Any, chosen: Any, ksize: Any, shape: Any, geometry: Geo
     return found[()][tuple(slice(0, n) for n in shape)]
 
 
-def _alternating(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
-    """Arrays of one shape, their elements along an axis by turns."""
+def _alternating(xp: Namespace, arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of one shape, interleaved along an axis."""
     shape = arrays[0].shape
     turns = xp.stack(arrays, axis + 1)
     return turns.reshape(*shape[:axis], shape[axis] * len(arrays), *shape[axis + 1 :])
 
 
-def spread(xp: Any, g: Any, ksize: Any, shape: Any, geometry: Geometry) -> Any:
-    """An array of a padded shape, to whose elements each window that holds them adds its *g*. JAX.
+def spread(xp: Namespace, g: Array, ksize: PerAxis, shape: tuple[int, ...], geometry: Geometry) -> Any:
+    """An array of a padded shape to which each window adds its *g* at all of its positions, with JAX.
 
-    One axis after the other: 2 ms instead of 14 for windows of 3 × 3, strides of 2, 16 × 56 × 56 × 64.
+    Axis by axis, which takes 2 ms instead of 14 for windows of 3 × 3, strides of 2, 16 × 56 × 56 × 64.
     """
     strides, _, dilations = geometry
     for axis, (k, s, gap) in enumerate(zip(ksize, strides, dilations, strict=True), 1):

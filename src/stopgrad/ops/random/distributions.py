@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import DType, DTypeLike, ShapeLike, Tensor
+from stopgrad.graph.defining import ArrayLike, DType, DTypeLike, ShapeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import (
     abs,
     divide,
@@ -51,12 +51,12 @@ def _step(dtype: DType) -> float:
     return 2.0**-7 if dtype is d.bfloat16 else float(_limits(dtype).eps)
 
 
-def _uniform_above(least: float, shape: Any, key: Any, dtype: DType) -> Tensor:
+def _uniform_above(least: float, shape: ShapeLike, key: ArrayLike, dtype: DType) -> Tensor:
     """Uniform numbers in (0, 1), 0 replaced by what is given."""
     return maximum(random_uniform(shape, key, dtype=dtype), d.as_array(least, dtype))
 
 
-def gumbel_noise(shape: Any, key: Any, dtype: DType, name: str | None = None) -> Tensor:
+def gumbel_noise(shape: ShapeLike, key: ArrayLike, dtype: DType, name: str | None = None) -> Tensor:
     """Numbers with the standard Gumbel distribution."""
     u = _uniform_above(float(_limits(dtype).tiny), shape, key, dtype)
     return negative(log(negative(log(u))), name)
@@ -65,9 +65,9 @@ def gumbel_noise(shape: Any, key: Any, dtype: DType, name: str | None = None) ->
 @keyed("random_gumbel")
 def random_gumbel(
     shape: ShapeLike,
-    key: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    key: ArrayLike,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -97,7 +97,11 @@ def random_gumbel(
 
 @keyed("random_exponential")
 def random_exponential(
-    shape: ShapeLike, key: Any, rate: Any = 1.0, dtype: DTypeLike | None = None, name: str | None = None
+    shape: ShapeLike,
+    key: ArrayLike,
+    rate: ArrayLike = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Random numbers with an exponential distribution, -log(1 - u) / rate for uniform u.
 
@@ -124,9 +128,9 @@ def random_exponential(
 @keyed("random_laplace")
 def random_laplace(
     shape: ShapeLike,
-    key: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    key: ArrayLike,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -159,9 +163,9 @@ def random_laplace(
 @keyed("random_logistic")
 def random_logistic(
     shape: ShapeLike,
-    key: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    key: ArrayLike,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -194,9 +198,9 @@ def random_logistic(
 @keyed("random_cauchy")
 def random_cauchy(
     shape: ShapeLike,
-    key: Any,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    key: ArrayLike,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -232,14 +236,14 @@ def random_cauchy(
 @keyed("random_truncated_normal")
 def random_truncated_normal(
     shape: ShapeLike,
-    key: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    key: ArrayLike,
+    mean: ArrayLike = 0.0,
+    stddev: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
     *,
-    lower: Any = -2.0,
-    upper: Any = 2.0,
+    lower: ArrayLike = -2.0,
+    upper: ArrayLike = 2.0,
 ) -> Tensor:
     """Random numbers with a normal distribution, of those within an interval around the mean.
 

@@ -22,9 +22,12 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     DType,
     DTypeError,
     DTypeLike,
+    Namespace,
     Op,
     Shape,
     ShapeError,
@@ -57,7 +60,7 @@ __all__ = [
 ]
 
 
-def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+def _mantissa(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
     """Uniform numbers in [0, 1) with as many bits as the dtype's mantissa has."""
     high, low = words(xp, key, shape)
     if dtype is d.float64:
@@ -110,7 +113,7 @@ class RandomBits(Op):
     batch = d.KEYS
 
     @staticmethod
-    def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
         high, low = words(xp, key, shape)
         if dtype is d.uint64:
             return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
@@ -125,7 +128,9 @@ class RandomBits(Op):
 
 @d.builds(RandomBits)
 @keyed("RandomBits")
-def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = d.uint32, name: str | None = None) -> Tensor:
+def random_bits(
+    shape: ShapeLike, key: ArrayLike, dtype: DTypeLike = d.uint32, name: str | None = None
+) -> Tensor:
     """Random bits.
 
     Args:
@@ -193,9 +198,9 @@ class RandomUniform(Drawn):
 @keyed("RandomUniform")
 def random_uniform(
     shape: ShapeLike,
-    key: Any,
-    minval: Any = 0,
-    maxval: Any = None,
+    key: ArrayLike,
+    minval: ArrayLike = 0,
+    maxval: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -253,7 +258,7 @@ class RandomNormal(Drawn):
     """
 
     @staticmethod
-    def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
         wide = d.float64 if dtype is d.float64 else d.float32
         lowest = np.nextafter(np.asarray(-1, wide.numpy), np.asarray(0, wide.numpy))
         return quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
@@ -263,9 +268,9 @@ class RandomNormal(Drawn):
 @keyed("RandomNormal")
 def random_normal(
     shape: ShapeLike,
-    key: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    key: ArrayLike,
+    mean: ArrayLike = 0.0,
+    stddev: ArrayLike = 1.0,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -318,14 +323,14 @@ _TAIL = (
 )  # fmt: skip
 
 
-def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Any:
     above, below = (x * c[0] + c[1] for c in coefficients)
     for a, b in zip(coefficients[0][2:], coefficients[1][2:], strict=True):
         above, below = above * x + a, below * x + b
     return above / below
 
 
-def quantile(xp: Any, v: Any) -> Any:
+def quantile(xp: Namespace, v: Array) -> Any:
     """The normal quantile of (1 + v) / 2, for v in (-1, 1)."""
     q = v * 0.5
     away = xp.sqrt(-xp.log(0.5 - xp.abs(q)))
@@ -334,7 +339,14 @@ def quantile(xp: Any, v: Any) -> Any:
 
 
 @d.reads_arguments
-def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name: str | None) -> Tensor:
+def integers(
+    shape: ShapeLike,
+    key: ArrayLike,
+    minval: ArrayLike | None,
+    maxval: ArrayLike | None,
+    dtype: DType,
+    name: str | None,
+) -> Tensor:
     """Integers from minval to maxval - 1; of the whole dtype, if both are None."""
     limits = np.iinfo(dtype.numpy)
     if minval is None and maxval is None:
@@ -366,9 +378,9 @@ def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name:
 @keyed("random_integers")
 def random_integers(
     shape: ShapeLike,
-    key: Any,
-    minval: Any,
-    maxval: Any,
+    key: ArrayLike,
+    minval: ArrayLike,
+    maxval: ArrayLike,
     dtype: DTypeLike = d.int32,
     name: str | None = None,
 ) -> Tensor:

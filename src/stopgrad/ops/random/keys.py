@@ -14,16 +14,20 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Dim,
     DType,
     DTypeError,
     DTypeLike,
+    Namespace,
     Op,
     Operation,
     Output,
     Promotion,
     Shape,
     ShapeError,
+    ShapeLike,
     Size,
     Tensor,
     TensorType,
@@ -47,7 +51,9 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def threefry(
+    xp: Namespace, k0: Array, k1: Array, x0: Array | np.uint32, x1: Array | np.uint32
+) -> tuple[Any, Any]:
     """The Threefry-2x32-20 cipher: from two words of a key and two of a counter to two words.
 
     All are uint32 and broadcast.
@@ -63,7 +69,7 @@ def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def positions(xp: Any, shape: tuple[int, ...]) -> Any:
+def positions(xp: Namespace, shape: tuple[int, ...]) -> Any:
     """The position of each element of a shape in row-major order, as uint32: the counter of a draw."""
     counter = xp.zeros(shape, np.uint32)
     stride = 1
@@ -75,18 +81,18 @@ def positions(xp: Any, shape: tuple[int, ...]) -> Any:
     return counter
 
 
-def halves(key: Any, rank: int) -> tuple[Any, Any]:
+def halves(key: Array, rank: int) -> tuple[Any, Any]:
     """The two words of each key, which broadcast with draws of a rank."""
     many = (*key.shape[:-1], *(1,) * rank)
     return key[..., :1].reshape(many), key[..., 1:].reshape(many)
 
 
-def words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def words(xp: Namespace, key: Array, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Two words for each element of a shape, for each key."""
     return threefry(xp, *halves(key, len(shape)), xp.zeros(shape, np.uint32), positions(xp, shape))
 
 
-def fraction(high: Any, low: Any) -> Any:
+def fraction(high: Array, low: Array) -> Any:
     """A multiple of 2⁻⁵² in [0, 1), as float64, from two words."""
     return (high.astype(np.float64) * 2.0**20 + (low >> np.uint32(12)).astype(np.float64)) * 2.0**-52
 
@@ -115,7 +121,7 @@ def keyed(what: str) -> Callable[[F], F]:
 
         @d.reads_arguments
         @functools.wraps(function)
-        def function_of_a_key(*args: Any, **kwargs: Any) -> Any:
+        def function_of_a_key(*args: object, **kwargs: object) -> Any:
             if "seed" in kwargs:
                 raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
             return public(*args, **kwargs)
@@ -125,7 +131,7 @@ def keyed(what: str) -> Callable[[F], F]:
     return decorate
 
 
-def _is_key(x: Any) -> bool:
+def _is_key(x: object) -> bool:
     """Whether this looks like a key, not like a shape or a tensor of numbers."""
     if not isinstance(x, (Output, Operation, np.ndarray)):
         return False
@@ -133,7 +139,7 @@ def _is_key(x: Any) -> bool:
     return kind.dtype is d.uint32 and kind.ndim == 1 and kind.shape[0] == 2
 
 
-def check_order(first: Any, key: Any, what: str) -> None:
+def check_order(first: object, key: ArrayLike | None, what: str) -> None:
     """Refuse a key that comes first, as JAX has it, or none; *what* is what should have come."""
     if _is_key(first) and not _is_key(key):
         raise ArgumentError(f"the key comes after the {what}, not before it: write ({what}, key, ...)")
@@ -148,7 +154,7 @@ def check_order(first: Any, key: Any, what: str) -> None:
 
 
 @d.guarded("random_key")
-def random_key(seed: Any, name: str | None = None) -> Tensor:
+def random_key(seed: int | ArrayLike, name: str | None = None) -> Tensor:
     """A key from a seed.
 
     Args:
@@ -211,7 +217,7 @@ class RandomSplit(Op):
 
 
 @d.builds(RandomSplit)
-def random_split(key: Any, num: Any = 2, name: str | None = None) -> Tensor:
+def random_split(key: ArrayLike, num: ShapeLike = 2, name: str | None = None) -> Tensor:
     """Several new keys from one.
 
     Args:
@@ -266,7 +272,7 @@ class RandomFoldIn(Op):
     batch = d.KEYS
 
     @staticmethod
-    def lower(xp: Any, key: Any, data: Any) -> Any:
+    def lower(xp: Namespace, key: Array, data: Array) -> Any:
         low = xp.asarray(data).astype(np.uint32)[..., None]
         return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
 
@@ -274,7 +280,7 @@ class RandomFoldIn(Op):
 
 
 @d.builds(RandomFoldIn)
-def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
+def random_fold_in(key: ArrayLike, data: ArrayLike, name: str | None = None) -> Tensor:
     number = np.asarray(d.whole(data) % 2**32, np.uint32) if d.is_whole(data) else data
     return from_key(RandomFoldIn, (key, number), (), name)
 
@@ -283,7 +289,7 @@ def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
 
 
 def drawn(
-    definition: type[Op], shape: Shape, key: Any, dtype: DType | None = None, name: str | None = None
+    definition: type[Op], shape: Shape, key: ArrayLike, dtype: DType | None = None, name: str | None = None
 ) -> Tensor:
     """Numbers of a shape and a dtype from a key."""
     return from_key(definition, (key,), (shape,) if dtype is None else (shape, dtype), name)
@@ -302,7 +308,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 @d.reads_arguments
-def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
+def drawn_shape(shape: ShapeLike, key: ArrayLike, **given: ArrayLike | Shape) -> Shape:
     """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
     check_order(shape, key, "shape")
     if isinstance(shape, (Output, Operation)):
@@ -326,7 +332,7 @@ _FLOATS = Promotion(d.is_floating)
 
 
 @d.reads_arguments
-def parameters(dtype: DTypeLike | None, **given: Any) -> tuple[DType, list[Any]]:
+def parameters(dtype: DTypeLike | None, **given: ArrayLike) -> tuple[DType, list[Any]]:
     """The dtype of a draw, and its parameters as tensors of that dtype.
 
     Where none is asked for, it is that of the parameters; Python's numbers do not count.
@@ -344,7 +350,12 @@ def parameters(dtype: DTypeLike | None, **given: Any) -> tuple[DType, list[Any]]
 
 
 def located(
-    draw: Callable[[str | None], Any], given: Any, loc: Any, given_scale: Any, scale: Any, name: str | None
+    draw: Callable[[str | None], Any],
+    given: object,
+    loc: ArrayLike,
+    given_scale: object,
+    scale: ArrayLike,
+    name: str | None,
 ) -> Tensor:
     """loc + scale · z for what is drawn; Python's 0 and 1 leave it as it is."""
     moves, stretches = not is_number(given, 0), not is_number(given_scale, 1)
@@ -354,5 +365,5 @@ def located(
     return add(z, loc, name) if moves else z
 
 
-def is_number(x: Any, value: float) -> bool:
+def is_number(x: object, value: float) -> bool:
     return isinstance(x, (int, float)) and x == value

@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import DTypeError, DTypeLike, Op, ShapeError, ShapeLike, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    DTypeError,
+    DTypeLike,
+    Namespace,
+    NumpyArray,
+    Op,
+    Shape,
+    ShapeError,
+    ShapeLike,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import divide, subtract
 from stopgrad.ops.elementwise.compare import is_nan
 from stopgrad.ops.elementwise.composite import softmax
@@ -53,7 +66,7 @@ Round = Callable[..., tuple[Any, Any]]
 """From a namespace, the number of the round and arrays to what is proposed, and where it is accepted."""
 
 
-def _accepted(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
+def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray) -> Any:
     """What is accepted first, where numbers are pending; elsewhere anything."""
     found, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
     where_open = np.nonzero(pending)
@@ -66,7 +79,7 @@ def _accepted(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
     return found
 
 
-def _accepted_xla(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
+def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Any:
     """The same as one loop, which runs until nothing is pending."""
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
@@ -79,19 +92,21 @@ def _accepted_xla(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
     return xp.lax.while_loop(goes_on, step, start)[2]
 
 
-def _open_fraction(xp: Any, k0: Any, k1: Any, stream: Any, counter: Any) -> Any:
+def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint32, counter: Array) -> Any:
     """Uniform numbers in (0, 1), as float64."""
     return fraction(*threefry(xp, k0, k1, stream, counter)) + 2.0**-53
 
 
-def _two_fractions(xp: Any, k0: Any, k1: Any, step: Any, counter: Any) -> tuple[Any, Any]:
+def _two_fractions(
+    xp: Namespace, k0: Array, k1: Array, step: Array | np.uint32, counter: Array
+) -> tuple[Any, Any]:
     """Two of these for a round of each number. The words of the two are computed together."""
     streams = (2 * step + np.arange(1, 3, dtype=np.uint32)).reshape(2, *(1,) * max(k0.ndim, counter.ndim))
     first, second = _open_fraction(xp, k0, k1, streams, counter)
     return first, second
 
 
-def _sources(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
+def _sources(xp: Namespace, key: Array, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """The two words of the key and the counter of each number of a shape, the axes of many keys in front."""
     own = shape[key.ndim - 1 :]
     return *halves(key, len(own)), positions(xp, own)
@@ -124,7 +139,9 @@ class FromKeys(Op, abstract=True):
 # ------------------------------------------------------------------------------------------------ gamma
 
 
-def _gamma_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, d: Any) -> tuple[Any, Any]:
+def _gamma_round(
+    xp: Namespace, step: Array | np.uint32, k0: Array, k1: Array, counter: Array, d: Array
+) -> tuple[Any, Any]:
     """t, of which d (1 + t)³ has the gamma distribution of shape d + 1/3 where it is accepted."""
     first, u = _two_fractions(xp, k0, k1, step, counter)
     normal = quantile(xp, first * 2 - 1)
@@ -134,7 +151,7 @@ def _gamma_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, d: Any) -> 
     return t, (t > -1) & (xp.log(u) < 0.5 * normal * normal + d * excess)
 
 
-def _log_gamma(xp: Any, accepted: Callable[..., Any], key: Any, alpha: Any) -> Any:
+def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: Array) -> Any:
     usual = (alpha > 0) & (alpha < math.inf)
     shape = xp.where(usual, alpha, 1.0)
     small = shape < 1
@@ -204,16 +221,16 @@ class ImplicitLogGamma(Gate):
 
 
 @d.builds(RandomLogGamma)
-def random_log_gamma(key: Any, parameter: Any, name: str | None = None) -> Tensor:
+def random_log_gamma(key: ArrayLike, parameter: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(RandomLogGamma, (key, parameter), (), name)
 
 
 @d.builds(ImplicitLogGamma)
-def implicit_log_gamma(draw: Any, alpha: Any, name: str | None = None) -> Tensor:
+def implicit_log_gamma(draw: ArrayLike, alpha: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(ImplicitLogGamma, (draw, alpha), (), name)
 
 
-def _log_draw(shape: Any, key: Any, alpha: Any) -> Tensor:
+def _log_draw(shape: Shape, key: ArrayLike, alpha: ArrayLike) -> Tensor:
     """The logarithms of gamma numbers of a shape, as float64, with their implicit gradient."""
     each = broadcast_to(cast(alpha, d.float64), shape)
     return implicit_log_gamma(random_log_gamma(key, each), each)
@@ -222,9 +239,9 @@ def _log_draw(shape: Any, key: Any, alpha: Any) -> Tensor:
 @keyed("random_gamma")
 def random_gamma(
     shape: ShapeLike,
-    key: Any,
-    alpha: Any,
-    beta: Any = None,
+    key: ArrayLike,
+    alpha: ArrayLike,
+    beta: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -259,9 +276,9 @@ def random_gamma(
 @keyed("random_beta")
 def random_beta(
     shape: ShapeLike,
-    key: Any,
-    alpha: Any,
-    beta: Any,
+    key: ArrayLike,
+    alpha: ArrayLike,
+    beta: ArrayLike,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -295,7 +312,11 @@ def random_beta(
 
 @keyed("random_dirichlet")
 def random_dirichlet(
-    shape: ShapeLike, key: Any, alpha: Any, dtype: DTypeLike | None = None, name: str | None = None
+    shape: ShapeLike,
+    key: ArrayLike,
+    alpha: ArrayLike,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Random vectors with a Dirichlet distribution: positive numbers whose sum is 1.
 
@@ -334,7 +355,7 @@ _LIMIT = 10.0
 _LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(128)])
 
 
-def _log_probability(xp: Any, k: Any, rate: Any) -> Any:
+def _log_probability(xp: Namespace, k: Array, rate: Array) -> Any:
     """The logarithm of the probability of k ≥ 0. Far out, without the cancellation of large numbers."""
     below = xp.minimum(xp.maximum(k, 0), 127).astype(np.int32)
     near = k * xp.log(rate) - rate - xp.take(xp.asarray(_LOG_FACTORIALS), below)
@@ -344,7 +365,9 @@ def _log_probability(xp: Any, k: Any, rate: Any) -> Any:
     return xp.where(k < 128, near, far)
 
 
-def _poisson_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, rate: Any) -> tuple[Any, Any]:
+def _poisson_round(
+    xp: Namespace, step: Array | np.uint32, k0: Array, k1: Array, counter: Array, rate: Array
+) -> tuple[Any, Any]:
     """A number, and whether it is accepted. The constants are those of the reference."""
     u, v = _two_fractions(xp, k0, k1, step, counter)
     u = u - 0.5
@@ -359,7 +382,7 @@ def _poisson_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, rate: Any
     return k, at_once | (possible & likely)
 
 
-def _counted(xp: Any, u: Any, rate: Any) -> Any:
+def _counted(xp: Namespace, u: Array, rate: Array) -> Any:
     """The quantile of u: by how many of the first probabilities, added up, u is exceeded."""
     probability = xp.exp(-rate)
     total, count = probability, xp.zeros(probability.shape)
@@ -370,7 +393,7 @@ def _counted(xp: Any, u: Any, rate: Any) -> Any:
     return count
 
 
-def _poisson(xp: Any, accepted: Callable[..., Any], key: Any, rate: Any) -> Any:
+def _poisson(xp: Namespace, accepted: Callable[..., Any], key: Array, rate: Array) -> Any:
     usual = (rate >= 0) & (rate < math.inf)
     sources = _sources(xp, key, rate.shape)
     u = _open_fraction(xp, *sources[:2], np.uint32(0), sources[2])
@@ -406,13 +429,13 @@ class RandomPoisson(FromKeys):
 
 
 @d.builds(RandomPoisson)
-def _counts(key: Any, parameter: Any, name: str | None = None) -> Tensor:
+def _counts(key: ArrayLike, parameter: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(RandomPoisson, (key, parameter), (), name)
 
 
 @keyed("random_poisson")
 def random_poisson(
-    shape: ShapeLike, key: Any, lam: Any, dtype: DTypeLike = d.int32, name: str | None = None
+    shape: ShapeLike, key: ArrayLike, lam: ArrayLike, dtype: DTypeLike = d.int32, name: str | None = None
 ) -> Tensor:
     """Random numbers with a Poisson distribution, which gives k with probability λᵏ exp(-λ) / k!.
 

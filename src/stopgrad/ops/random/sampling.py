@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeLike, ShapeError, ShapeLike, Size, Tensor
+from stopgrad.graph.defining import (
+    ArgumentError,
+    ArrayLike,
+    DTypeLike,
+    Shape,
+    ShapeError,
+    ShapeLike,
+    Size,
+    Tensor,
+)
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater, less
 from stopgrad.ops.elementwise.convert import cast, where
@@ -33,7 +42,7 @@ __all__ = [
 
 
 @keyed("random_bernoulli")
-def random_bernoulli(shape: ShapeLike, key: Any, p: Any = 0.5, name: str | None = None) -> Tensor:
+def random_bernoulli(shape: ShapeLike, key: ArrayLike, p: ArrayLike = 0.5, name: str | None = None) -> Tensor:
     """Booleans that hold with probability p.
 
     Args:
@@ -56,9 +65,9 @@ def random_bernoulli(shape: ShapeLike, key: Any, p: Any = 0.5, name: str | None 
 
 @keyed("random_categorical")
 def random_categorical(
-    logits: Any,
-    num_samples: Any,
-    key: Any,
+    logits: ArrayLike,
+    num_samples: ShapeLike,
+    key: ArrayLike,
     dtype: DTypeLike = d.int64,
     name: str | None = None,
     *,
@@ -102,14 +111,14 @@ def random_categorical(
 
 
 @d.reads_arguments
-def _count(count: Any, what: str) -> tuple[Size]:
+def _count(count: ShapeLike, what: str) -> tuple[Size]:
     if isinstance(count, (list, tuple)):
         raise ShapeError(f"{what} is one number, not {count!r:.60}")
     return (d.shape_of(count)[0],)
 
 
 @keyed("random_permutation")
-def random_permutation(value: Any, key: Any, name: str | None = None, *, axis: int = 0) -> Tensor:
+def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None, *, axis: int = 0) -> Tensor:
     """The slices of a tensor along an axis, or the numbers below an integer, in random order.
 
     Two orders of n are equally likely but for a part in 2³² / n².
@@ -133,7 +142,7 @@ def random_permutation(value: Any, key: Any, name: str | None = None, *, axis: i
 
 
 @keyed("random_shuffle")
-def random_shuffle(value: Any, key: Any, name: str | None = None) -> Tensor:
+def random_shuffle(value: ArrayLike, key: ArrayLike, name: str | None = None) -> Tensor:
     """The slices of a tensor along its first axis, in random order, as :func:`random_permutation` has it.
 
     Args:
@@ -152,7 +161,7 @@ def random_shuffle(value: Any, key: Any, name: str | None = None) -> Tensor:
 
 
 @d.reads_arguments
-def _shuffled(value: Any, key: Any, axis: Any, name: str | None) -> Tensor:
+def _shuffled(value: ArrayLike, key: ArrayLike, axis: int, name: str | None) -> Tensor:
     kind = d.type_of(value)
     if not kind.ndim:
         raise ShapeError("a number has no order; takes a tensor with at least one axis")
@@ -160,7 +169,7 @@ def _shuffled(value: Any, key: Any, axis: Any, name: str | None) -> Tensor:
     return gather(value, argsort(random_bits((kind.shape[along],), key)), axis=along, name=name)
 
 
-def _is_size(x: Any) -> bool:
+def _is_size(x: ArrayLike) -> TypeGuard[Size]:
     """Whether this is a number of things, which may be symbolic, and no tensor."""
     return d.is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
 
@@ -168,10 +177,10 @@ def _is_size(x: Any) -> bool:
 @keyed("random_choice")
 def random_choice(
     shape: ShapeLike,
-    key: Any,
-    a: Any,
+    key: ArrayLike,
+    a: ArrayLike,
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: int = 0,
     name: str | None = None,
 ) -> Tensor:
@@ -207,7 +216,7 @@ def random_choice(
     again = d.flag(replace, "replace")
     sized = _is_size(a)
     along = 0 if sized else d.normal_axis(axis, d.type_of(a).ndim, "C2")
-    count = d.shape_of(a)[0] if sized else d.type_of(a).shape[along]
+    count = d.shape_of(a)[0] if _is_size(a) else d.type_of(a).shape[along]
     sizes = d.shape_of(shape)
     total = d.product(sizes)
     most = total if again and count else count
@@ -226,7 +235,7 @@ def random_choice(
     return reshape(chosen, sizes, name) if sized else gather(a, reshape(chosen, sizes), axis=along, name=name)
 
 
-def _weighted(sizes: Any, total: Size, key: Any, p: Any, replace: bool) -> Tensor:
+def _weighted(sizes: Shape, total: Size, key: ArrayLike, p: ArrayLike, replace: bool) -> Tensor:
     kind = d.type_of(p)
     if not replace:
         return top_k(add(gumbel_noise(kind.shape, key, kind.dtype), log(p)), total)[1]
@@ -236,7 +245,13 @@ def _weighted(sizes: Any, total: Size, key: Any, p: Any, replace: bool) -> Tenso
 
 
 @keyed("dropout")
-def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: str | None = None) -> Tensor:
+def dropout(
+    x: ArrayLike,
+    rate: ArrayLike,
+    noise_shape: ShapeLike = None,
+    key: ArrayLike | None = None,
+    name: str | None = None,
+) -> Tensor:
     """A tensor with each element set to 0 with probability *rate*, and the others divided by 1 - rate.
 
     Args:
@@ -274,7 +289,8 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
     if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
         raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
     if d.is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
-        if not 0 <= rate <= 1:
+        number: Any = rate
+        if not 0 <= number <= 1:
             raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
         number = np.asarray(rate, None if checked.dtype.is_floating and not d.is_python(rate) else np.float64)
         rest = np.asarray(1 - number)
@@ -289,7 +305,7 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
 
 
 @d.reads_arguments
-def _noise_shape(noise_shape: Any, shape: Any) -> Any:
+def _noise_shape(noise_shape: Any, shape: Shape) -> Any:
     if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
         noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
     sizes = d.shape_of(noise_shape)

@@ -16,10 +16,14 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Acting,
+    Array,
+    ArrayLike,
     EngineError,
     GradientError,
     Graph,
     Joint,
+    Namespace,
     NoGradient,
     Op,
     Operation,
@@ -81,7 +85,7 @@ def _as_tuples(value: Any) -> Any:
 
 
 def _pull(
-    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Any
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """Another foreign operation, which is the next step of the program."""
     if not op.program:
@@ -115,7 +119,7 @@ def _conjugate(g: Output) -> Output:
 
 
 @functools.lru_cache(64)
-def _loaded(xp: Any, code: bytes) -> Callable[..., Any]:
+def _loaded(xp: Namespace, code: bytes) -> Callable[..., Any]:
     """What JAX makes of a serialised program. JAX's ``vmap`` calls it for one example after the other."""
     call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
     batched: Callable[..., Any] = xp.jax.custom_batching.sequential_vmap(call)
@@ -159,7 +163,7 @@ class Foreign(Op):
     )
 
     @staticmethod
-    def xla(xp: Any, *tensors: Any, call: str, program: str, **_: Any) -> Any:
+    def xla(xp: Namespace, *tensors: Array, call: str, program: str, **_: object) -> Any:
         step = _read(program)[0] if program else Step(call, reason="it was recorded to be looked at")
         if not step.code:
             raise EngineError(f"there is nothing that computes {call}: {step.reason}")
@@ -234,6 +238,6 @@ class ForeignStop(Gate):
 
 
 @d.builds(ForeignStop)
-def foreign_stop(x: Any, call: str, why: str, name: str | None = None) -> Any:
+def foreign_stop(x: ArrayLike, call: str, why: str, name: str | None = None) -> Any:
     """What another framework hands on of a tensor without its gradient; see :class:`ForeignStop`."""
     return d.apply(ForeignStop, (x,), (call, why), name)

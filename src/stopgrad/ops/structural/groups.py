@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Operation, Partly, Tensor, TensorType
+from stopgrad.graph.defining import ArrayLike, Op, Operation, Partly, Tensor, TensorType
 
 __all__ = ["group"]
 
@@ -35,7 +35,7 @@ class NoOp(Op):
 
 
 @d.builds(NoOp)
-def group(*inputs: Any, name: str | None = None) -> Tensor:
+def group(*inputs: ArrayLike, name: str | None = None) -> Tensor:
     """Operations to run together, as one thing to fetch.
 
     Args:

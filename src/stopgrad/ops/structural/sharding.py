@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stopgrad.graph import defining as d
 from stopgrad.graph.body import walk
 from stopgrad.graph.defining import (
+    ArrayLike,
     Op,
     Operation,
     Output,
@@ -104,6 +105,6 @@ class Shard(Op):
 
 
 @d.builds(Shard)
-def shard(input: Any, sharding: Any, name: str | None = None) -> Tensor:
+def shard(input: ArrayLike, sharding: Any, name: str | None = None) -> Tensor:
     shape = input.shape if hasattr(input, "shape") else d.as_array(input).shape
     return d.apply(Shard, (input,), (current_spec(sharding, shape),), name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    ArrayLike,
     Dim,
     DType,
     DTypeLike,
@@ -128,7 +130,7 @@ class Const(Op):
 
 @d.builds(Const)
 def constant(
-    value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None
+    value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None
 ) -> Tensor:
     """A value fixed when the graph is built.
 
@@ -192,7 +194,7 @@ class Parameter(Op):
 
 @d.builds(Parameter)
 def parameter(
-    value: Any, dtype: DTypeLike | None = None, name: str | None = None, *, sharding: Any = None
+    value: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None, *, sharding: Any = None
 ) -> Output:
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 
@@ -269,7 +271,7 @@ class Assign(Op):
 
 
 @d.builds(Assign)
-def assign(ref: Any, value: Any, name: str | None = None) -> Output:
+def assign(ref: ArrayLike, value: ArrayLike, name: str | None = None) -> Output:
     _outside_of_bodies("an assignment", "return the new value, and assign it outside")
     if not isinstance(ref, Output) or ref.op.definition is not Parameter:
         shown = d.describe(ref) if isinstance(ref, Output) else repr(ref)
@@ -308,7 +310,7 @@ class Identity(Op):
 
 
 @d.builds(Identity)
-def identity(input: Any, name: str | None = None) -> Tensor:
+def identity(input: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Identity, (input,), (), name)
 
 
@@ -338,7 +340,7 @@ class Size(Op):
     samples = [d.sample(size=6, dtype=d.float64)]
 
 
-def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
+def size_as(size: int | Dim, dtype: DType, like: Any) -> Tensor:
     """A size as a scalar of *dtype*, in the graph of *like*."""
     if isinstance(size, int):
         array: NumpyArray = np.asarray(size, dtype.numpy)
@@ -348,7 +350,11 @@ def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
 
 @d.builds(Size)
 def size(
-    input: Any, out_type: DTypeLike | None = None, name: str | None = None, *, axis: Any = None
+    input: ArrayLike,
+    out_type: DTypeLike | None = None,
+    name: str | None = None,
+    *,
+    axis: int | Sequence[int] | None = None,
 ) -> Tensor:
     """The number of elements of a tensor, or its size along some axes.
 
@@ -445,12 +451,14 @@ class Fill(Op):
 
 
 @d.builds(Fill)
-def fill(dims: ShapeLike, value: Any, name: str | None = None) -> Tensor:
+def fill(dims: ShapeLike, value: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Fill, (value,), (d.shape_of(dims),), name)
 
 
 @d.guarded("full")
-def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def full(
+    shape: ShapeLike, value: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     """One number, repeated to a shape, as a constant.
 
     Args:
@@ -469,7 +477,7 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
 
 
 @d.guarded("zeros_like")
-def zeros_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def zeros_like(input: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """Zeros of the shape and dtype of another tensor.
 
     Args:
@@ -487,7 +495,7 @@ def zeros_like(input: Any, dtype: DTypeLike | None = None, name: str | None = No
 
 
 @d.guarded("ones_like")
-def ones_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def ones_like(input: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """Ones of the shape and dtype of another tensor.
 
     Args:
@@ -504,7 +512,7 @@ def ones_like(input: Any, dtype: DTypeLike | None = None, name: str | None = Non
     return _like(input, 1, dtype, name)
 
 
-def _like(x: Any, value: int, dtype: DTypeLike | None, name: str | None) -> Tensor:
+def _like(x: ArrayLike, value: int, dtype: DTypeLike | None, name: str | None) -> Tensor:
     wanted = None if dtype is None else d.dtype_of(dtype)
     if not isinstance(x, Output):
         with d.naming(Fill):
