@@ -43,7 +43,7 @@ __all__ = ["custom_gradient"]
 
 
 class Untraced:
-    """A gradient function that nobody has asked for yet; one thread at a time asks."""
+    """A gradient function that has not been traced yet; only one thread at a time traces it."""
 
     __slots__ = ("_locks", "function")
 
@@ -53,14 +53,14 @@ class Untraced:
 
     @property
     def lock(self) -> RLock:
-        """Its own, since while it is held others may build; and this process's: threads are not forked."""
+        """A lock of its own, so that others can build while it is held; one for each process after a fork."""
         return self._locks.setdefault(os.getpid(), RLock())
 
 
 def _settle(op: Operation) -> Body:
-    """The gradient function as a body: traced when it is first asked for, so not at all behind a stop.
+    """The gradient function as a body: traced when it is first needed, so never behind a stop.
 
-    What it uses besides the cotangents becomes operands of the operation.
+    The tensors that it uses besides the cotangents become operands of the operation.
     """
     pullback = op.pullback
     if isinstance(pullback, Untraced):
@@ -77,7 +77,7 @@ def _trace(op: Operation) -> None:
         late = [x for x in used if x.op.id >= op.id]
         if late:
             pullback, used = _remade(op, pullback, used, late)
-        # Begun anew, should the first try have been interrupted between these two.
+        # If an interrupt comes between these two, the next call traces again.
         op.inputs = (*op.inputs[: count + len(kept)], *used)
         op.values = (count, pullback, asked, kept)
 
@@ -85,7 +85,7 @@ def _trace(op: Operation) -> None:
 def _remade(
     op: Operation, body: Body, used: Sequence[Output], late: Sequence[Output]
 ) -> tuple[Body, list[Output]]:
-    """The body, in which what was built after the operation is built again; and what it uses now.
+    """The body with operations newer than the operation rebuilt inside it, and the tensors that it uses now.
 
     A gradient function that asks for gradients of the function's own tensors builds such operations.
     """
@@ -114,7 +114,7 @@ def _traced(
     kept: Sequence[int],
     op: Operation | str,
 ) -> tuple[Body, list[Output]]:
-    """The gradient function as a body with a result for each argument, and what else it uses."""
+    """The gradient function as a body with a result for each argument, and the outer tensors that it uses."""
     name = op if isinstance(op, str) else d.describe(op)
     with d.tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
         cotangents = [d.parameter_of(trace.graph, y.type, y.op) for y in ys]
@@ -134,7 +134,7 @@ def _traced(
 
 
 def _fitting(part: Any, x: Output, name: str) -> Output:
-    """What a gradient function returned for x, as an output whose shape x's broadcasts to."""
+    """The gradient returned for x, as an output; x's shape must broadcast to its shape."""
     found = (
         part.as_output() if isinstance(part, (Output, Operation)) else d.as_output(d.as_array(part, x.dtype))
     )
@@ -151,7 +151,7 @@ def _fitting(part: Any, x: Output, name: str) -> Output:
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """The gradient function's results for the live arguments, built here."""
+    """The gradient function's results for the live arguments, built into the current graph."""
     body = _settle(op)
     parts = [body.outputs[i - op.count] for i in live]
     wanted = [part for part in parts if part is not None]
@@ -165,7 +165,7 @@ def _pull(
 
 
 def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
-    """For many examples: the gradient function is batched too, and what it returns is an example's own."""
+    """The batching rule: the gradient function is batched, too, and returns a gradient for each example."""
     body, first, last = _settle(op), op.count, op.count + len(op.kept)
     flags = [True] * first + list(batched[last:])
     pullback, _ = batched_body(_fitted(body, op.inputs[first:last]), flags, size, [True] * len(op.kept))
@@ -174,7 +174,7 @@ def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: S
 
 
 def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
-    """The gradient function with each result in the shape of its argument, which it may only broadcast to."""
+    """The gradient function with each result summed to the shape of its argument."""
     if all(y is None or y.shape == x.shape for y, x in zip(body.outputs, arguments, strict=True)):
         return body
     with d.tracing("the gradient function of custom_gradient", None) as trace:
@@ -188,14 +188,15 @@ def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
 
 
 class CustomGradient(Op):
-    """The results of a function whose gradient is given by another. Made by :func:`custom_gradient`.
+    """The results of a function whose gradient another function computes; see :func:`custom_gradient`.
 
     Args:
-        tensors: the function's results, then its arguments, then what the gradient function uses besides.
-        count: how many are results.
-        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of
+        tensors: the function's results, then its arguments, then the other tensors that the gradient function
+            uses.
+        count: the number of results.
+        pullback: the gradient function, from cotangents of the results (and the other tensors) to those of
             the arguments.
-        asked: how many gradients the function may return, Python floats counted.
+        asked: how many gradients the function may return, Python floats included.
         kept: which of these belong to tensors.
 
     Returns:
@@ -247,7 +248,7 @@ class CustomGradient(Op):
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
-        # A gradient that depends on no cotangent, such as a constant, is there for every result.
+        # A gradient that depends on no cotangent, such as a constant, counts for every result.
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
@@ -259,9 +260,9 @@ class CustomGradient(Op):
 
         Args:
             scope: where it is built.
-            operands: the function, as :func:`custom_gradient` takes it, and then its arguments.
-            name: of the operation; None for the one that the scope has for its next operation.
-            attributes: the function's arguments by name.
+            operands: the function, as for :func:`custom_gradient`, and then its arguments.
+            name: of the operation; None for the scope's name for its next operation.
+            attributes: the function's keyword arguments.
         """
         scope = d.as_scope(scope, f"{cls.type}.create")
         if not operands or not callable(operands[0]):
@@ -280,11 +281,12 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     copied); inside the body of a loop or branch, at once. It may use tensors that it closes over.
 
     Args:
-        f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-            cotangents, one positional argument each, to those of f's floating-point arguments: one, or a
-            list, or a tuple with the structure of each positional argument, as :func:`vjp`'s pullbacks return
-            it; None where there is none. Python floats among the positional ones may be counted or left
-            out. Without it, the decorator is returned: ``@sg.custom_gradient()``.
+        f: a function that returns a pair: its results (a tensor or nested structure of tensors), and a
+            gradient function. That takes the results' cotangents, one positional argument each, and returns
+            those of f's floating-point arguments: one, or a list, or a tuple with the structure of each
+            positional argument, as :func:`vjp`'s pullbacks do; None for an argument without gradient.
+            Positional Python floats may be included or left out. Without f, the decorator is returned:
+            ``@sg.custom_gradient()``.
 
     Returns:
         A function that returns f's results.
@@ -314,7 +316,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 def _build(
     f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None = None
 ) -> Any:
-    """The results of *f*, with the gradient that it gives them."""
+    """The results of *f*, with its own gradient."""
     leaves, spec = d.flatten((tuple(args), dict(kwargs)))
     positional = len(d.flatten(args)[0])
     graph = next((d.graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), d.default_graph())
@@ -331,7 +333,7 @@ def _build(
     pullback = _listing(pullback, args, len(asked))
     held: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
-    if d.current().tracing is not None:  # What it uses must become known to the body before that is closed.
+    if d.current().tracing is not None:  # The body must capture what it uses before it is closed.
         held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
     op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
     return d.unflatten(result_spec, op.outputs)

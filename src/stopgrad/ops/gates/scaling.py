@@ -1,4 +1,4 @@
-"""Gates that change the gradient which passes: to zero, by a factor, by clipping."""
+"""Gates that change the gradient that passes back: set it to zero, scale it, or clip it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ZeroGradient(Gate):
-    """Identity whose gradient is zero: connected, but nothing comes back.
+    """Identity whose gradient is zero: the operand is connected, but its gradient is 0.
 
     Args:
         x: a tensor; the function also takes a nested structure of tensors.
@@ -127,8 +127,8 @@ class ClipGradient(Gate):
         high: the greatest value, likewise.
 
     Returns:
-        The operand. At every order the gate clips what comes back through it; so the second derivative is not
-        that of the clipped first one.
+        The operand. The gate clips the gradient that comes back through it at every order, so the second
+        derivative is not that of the clipped first one.
 
     Constraints:
         (C1) x, low and high are real numbers of one dtype.
@@ -168,8 +168,8 @@ class ClipGradientByNorm(Gate):
         max_norm: a positive number, or an output that holds it; itself without gradient.
 
     Returns:
-        The operand. At every order the gate shrinks what comes back through it; so the second derivative is
-        not that of the shrunk first one.
+        The operand. The gate shrinks the gradient that comes back through it at every order, so the second
+        derivative is not that of the shrunk first one.
 
     Constraints:
         (C1) x and max_norm have one dtype.
@@ -198,8 +198,8 @@ def clip_gradient_norm(x: T, max_norm: ArrayLike, name: str | None = None) -> T:
 
 
 def _shrunk(g: Output, max_norm: Output) -> Tensor:
-    """A cotangent whose norm is at most *max_norm*."""
-    count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
+    """The cotangent *g*, scaled down to a norm of at most *max_norm*."""
+    count = max_norm.ndim  # The number of batch axes: each example has a norm of its own.
     g, max_norm = wide(g), wide(max_norm)
     squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
     squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)

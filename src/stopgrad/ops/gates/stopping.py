@@ -1,6 +1,6 @@
-"""Gradient gates: all are the identity in the forward direction; they differ in what they let pass back.
+"""Gradient gates: the identity in the forward direction, with a gradient of their own.
 
-Here are those that stop, redirect, refuse or name it; those that change it stand in
+Here are the gates that stop, redirect, refuse or name the gradient; those that change its value are in
 :mod:`stopgrad.ops.gates.scaling`.
 
 Each public function takes one tensor or a nested structure of tensors, gates every floating-point or complex
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Gate(Op, abstract=True):
-    """Hands its first operand on unchanged, bit for bit, and is erased after the last differentiation.
+    """Passes its first operand through unchanged, bit for bit, and is erased after the last differentiation.
 
     Args:
         x: any tensor.
@@ -74,7 +74,7 @@ def carries_gradient(x: object) -> bool:
 
 
 def gate_leaves(function: Callable[[Any], Any], x: Any, name: str | None = None) -> Any:
-    """Apply a gate to every leaf that carries a gradient; *name* is refused where it is none."""
+    """Apply a gate to every leaf that carries a gradient; an invalid *name* is refused."""
     if name is not None:
         d.check_name(name)
     if isinstance(x, Output):
@@ -86,10 +86,10 @@ def gate_leaves(function: Callable[[Any], Any], x: Any, name: str | None = None)
 
 
 class StopGradient(Gate):
-    """Passes its input through unchanged and hides all behind it from the gradient generator.
+    """Passes its input through unchanged and stops the gradient.
 
-    What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
-    no trace of it.
+    The input counts as a constant, in reverse and forward mode and at every order. Compiled code holds no
+    trace of the gate.
     """
 
     infer = staticmethod(lambda x: x)
@@ -102,19 +102,19 @@ class StopGradient(Gate):
 
 @d.builds(StopGradient)
 def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: ArrayLike | None = None) -> T:
-    """Passes its input through unchanged and hides all behind it from the gradient generator.
+    """Passes its input through unchanged and stops the gradient.
 
-    What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
-    no trace of it.
+    The input counts as a constant, in reverse and forward mode and at every order. Compiled code holds no
+    trace of the gate.
 
     Args:
         input: a tensor, or a nested structure of tensors.
         name: of the gate.
-        wrt: tensors, also in nested structures such as ``params["encoder"]``, where numbers and strings are
-            passed over. The gradient is stopped only with respect to these, of which there may be none; by
-            default with respect to all.
-        when: a Python bool or a scalar boolean output, read anew at each run. The gradient is stopped only
-            where it holds.
+        wrt: tensors, also in nested structures such as ``params["encoder"]``, whose numbers and strings are
+            ignored. The gradient is stopped only with respect to these, which may be an empty list; by
+            default with respect to all tensors.
+        when: a Python bool or a scalar boolean output, whose value is read at each run. The gradient is
+            stopped only where it is True.
 
     Returns:
         The operand, or the structure with its floating-point and complex leaves gated.
@@ -192,8 +192,8 @@ class StopGradientWhen(Gate):
     """A stop that is switched when the graph runs. Made by ``stop_gradient(x, when=...)``.
 
     Args:
-        when: whether the gradient is stopped, that is zero.
-        wrt: the tensors with respect to which alone it acts; none for all.
+        when: whether the gradient is stopped, which makes it zero.
+        wrt: the gate acts only with respect to these tensors; with none of them, with respect to all.
 
     Constraints:
         (C1) when is a scalar boolean.
@@ -234,9 +234,9 @@ def stop_gradient_when(x: ArrayLike, when: ArrayLike, *wrt: Any, name: str | Non
 
 
 def no_gradient() -> AbstractContextManager[None]:
-    """Inside, operations are built as ever; what is used of them outside is stopped on its way out.
+    """Stop the gradient of tensors that are built inside the block and used outside of it.
 
-    Gradients asked for inside are unaffected.
+    Gradients asked for inside the block are unaffected.
 
     Returns:
         A context manager.
@@ -305,11 +305,11 @@ def straight_through(hard: T, soft: ArrayLike, name: str | None = None) -> T:
 
 
 class PreventGradient(Gate):
-    """Identity of which no gradient may be asked: an error that shows the message and both lines.
+    """Identity whose gradient is an error, which shows the message and the lines of the gate and the request.
 
     Args:
         x: a tensor; the function also takes a nested structure of tensors.
-        message: why not.
+        message: why no gradient may be asked for.
 
     Returns:
         The operand.
@@ -384,7 +384,7 @@ def _named(g: Output, op: Operation) -> Tensor:
 
 
 class Named(Gate):
-    """Identity that only carries a name; what a probe leaves in a gradient.
+    """Identity that only carries a name; a probe puts it into the gradient.
 
     Examples:
         >>> sg.ops.Named.function(np.array([1.0]))

@@ -118,10 +118,7 @@ def batched_positions(xp: Namespace, indices: Array, batch_dims: int) -> tuple[A
 
 
 def gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
-    """The permutation from [batch, chosen, before, after] to [batch, before, chosen, after].
-
-    There are *count* chosen axes.
-    """
+    """The permutation from [batch, *count* chosen, before, after] to [batch, before, chosen, after]."""
     chosen = list(range(batch_dims, batch_dims + count))
     before = list(range(batch_dims + count, count + axis))
     return [*range(batch_dims), *before, *chosen, *range(count + axis, ndim)]
@@ -203,8 +200,7 @@ def gather(
     if validate_indices is not None:
         raise ArgumentError(
             f"validate_indices={validate_indices!r}: indices outside of the axis always give 0; leave it "
-            "out, and write "
-            "axis= by its name"
+            "out, and write axis= by its name"
         )
     indices = as_indices(indices)
     params_type, batch = d.type_of(params), d.whole(batch_dims)
@@ -588,10 +584,7 @@ def one_hot(
     """
     indices = as_indices(indices)
     given = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
-    typed = next(
-        (d.type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
-        None,
-    )
+    typed = next((d.type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")), None)
     wanted = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
     operands = (
         indices,

@@ -53,8 +53,8 @@ class SoftmaxCrossEntropyWithLogits(Op):
         axis: the axis of the classes.
 
     Returns:
-        The losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
-        with respect to the logits is right also for labels that do not sum to 1.
+        The losses, without that axis. A class whose label is 0 adds nothing, even where its logit is -∞. The
+        gradient with respect to the logits is right even for labels that do not sum to 1.
 
     Constraints:
         (C1) labels and logits are floating-point, of one dtype.
@@ -106,7 +106,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
 
 
 def _surplus(labels: ArrayLike, logits: ArrayLike, axis: int) -> Tensor:
-    """By how much each class is thought likelier than it is."""
+    """The derivative with respect to the logits: predicted probabilities times Σ labels, minus labels."""
     return softmax(logits, axis) * reduce_sum(labels, axis, True) - labels
 
 
@@ -192,7 +192,7 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 class SigmoidCrossEntropyWithLogits(Arithmetic):
-    """Elementwise cross entropy of independent yes-or-no questions, without overflow, with broadcasting.
+    """Elementwise binary cross entropy, without overflow, with broadcasting.
 
     Args:
         labels: usually probabilities.
@@ -238,8 +238,8 @@ def mean_squared_error(
     """Mean of the squared differences, over axes.
 
     Args:
-        labels: what was to be predicted, floating-point.
-        predictions: what was predicted, of the same dtype and of a shape that broadcasts with the labels'.
+        labels: the true values, floating-point.
+        predictions: the predicted values, of the same dtype and of a shape that broadcasts with the labels'.
         axis: one axis or several; None for all.
         name: of the mean; by default none.
 

@@ -59,13 +59,13 @@ def mean_absolute_error(
     """Mean of the absolute differences, over axes.
 
     Args:
-        labels: what was to be predicted.
-        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        labels: the true values.
+        predictions: the predicted values, of a shape that broadcasts with the labels'.
         axis: one axis or several; None for all.
         name: of the result.
 
     Returns:
-        The losses, without these axes. Where a difference is 0, so is the gradient.
+        The losses, without these axes. The gradient is 0 where a difference is 0.
 
     Raises:
         ShapeError: the shapes do not broadcast, or an axis does not exist.
@@ -89,8 +89,8 @@ def huber(
     """Mean of e²/2 where |e| ≤ δ, else δ (|e| - δ/2), over axes, where e are the differences.
 
     Args:
-        labels: what was to be predicted.
-        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        labels: the true values.
+        predictions: the predicted values, of a shape that broadcasts with the labels'.
         delta: δ, where the parabola turns into a line: a number above 0, or a tensor that broadcasts.
         axis: one axis or several; None for all, () for the losses of the elements.
         name: of the result.
@@ -110,7 +110,7 @@ def huber(
     """
     x, y, width = floating(labels, predictions, delta)
     width, size = wide(width), abs(subtract(wide(y), wide(x)))
-    # The parabola of what is inside δ, the line of what is beyond: no branch that overflows.
+    # The parabola of the part below δ plus the line of the part above: no branch overflows.
     inside = minimum(size, width)
     found = add(multiply(square(inside), 0.5), multiply(width, subtract(size, inside)))
     return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
@@ -123,8 +123,8 @@ def log_cosh(
     """Mean of log cosh e over axes, where e are the differences; without overflow.
 
     Args:
-        labels: what was to be predicted.
-        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        labels: the true values.
+        predictions: the predicted values, of a shape that broadcasts with the labels'.
         axis: one axis or several; None for all, () for the losses of the elements.
         name: of the result.
 
@@ -170,7 +170,7 @@ def l2_loss(t: ArrayLike, name: str | None = None) -> Tensor:
 def log_poisson_loss(
     targets: ArrayLike, log_input: ArrayLike, compute_full_loss: bool = False, name: str | None = None
 ) -> Tensor:
-    """Elementwise loss of counts by a Poisson distribution, given the logarithm of its mean.
+    """Elementwise Poisson loss of counts, given the logarithm of the expected count.
 
     Args:
         targets: counts z, 0 or more.
@@ -180,7 +180,7 @@ def log_poisson_loss(
         name: of the result.
 
     Returns:
-        The losses eᶜ - z c, and with the whole loss + z log z - z + log(2π z) / 2.
+        The losses eᶜ - z c, plus z log z - z + log(2π z) / 2 for the full loss.
 
     Raises:
         ShapeError: the shapes do not broadcast.
@@ -206,7 +206,7 @@ def log_poisson_loss(
 def poisson_loss(
     labels: ArrayLike, predictions: ArrayLike, axis: int | Sequence[int] | None = -1, name: str | None = None
 ) -> Tensor:
-    """Mean of λ - z log λ over axes: the loss of counts z by a Poisson distribution of mean λ.
+    """Mean of λ - z log λ over axes: the Poisson loss of counts z with expected counts λ.
 
     Args:
         labels: counts z, 0 or more.
@@ -303,12 +303,12 @@ def squared_hinge(
 def weighted_cross_entropy_with_logits(
     labels: ArrayLike, logits: ArrayLike, pos_weight: ArrayLike, name: str | None = None
 ) -> Tensor:
-    """:func:`sigmoid_cross_entropy_with_logits`, where positive labels count more or less than once.
+    """:func:`sigmoid_cross_entropy_with_logits` with a weight for positive labels.
 
     Args:
         labels: z, usually probabilities.
         logits: logarithms of odds.
-        pos_weight: by what the part of the positive labels is multiplied.
+        pos_weight: w, the factor of the terms of positive labels.
         name: of the result.
 
     Returns:
@@ -330,11 +330,11 @@ def weighted_cross_entropy_with_logits(
 
 @d.guarded("smooth_labels")
 def smooth_labels(labels: ArrayLike, smoothing: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
-    """Probabilities, mixed with equal ones for all classes.
+    """Probabilities, mixed with the uniform distribution over the classes.
 
     Args:
-        labels: probabilities of classes, such as :func:`one_hot` makes.
-        smoothing: α, the part of the equal ones.
+        labels: probabilities of classes, such as those of :func:`one_hot`.
+        smoothing: α, the weight of the uniform distribution.
         axis: the axis of the classes.
         name: of the result.
 
@@ -366,13 +366,13 @@ def sigmoid_focal_loss(
     alpha: ArrayLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """:func:`sigmoid_cross_entropy_with_logits`, where what is already likely counts less.
+    """:func:`sigmoid_cross_entropy_with_logits`, with less weight on answers that are already likely.
 
     Args:
         labels: z in [0, 1], mostly 0 and 1.
         logits: logarithms of odds.
         gamma: γ, the power of the probability of the other answer by which a loss is multiplied.
-        alpha: the weight of positive labels, 1 - α that of negative ones; None for no weights.
+        alpha: the weight α of positive labels; that of negative ones is 1 - α. None for no weights.
         name: of the result.
 
     Returns:
@@ -407,10 +407,10 @@ def _balance(z: ArrayLike, alpha: ArrayLike) -> Tensor:
 def softmax_focal_loss(
     labels: ArrayLike, logits: ArrayLike, gamma: ArrayLike = 2.0, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    """:func:`softmax_cross_entropy_with_logits`, where what is already likely counts less.
+    """:func:`softmax_cross_entropy_with_logits`, with less weight on classes that are already likely.
 
     Args:
-        labels: z, probabilities, such as :func:`one_hot` makes.
+        labels: z, probabilities, such as those of :func:`one_hot`.
         logits: logarithms of unnormalised probabilities p.
         gamma: γ, the power of 1 - p by which each term is multiplied.
         axis: the axis of the classes.
@@ -432,10 +432,10 @@ def softmax_focal_loss(
     z, x, power = floating(labels, logits, gamma)
     dtype, z, power = d.type_of(z).dtype, wide(z), wide(power)
     logs = log_softmax(wide(x), axis)
-    # log(1 - p); where p is 1, 1 - p is taken for a number next to 0.
+    # log(1 - p); where p is 1, 1 - p is replaced by a number next to 0.
     tiny = 4 * float(np.finfo(d.type_of(logs).dtype.numpy).tiny)
     miss = log(negative(expm1(minimum(logs, -tiny))))
-    # A term whose label is 0 is none, even where p is 0.
+    # A term whose label is 0 is 0, even where p is 0.
     there = greater(z, 0)
     factor = multiply(z, exp(multiply(power, miss)))
     terms = where(there, multiply(factor, where(there, logs, 0)), 0)
@@ -458,7 +458,7 @@ def kl_divergence(
         name: of the result.
 
     Returns:
-        The divergences, without these axes. Where p is 0 a term is 0; where q is 0 and p is not, it is ∞.
+        The divergences, without these axes. A term is 0 where p is 0, and ∞ where only q is 0.
 
     Raises:
         ShapeError: the shapes do not broadcast, or an axis does not exist.
@@ -483,10 +483,10 @@ def kl_div(
     log_target: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Kullback-Leibler divergence of predictions that are logarithms, in PyTorch's order.
+    """Kullback-Leibler divergence with predictions as logarithms, with PyTorch's order of arguments.
 
     Args:
-        input: log q, as :func:`log_softmax` makes them.
+        input: log q, as from :func:`log_softmax`.
         target: p; or log p, see log_target.
         reduction: "none" for the terms; "sum" for their sum; "mean" for their mean; "batchmean" for their sum
             divided by the size of the first axis, which is the mean of the divergences of distributions.

@@ -46,12 +46,12 @@ def cosine_similarity(
         x1: x, floating-point.
         x2: y, of a shape that broadcasts with x's.
         axis: that of the vectors.
-        epsilon: the least length that a vector is taken to have, so that nothing is divided by 0.
+        epsilon: a shorter vector is treated as having this length, so that nothing is divided by 0.
         name: of the result.
 
     Returns:
-        Numbers in [-1, 1], without that axis, as ``torch.nn.functional.cosine_similarity`` has them; 0, with
-        a gradient of 0 for the length, for vectors of zeros. (The loss of Keras has the opposite sign.)
+        Numbers in [-1, 1], without that axis, as from ``torch.nn.functional.cosine_similarity``; 0 for
+        vectors of zeros, whose length has a gradient of 0. (The loss of Keras has the opposite sign.)
 
     Raises:
         ShapeError: the shapes do not broadcast, or the axis does not exist.
@@ -62,7 +62,7 @@ def cosine_similarity(
     """
     x, y = floating(x1, x2)
     dtype, x, y = d.type_of(x).dtype, wide(x), wide(y)
-    # Each vector by itself, so that no product of squares overflows.
+    # Each vector is normalised by itself, so that no product of squares overflows.
     x, y = (
         multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), d.real(epsilon) ** 2))) for v in (x, y)
     )
@@ -73,12 +73,12 @@ def cosine_similarity(
 def contrastive_loss(
     labels: ArrayLike, distances: ArrayLike, margin: ArrayLike = 1.0, name: str | None = None
 ) -> Tensor:
-    """z d² + (1 - z) max(margin - d, 0)²: alike things drawn together, others pushed a margin apart.
+    """z d² + (1 - z) max(margin - d, 0)²: similar pairs are pulled together, others pushed a margin apart.
 
     Args:
-        labels: z, 1 for pairs that are alike and 0 for others.
-        distances: d, those of the pairs.
-        margin: beyond which pairs that are not alike cost nothing.
+        labels: z, 1 for similar pairs and 0 for others.
+        distances: d, the distances of the pairs.
+        margin: dissimilar pairs that are farther apart have a loss of 0.
         name: of the result.
 
     Returns:
@@ -110,13 +110,13 @@ def triplet_margin_loss(
     epsilon: float = 1e-6,
     name: str | None = None,
 ) -> Tensor:
-    """max(|a - p| - |a - n| + margin, 0): what is alike lies closer than what is not, by a margin.
+    """max(|a - p| - |a - n| + margin, 0): the positive should be closer than the negative by a margin.
 
     Args:
         anchor: a, floating-point.
-        positive: p, what is alike.
-        negative: n, what is not.
-        margin: by which the distances are to differ.
+        positive: p, similar to the anchor.
+        negative: n, dissimilar to the anchor.
+        margin: by how much the distances should differ.
         axis: that of the vectors.
         epsilon: added to each difference, as in PyTorch, so that a distance of 0 has a gradient.
         name: of the result.
@@ -149,7 +149,7 @@ def info_nce(
     temperature: ArrayLike = 0.1,
     name: str | None = None,
 ) -> Tensor:
-    """-log of the share that the right key has among all: softmax over similarities.
+    """Cross entropy of a softmax over similarities: -log of the right key's share among all keys.
 
     Args:
         queries: [n, features], usually of length 1 (see :func:`l2_normalize`).
@@ -198,8 +198,8 @@ def margin_ranking_loss(
     Args:
         input1: x, scores.
         input2: y, scores.
-        target: z, 1 where x is to be the greater and -1 where y is.
-        margin: by which they are to differ.
+        target: z, 1 where x should be the greater and -1 where y should.
+        margin: by how much they should differ.
         name: of the result.
 
     Returns:
@@ -218,7 +218,7 @@ def margin_ranking_loss(
 
 
 def _last(x: ArrayLike, axis: int | None) -> Tensor:
-    """A tensor with this axis last."""
+    """*x* with this axis moved to the end."""
     ndim = d.type_of(x).ndim
     place = d.normal_axis(axis, ndim)
     return x if place == ndim - 1 else transpose(x, (*(i for i in range(ndim) if i != place), place))
@@ -236,11 +236,11 @@ def _lists(labels: ArrayLike, scores: ArrayLike, axis: int | None) -> tuple[Any,
 def pairwise_logistic_loss(
     labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    """Mean of log(1 + exp(-(sᵢ - sⱼ))) over the pairs of a list in which i is to stand before j.
+    """Mean of log(1 + exp(-(sᵢ - sⱼ))) over the pairs of a list in which i should rank before j.
 
     Args:
         labels: how relevant each item is.
-        scores: s.
+        scores: s, the scores of the items.
         axis: that of the lists.
         name: of the result.
 
@@ -267,7 +267,7 @@ def pairwise_logistic_loss(
 
 @d.guarded("listnet_loss")
 def listnet_loss(labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
-    """-Σ softmax(labels) · log softmax(scores): how likely items are to stand first.
+    """-Σ softmax(labels) · log softmax(scores), over the probabilities that items rank first.
 
     Args:
         labels: how relevant each item is.
@@ -294,10 +294,10 @@ def listnet_loss(labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str
 
 @d.guarded("listmle_loss")
 def listmle_loss(labels: ArrayLike, scores: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
-    """-log of the probability that drawing items by their scores, one after the other, gives their order.
+    """-log of the probability that items drawn one by one, by their scores, come in their true order.
 
     Args:
-        labels: how relevant each item is; items that tie stand in the order that they come in.
+        labels: how relevant each item is; items that tie keep their order.
         scores: those of the items.
         axis: that of the lists.
         name: of the result.

@@ -39,19 +39,19 @@ def scaled_dot_product_attention(
         query: [..., heads, queries, features], floating-point; axes in front of the last two are optional.
         key: [..., heads, keys, features].
         value: [..., heads, keys, features of values].
-        attn_mask: of a shape that broadcasts to [..., heads, queries, keys]: booleans, True where a key may
-            be looked at; or numbers that are added to the products. None for no mask.
+        attn_mask: of a shape that broadcasts to [..., heads, queries, keys]: booleans, True where a query may
+            attend to a key; or numbers that are added to the products. None for no mask.
         dropout_p: the probability with which a weight is set to 0; needs dropout_key unless it is 0.
-        is_causal: whether query i looks at keys 0 to i only.
+        is_causal: whether query i attends to keys 0 to i only.
         scale: what the products are multiplied by; None for 1 / √features.
-        enable_gqa: whether the query may have a multiple of the key's and value's heads, of which
-            neighbouring ones then share a key and value (grouped queries).
+        enable_gqa: whether the number of the query's heads may be a multiple of the key's and value's. Then
+            neighbouring heads of the query share a key and value (grouped queries).
         dropout_key: the random key of the dropout.
         name: of the operation.
 
     Returns:
-        The means of the values, [..., heads, queries, features of values]. A query that may look at no key
-        gets zeros, and no gradient comes from it.
+        The weighted means of the values, [..., heads, queries, features of values]. A query that may attend
+        to no key gets zeros, and has no gradient.
 
     Raises:
         ShapeError: the shapes do not fit; heads differ without enable_gqa.
@@ -74,7 +74,7 @@ def scaled_dot_product_attention(
         )
     groups = _groups(shapes[0], shapes[1], d.flag(enable_gqa))
     queries = shapes[0][-2]
-    if groups > 1:  # The queries of the heads of a group stand one behind the other.
+    if groups > 1:  # The queries of the heads of a group are concatenated.
         q = reshape(q, (*shapes[0][:-3], shapes[1][-3], groups * queries, shapes[0][-1]))
     factor = 1 / math.sqrt(_features(shapes[0])) if scale is None else scale
     scores = multiply(matmul(q, k, transpose_b=True), factor)
@@ -98,7 +98,7 @@ def _features(shape: Shape) -> int:
 
 
 def _groups(query: Shape, key: Shape, grouped: bool) -> int:
-    """How many heads of the query share one of the key."""
+    """How many heads of the query share one head of the key."""
     if len(query) < 3 or d.same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
         return 1
     if not isinstance(query[-3], int) or not isinstance(key[-3], int) or query[-3] % key[-3]:
@@ -111,7 +111,7 @@ def _groups(query: Shape, key: Shape, grouped: bool) -> int:
 
 
 def _weights(scores: ArrayLike, mask: ArrayLike | None, causal: bool) -> Tensor:
-    """The softmax of scores where they may be looked at, and 0 elsewhere."""
+    """The softmax of the scores that the mask allows, and 0 elsewhere."""
     allowed = _lower(scores) if causal else None
     if mask is not None:
         kind = d.type_of(mask)
@@ -122,13 +122,14 @@ def _weights(scores: ArrayLike, mask: ArrayLike | None, causal: bool) -> Tensor:
     if allowed is None:
         return softmax(scores)
     some = reduce_any(allowed, -1, True)
-    # Where nothing may be looked at, all is, and does not count: so no NaN comes back either.
+    # A row that allows nothing is computed as if it allowed all, and then replaced by 0: so neither its value
+    # nor its gradient is NaN.
     filled = where(logical_or(allowed, logical_not(some)), scores, -math.inf)
     return where(some, softmax(filled), 0)
 
 
 def _lower(scores: ArrayLike) -> Tensor:
-    """Which keys come no later than the query."""
+    """For each query, which keys come no later than it."""
     shape = d.type_of(scores).shape
     rows, columns = positions(shape[-2], scores), positions(shape[-1], scores)
     return greater_equal(expand_dims(rows, 1), columns)

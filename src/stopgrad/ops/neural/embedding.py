@@ -1,4 +1,4 @@
-"""Rows of a table by number, and what is asked of the numbers of classes."""
+"""Embeddings, and whether a class is among the k likeliest."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["embedding_lookup", "in_top_k"]
 def embedding_lookup(
     params: ArrayLike, ids: ArrayLike, max_norm: ArrayLike | None = None, name: str | None = None
 ) -> Tensor:
-    """Rows of a table: ``params[ids]``, each shortened to a greatest length if one is given.
+    """Rows of a table: ``params[ids]``, each scaled down to a maximum norm if one is given.
 
     Args:
         params: the table, [rows, ...]; one tensor (TensorFlow also takes a list of parts: join them with
             :func:`concat`).
         ids: numbers of rows.
-        max_norm: the greatest Euclidean length of a row; None for any. Shorter rows stay as they are.
+        max_norm: the largest Euclidean norm of a row; None for any. Shorter rows do not change.
         name: of the operation.
 
     Returns:
-        The rows, of the shape of ids and then that of a row. The gradient adds up at rows that are looked up
-        more than once.
+        The rows, of shape ids.shape + params.shape[1:]. The gradient adds up at rows that are looked up more
+        than once.
 
     Raises:
         ArgumentError, DTypeError, ShapeError: params is no tensor with rows; ids are no integers.
@@ -57,7 +57,7 @@ def embedding_lookup(
     values, axes = wide(rows), tuple(range(d.type_of(ids).ndim, kind.ndim))
     squares = reduce_sum(square(values), axes, True)
     most = min(d.real(max_norm) ** 2, float(np.finfo(d.type_of(values).dtype.numpy).max))
-    # The length of a row of zeros has no derivative; such a row is not long.
+    # The norm of a row of zeros has no derivative; the other branch is taken for it.
     factor = where(greater(squares, most), multiply(rsqrt(maximum(squares, most)), max_norm), 1.0)
     return cast(multiply(values, factor), kind.dtype, name)
 
@@ -69,13 +69,12 @@ def in_top_k(targets: ArrayLike, predictions: ArrayLike, k: int, name: str | Non
     Args:
         targets: numbers of classes, [batch].
         predictions: [batch, classes].
-        k: how many count.
+        k: how many predictions count as the greatest.
         name: of the operation.
 
     Returns:
-        Booleans, [batch]: whether fewer than k predictions are greater than that for the target, so that
-        classes that tie at the end all count. False where the target is no class, or its prediction is not
-        finite.
+        Booleans, [batch]: whether fewer than k predictions are greater than that for the target, so classes
+        that tie for place k all count. False where the target is no class, or its prediction is not finite.
 
     Raises:
         DTypeError, ShapeError: targets are no integers; the shapes do not fit.

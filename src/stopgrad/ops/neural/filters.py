@@ -1,4 +1,4 @@
-"""Convolutions as TensorFlow has them: by number of axes, transposed, by channel, in either data format."""
+"""TensorFlow's convolutions: by number of axes, transposed, by channel, in either data format."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def to_channels_last(x: ArrayLike, rank: int, first: bool) -> Tensor:
-    """A tensor [batch, channels, spatial...], where it is one, as [batch, spatial..., channels]."""
+    """*x* as [batch, spatial..., channels]; it has its channels *first* or already so."""
     return transpose(x, (0, *range(2, rank + 2), 1)) if first else x
 
 
 def from_channels_last(x: ArrayLike, rank: int, first: bool, name: str | None) -> Tensor:
-    """The way back, under a name."""
+    """The inverse of :func:`to_channels_last`, under a name."""
     if first:
         return transpose(x, (0, rank + 1, *range(1, rank + 1)), name=name)
     return x if name is None else identity(x, name)
@@ -65,7 +65,10 @@ def _convolved(
     groups: int | None,
     name: str | None,
 ) -> Tensor:
-    """A convolution over *rank* spatial axes, or as many as the filters have; further axes in front batch."""
+    """A convolution over *rank* spatial axes, by default as many as the filters have.
+
+    Further leading axes belong to the batch.
+    """
     x_type, kind = d.type_of(x), d.type_of(filters)
     n = max(kind.ndim - 2, 1) if rank is None else rank
     with d.about(Conv, x, filters):
@@ -104,20 +107,20 @@ def convolution(
         input: [batch, spatial..., channels]; there may be several axes of the batch.
         filters: [window..., channels / groups, output channels]; they are not flipped.
         strides: the step from window to window: a number, or one for each spatial axis; None for 1.
-        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, what is odd of it at
-            the end; or for each axis the numbers of zeros before and after.
+        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, an odd zero at the
+            end; or for each axis the numbers of zeros before and after.
         data_format: "NWC", "NHWC", "NDHWC" or None for channels at the end; "NCW", "NCHW" or "NCDHW" for
-            channels behind the batch, in the input and the result.
+            channels after the batch, in the input and the result.
         dilations: the step inside a window, likewise; None for 1.
         name: of the operation.
-        groups: how many groups of channels are convolved each by itself; found from the numbers of channels
-            unless given.
+        groups: the number of groups of channels, each of which is convolved by itself; by default it follows
+            from the numbers of channels.
 
     Returns:
         The result, in the data format.
 
     Raises:
-        ShapeError, ArgumentError: what :func:`conv` refuses, or a data format that is unknown.
+        ShapeError, ArgumentError: as :func:`conv`, or the data format is unknown.
 
     Examples:
         >>> x, filters = np.ones((1, 2, 5, 5)), np.ones((3, 3, 2, 4))
@@ -277,7 +280,7 @@ def atrous_conv2d(
 def _shape_before(
     shape: Shape, ksize: Shape, strides: PerAxis, padding: Padding, dilations: PerAxis
 ) -> tuple[Any, ...]:
-    """The least spatial sizes from which a convolution makes *shape*."""
+    """The smallest spatial sizes that a convolution maps to *shape*."""
     if padding == "SAME":
         return tuple(n * s for n, s in zip(shape, strides, strict=True))
     around = [(0, 0)] * len(shape) if padding == "VALID" else padding
@@ -345,26 +348,26 @@ def conv_transpose(
     *,
     groups: int | None = None,
 ) -> Tensor:
-    """The transpose of :func:`convolution`: what maps the space of its result to that of its input.
+    """The transpose of :func:`convolution`, which maps from the space of its result to that of its input.
 
     Args:
         input: [batch, spatial..., channels].
         filters: [window..., output channels / groups, channels], as those of the convolution that this
             transposes.
-        output_shape: of the result, in the data format; or its spatial sizes alone; or None for the least
-            that "VALID" gives, and size · stride for "SAME".
+        output_shape: of the result, in the data format; or its spatial sizes alone; or None for the smallest
+            sizes with "VALID", and size · stride with "SAME".
         strides: of the convolution that this transposes.
         padding: of the convolution that this transposes.
         data_format: as in :func:`convolution`.
         dilations: of the convolution that this transposes; None for 1.
         name: of the operation.
-        groups: of the convolution that this transposes; found from the output shape unless given.
+        groups: of the convolution that this transposes; by default it follows from the output shape.
 
     Returns:
         A tensor of that shape.
 
     Raises:
-        ShapeError, ArgumentError: the convolution does not make the input's shape of the output's.
+        ShapeError, ArgumentError: the convolution does not map the output's shape to the input's.
 
     References:
         Zeiler, Krishnan, Taylor and Fergus 2010, "Deconvolutional networks".
@@ -420,7 +423,7 @@ def _transpose_of_rank(rank: int, data_format: str) -> Any:
         output_shape: as in :func:`conv_transpose`.
         strides: of the convolution that this transposes.
         padding: of the convolution that this transposes.
-        data_format: "{data_format}", or "{other}" for channels behind the batch.
+        data_format: "{data_format}", or "{other}" for channels after the batch.
         dilations: of the convolution that this transposes; None for 1.
         name: of the operation.
         groups: as in :func:`conv_transpose`.
@@ -501,7 +504,7 @@ def depthwise_conv2d(
         name: of the operation.
 
     Returns:
-        The result, [batch, height, width, channels · multiplier], those of each channel beside each other.
+        The result, [batch, height, width, channels · multiplier]; results of one channel are neighbours.
 
     Raises:
         ShapeError, ArgumentError: as :func:`convolution`.
@@ -523,13 +526,13 @@ def depthwise_conv2d(
 
 
 def _channels(filter: ArrayLike) -> int:
-    """The number of channels of a depthwise filter, which is that of groups."""
+    """The number of channels of a depthwise filter, which is its number of groups."""
     return d.type_of(filter).shape[2]  # type: ignore[return-value]
 
 
 @d.reads_arguments
 def _by_channel(filter: ArrayLike, what: str) -> Tensor:
-    """A depthwise filter as that of a convolution with a group for each channel."""
+    """A depthwise filter, reshaped for a convolution with a group for each channel."""
     kind = d.type_of(filter)
     with d.about(Conv, filter):
         if kind.ndim != 4:
@@ -553,7 +556,7 @@ def separable_conv2d(
     dilations: PerAxisLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """A depthwise convolution, and then one over channels alone.
+    """A depthwise convolution, followed by a 1 × 1 convolution that mixes channels.
 
     Args:
         input: [batch, height, width, channels].

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _part(name: str | None, part: str) -> str | None:
-    """The name of one of several results."""
+    """The name of one of several results: ``name/part``."""
     if name is None:
         return None
     check_name(name)
@@ -59,10 +59,10 @@ def moments(
         axes: one axis or several; None for all.
         shift: has no effect, as in TensorFlow: the variance is always computed about the mean.
         keepdims: whether the axes stay, with size 1.
-        name: before the names of the two results, "mean" and "variance".
+        name: the scope of the names of the two results, "mean" and "variance".
 
     Returns:
-        The mean and the variance (of the numbers at hand: divided by their count).
+        The mean and the variance (of a population: divided by the number of elements).
 
     Raises:
         ShapeError: an axis does not exist, or is named twice.
@@ -85,14 +85,14 @@ def weighted_moments(
     keepdims: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean and the variance over axes, where elements count more or less than once.
+    """The weighted mean and variance over axes.
 
     Args:
         x: floating-point.
         axes: one axis or several; None for all.
-        frequency_weights: how often each element counts, of a shape that broadcasts with x's.
+        frequency_weights: the weight of each element, of a shape that broadcasts with x's.
         keepdims: whether the axes stay, with size 1.
-        name: before the names of the two results, "mean" and "variance".
+        name: the scope of the names of the two results, "mean" and "variance".
 
     Returns:
         The mean and the variance; NaN where the weights sum to 0.
@@ -125,18 +125,18 @@ def sufficient_statistics(
     keepdims: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """What :func:`normalize_moments` makes the mean and the variance of, and what can be added up in parts.
+    """Sums from which :func:`normalize_moments` computes mean and variance; those of parts can be added up.
 
     Args:
         x: floating-point.
         axes: one axis or several; None for all.
         shift: a number near the mean, which is subtracted first so that no digits are lost; or None.
         keepdims: whether the axes stay, with size 1.
-        name: before the names of the results: "count", "mean_ss", "var_ss", "shift".
+        name: the scope of the names of the results, "count", "mean_ss", "var_ss", "shift".
 
     Returns:
-        How many elements there are (a scalar), their sum, the sum of their squares, both of what the shift
-        leaves, and the shift.
+        The number of elements (a scalar), the sum of the elements minus the shift, the sum of the squares of
+        these differences, and the shift.
 
     Raises:
         ShapeError: an axis does not exist, or is named twice.
@@ -161,14 +161,14 @@ def sufficient_statistics(
 def normalize_moments(
     counts: ArrayLike, mean_ss: ArrayLike, variance_ss: ArrayLike, shift: ArrayLike, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The mean and the variance from what :func:`sufficient_statistics` gives.
+    """The mean and the variance from the results of :func:`sufficient_statistics`.
 
     Args:
-        counts: how many elements there are.
-        mean_ss: their sum, of what the shift leaves.
-        variance_ss: the sum of their squares, of what the shift leaves.
+        counts: the number of elements.
+        mean_ss: the sum of the elements minus the shift.
+        variance_ss: the sum of the squares of these differences.
         shift: the shift, or None.
-        name: before the names of the two results, "mean" and "variance".
+        name: the scope of the names of the two results, "mean" and "variance".
 
     Returns:
         The mean and the variance.
@@ -201,14 +201,14 @@ def batch_normalization(
     variance_epsilon: ArrayLike,
     name: str | None = None,
 ) -> Tensor:
-    """(x - mean) / √(variance + ε) · scale + offset, with mean and variance as :func:`moments` gives them.
+    """(x - mean) / √(variance + ε) · scale + offset, with mean and variance as from :func:`moments`.
 
     Args:
         x: floating-point.
         mean: of a shape that broadcasts with x's.
         variance: likewise.
-        offset: likewise; None for nothing.
-        scale: likewise; None for nothing.
+        offset: likewise; None for no offset.
+        scale: likewise; None for no scale.
         variance_epsilon: ε, a small number.
         name: of the operation.
 
@@ -268,8 +268,8 @@ def group_norm(
     Args:
         x: [batch, ..., channels], floating-point.
         groups: how many groups of channels there are.
-        scale: [channels], what the function multiplies by; None for nothing.
-        offset: [channels], what the function adds after that; None for nothing.
+        scale: [channels], the factor of the normalised values; None for no factor.
+        offset: [channels], added after that; None for no offset.
         axis: the axis of the channels, not the first; 1 for [batch, channels, ...].
         epsilon: ε, a Python number.
         name: of the operation.
@@ -313,8 +313,8 @@ def instance_norm(
 
     Args:
         x: [batch, spatial..., channels], floating-point.
-        scale: [channels], what the function multiplies by; None for nothing.
-        offset: [channels], what the function adds after that; None for nothing.
+        scale: [channels], the factor of the normalised values; None for no factor.
+        offset: [channels], added after that; None for no offset.
         axis: the axis of the channels, not the first; 1 for [batch, channels, spatial...].
         epsilon: ε, a Python number.
         name: of the operation.
@@ -351,12 +351,12 @@ def rms_norm(
     epsilon: float = 1e-6,
     name: str | None = None,
 ) -> Tensor:
-    """x / √(mean of x² + ε), the mean over axes.
+    """x / √(mean of x² + ε), with the mean over axes.
 
     Args:
         x: floating-point.
-        scale: what the function multiplies the normalised values by; None for nothing.
-        axis: one axis or several, together.
+        scale: the factor of the normalised values; None for no factor.
+        axis: one axis or several, over which one mean is taken.
         epsilon: ε, a Python number.
         name: of the operation.
 
@@ -390,7 +390,7 @@ def local_response_normalization(
     beta: ArrayLike = 0.5,
     name: str | None = None,
 ) -> Tensor:
-    """x / (bias + α Σ x²)^β, the sum over neighbouring channels.
+    """x / (bias + α Σ x²)^β, with the sum over neighbouring channels.
 
     Args:
         input: [..., channels], floating-point.
@@ -464,7 +464,7 @@ def lrn(
 def bias_add(
     value: ArrayLike, bias: ArrayLike, data_format: str | None = None, name: str | None = None
 ) -> Tensor:
-    """A number for each channel, added.
+    """Add a bias to each channel.
 
     Args:
         value: [batch, ..., channels].

@@ -1,4 +1,4 @@
-"""Pooling as TensorFlow has it, in either data format; and pooling to a given size, as PyTorch has it."""
+"""TensorFlow's pooling, in either data format, and PyTorch's pooling to a given size."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _pooled(
     name: str | None,
     what: str,
 ) -> Tensor:
-    """Pooling over *rank* spatial axes, or all that there are."""
+    """Pooling over *rank* spatial axes, by default over all that *x* has."""
     kind = d.type_of(x)
     n = max(kind.ndim - 2, 1) if rank is None else rank
     with d.about(definition, x):
@@ -71,7 +71,7 @@ def max_pool(
     *,
     dilations: PerAxisLike | None = None,
 ) -> Tensor:
-    """The largest element of each window; NaN where there is one.
+    """The largest element of each window; NaN where the window holds a NaN.
 
     Args:
         input: [batch, spatial..., channels].
@@ -79,12 +79,12 @@ def max_pool(
         strides: the step from window to window, likewise; None for ksize.
         padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`; padding is never the largest.
         data_format: "NWC", "NHWC", "NDHWC" or None for channels at the end; "NCW", "NCHW" or "NCDHW" for
-            channels behind the batch.
+            channels after the batch.
         name: of the operation.
         dilations: the step inside a window, likewise; None for 1.
 
     Returns:
-        The result, in the data format. Of elements that tie in a window, the first, in row-major order, takes
+        The result, in the data format. Of elements that tie in a window, the first in row-major order gets
         the gradient, as in TensorFlow.
 
     Raises:
@@ -116,7 +116,7 @@ def avg_pool(
         strides: the step from window to window, likewise; None for ksize.
         padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`.
         data_format: "NWC", "NHWC", "NDHWC" or None for channels at the end; "NCW", "NCHW" or "NCDHW" for
-            channels behind the batch.
+            channels after the batch.
         name: of the operation.
         dilations: the step inside a window, likewise; None for 1.
 
@@ -163,14 +163,14 @@ def _of_rank(definition: type[Op], general: str, rank: int, data_format: str) ->
 
     axes = f"[batch, {', '.join(['depth', 'height', 'width'][-rank:])}, channels]"
     pool.__name__ = pool.__qualname__ = function_name
-    pool.__doc__ = f"""As :func:`{general}`, for tensors {axes}.
+    pool.__doc__ = f""":func:`{general}` for tensors {axes}.
 
     Args:
         input: {axes}.
         ksize: as for :func:`{general}`.
         strides: as for :func:`{general}`.
         padding: as for :func:`{general}`.
-        data_format: "{data_format}", or "{other}" for channels behind the batch.
+        data_format: "{data_format}", or "{other}" for channels after the batch.
         name: of the operation.
         dilations: as for :func:`{general}`.
 
@@ -202,7 +202,7 @@ def pool(
     dilations: PerAxisLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """:func:`max_pool` or :func:`avg_pool`, by a word.
+    """:func:`max_pool` or :func:`avg_pool`, chosen by a word.
 
     Args:
         input: [batch, spatial..., channels].
@@ -218,7 +218,7 @@ def pool(
         The result, in the data format.
 
     Raises:
-        ShapeError, ArgumentError: as :func:`max_pool`, or the word is another.
+        ShapeError, ArgumentError: as :func:`max_pool`, or the word is unknown.
 
     Examples:
         >>> sg.pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, "MAX")[0, :, 0]
@@ -303,9 +303,10 @@ def _adapted(
     data_format: str | None,
     name: str | None,
 ) -> Tensor:
-    """Reduced along each spatial axis over as many spans as are asked for, which may overlap by an element.
+    """Reduce each spatial axis over the given number of spans, which may overlap by an element.
 
-    Means of means are the mean, because along one axis every span has one length.
+    The axes are reduced one after another: the mean of a span's means is its mean, because they are of
+    equally many elements.
     """
     axes = _spatial(what, x, data_format)
     wanted = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
@@ -326,7 +327,7 @@ def _adapted(
 
 
 def _spans(reduce: Callable[..., Tensor], x: ArrayLike, axis: int, size: int, count: int) -> Tensor:
-    """From ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉, for each i."""
+    """Reduce *x* along an axis over the spans from ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉."""
     if size % count == 0:
         shape = d.type_of(x).shape
         return reduce(reshape(x, (*shape[:axis], count, size // count, *shape[axis + 1 :])), axis + 1)
@@ -344,12 +345,12 @@ def adaptive_avg_pool(
     *,
     data_format: str | None = None,
 ) -> Tensor:
-    """The mean over windows so chosen that there is a given number of them along each spatial axis.
+    """The mean over windows, of which there is a given number along each spatial axis.
 
     Args:
         x: [batch, spatial..., channels].
-        output_size: the number of windows along each spatial axis, or one for all; None leaves an axis as it
-            is. Window i of n along an axis of size m goes from ⌊i · m / n⌋ to ⌈(i + 1) · m / n⌉, as in
+        output_size: the number of windows along each spatial axis, or one for all; None does not pool an
+            axis. Window i of n along an axis of size m goes from ⌊i · m / n⌋ to ⌈(i + 1) · m / n⌉, as in
             PyTorch.
         name: of the operation.
         data_format: as for :func:`max_pool`.
@@ -375,7 +376,7 @@ def adaptive_max_pool(
     *,
     data_format: str | None = None,
 ) -> Tensor:
-    """The largest element over windows so chosen that each spatial axis has a given number of them.
+    """The largest element of windows, of which there is a given number along each spatial axis.
 
     Args:
         x: [batch, spatial..., channels].

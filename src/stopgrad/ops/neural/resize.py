@@ -50,7 +50,7 @@ _KERNELS: dict[str, Kernel | None] = {
 
 
 def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
-    """What each pixel along an axis counts in each of the new ones, [after, before]."""
+    """The weight of each pixel along an axis in each of the new pixels, [after, before]."""
     step = before / after
     if method == "area":
         starts, ends = np.arange(after)[:, None] * step, np.arange(1, after + 1)[:, None] * step
@@ -85,8 +85,8 @@ def resize(
 ) -> Tensor:
     """Images of another height and width, by interpolation.
 
-    The centres of pixels lie at halves, so that images do not shift. At the edges what lies outside does not
-    count.
+    The centres of pixels lie at halves, so images do not shift. At the edges, the weights of pixels outside
+    the image are left out.
 
     Args:
         images: [batch, height, width, channels], or without the batch; height and width are numbers.
@@ -94,14 +94,14 @@ def resize(
         method: "nearest", "bilinear", "bicubic" (of Keys, a = -1/2), "area", "lanczos3", "lanczos5",
             "gaussian" or "mitchellcubic".
         preserve_aspect_ratio: whether the images keep their proportions; they then have the greatest size
-            that is nowhere larger.
+            that fits into the given one.
         antialias: whether the kernel is widened where images become smaller, so that every pixel counts. Not
             for "nearest" and "area".
         name: of the operation.
 
     Returns:
-        The images. Floating-point ones keep their dtype, where TensorFlow answers in float32; integers become
-        floating-point, except by "nearest".
+        The images. Floating-point images keep their dtype, where TensorFlow returns float32; integers become
+        floating-point, except with "nearest".
 
     Raises:
         ShapeError, ArgumentError: the images have other axes or unknown sizes; the method is unknown.
@@ -193,7 +193,7 @@ def space_to_depth(
 def depth_to_space(
     input: ArrayLike, block_size: int, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
-    """Channels moved into blocks of pixels, the way back from :func:`space_to_depth`.
+    """Channels moved into blocks of pixels, the inverse of :func:`space_to_depth`.
 
     Args:
         input: [batch, height, width, b · b · channels].
@@ -208,7 +208,7 @@ def depth_to_space(
         ShapeError, ArgumentError: b · b does not divide the channels; the data format is unknown.
 
     References:
-        Shi et al. 2016, arXiv:1609.05158 (whose channels PyTorch's ``pixel_shuffle`` orders otherwise).
+        Shi et al. 2016, arXiv:1609.05158 (PyTorch's ``pixel_shuffle`` orders the channels differently).
 
     Examples:
         >>> sg.depth_to_space(np.arange(4.0).reshape(1, 1, 1, 4), 2)[0, :, :, 0]

@@ -168,11 +168,11 @@ def glu(x: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
 
 @d.guarded("crelu")
 def crelu(features: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
-    """relu of x and of -x, one behind the other.
+    """relu of x and of -x, concatenated.
 
     Args:
         features: x, real numbers.
-        axis: along which they stand.
+        axis: along which they are concatenated.
         name: of the operation.
 
     Returns:
@@ -193,7 +193,7 @@ def crelu(features: ArrayLike, axis: int = -1, name: str | None = None) -> Tenso
 
 @d.guarded("hard_sigmoid")
 def hard_sigmoid(features: ArrayLike, name: str | None = None) -> Tensor:
-    """Elementwise relu6(x + 3) / 6, three straight lines in the place of :func:`sigmoid`.
+    """Elementwise relu6(x + 3) / 6, a piecewise linear approximation of :func:`sigmoid`.
 
     Args:
         features: x, floating-point.
@@ -212,7 +212,7 @@ def hard_sigmoid(features: ArrayLike, name: str | None = None) -> Tensor:
 
 @d.guarded("hard_swish")
 def hard_swish(features: ArrayLike, name: str | None = None) -> Tensor:
-    """Elementwise x · relu6(x + 3) / 6, in the place of :func:`silu`.
+    """Elementwise x · relu6(x + 3) / 6, an approximation of :func:`silu`.
 
     Args:
         features: x, floating-point.
@@ -242,7 +242,7 @@ def hard_tanh(features: ArrayLike, name: str | None = None) -> Tensor:
         name: of the operation.
 
     Returns:
-        The values. The gradient at -1 and 1 is 1, as that of :func:`clip_by_value`.
+        The values. The gradient at -1 and 1 is 1, as in :func:`clip_by_value`.
 
     Examples:
         >>> sg.hard_tanh(np.array([-4.0, 0.5]))

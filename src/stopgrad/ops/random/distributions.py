@@ -1,7 +1,7 @@
 """Random numbers with distributions whose quantiles are elementary functions.
 
-All are a quantile of one uniform number, moved and stretched: gradients flow through their parameters, which
-is the reparametrisation of these families (Kingma and Welling 2013, arXiv:1312.6114).
+Each is the quantile of a uniform number, scaled and shifted, so that gradients flow to its parameters: the
+reparametrisation trick (Kingma and Welling 2013, arXiv:1312.6114).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _limits(dtype: DType) -> Any:
-    """What NumPy says of a dtype; bfloat16 has the range of float32, and 7 digits."""
+    """NumPy's ``finfo`` of a dtype; for bfloat16 that of float32, whose range it has."""
     return np.finfo((d.float32 if dtype is d.bfloat16 else dtype).numpy)
 
 
@@ -52,7 +52,7 @@ def _step(dtype: DType) -> float:
 
 
 def _uniform_above(least: float, shape: ShapeLike, key: ArrayLike, dtype: DType) -> Tensor:
-    """Uniform numbers in (0, 1), 0 replaced by what is given."""
+    """Uniform numbers in (0, 1): those below *least*, such as 0, are replaced by it."""
     return maximum(random_uniform(shape, key, dtype=dtype), d.as_array(least, dtype))
 
 
@@ -179,7 +179,7 @@ def random_logistic(
         dtype: of the result; by default that of floating-point parameters, or float32.
 
     Returns:
-        A tensor of that type; the standard numbers are those of ``jax.random.logistic``, save for u = 0.
+        A tensor of that type; the standard numbers are those of ``jax.random.logistic``, except for u = 0.
 
     Examples:
         >>> sg.random_logistic([2], sg.random_key(0)).shape
@@ -245,7 +245,7 @@ def random_truncated_normal(
     lower: ArrayLike = -2.0,
     upper: ArrayLike = 2.0,
 ) -> Tensor:
-    """Random numbers with a normal distribution, of those within an interval around the mean.
+    """Random numbers with a normal distribution that is truncated to an interval around the mean.
 
     Args:
         shape: of the result; sizes may be symbolic. None: that of the parameters together.
@@ -259,8 +259,8 @@ def random_truncated_normal(
 
     Returns:
         A tensor of that type: the numbers mean + stddev · z, where z lies in [lower, upper]. The distribution
-        is that of TensorFlow, the numbers z are those of ``jax.random.truncated_normal``. Far out, where the
-        error function is 1 to rounding (beyond 5 for float32, 8 for float64), the numbers are coarse.
+        is TensorFlow's, the numbers z are those of ``jax.random.truncated_normal``. In the tails, where the
+        error function rounds to 1 (beyond 5 for float32, 8 for float64), the numbers are coarse.
 
     Examples:
         >>> bool(np.all(np.abs(sg.random_truncated_normal([100], sg.random_key(0))) <= 2))
@@ -272,7 +272,7 @@ def random_truncated_normal(
     root = d.as_array(math.sqrt(2), wide)
     low, high = cast(low, wide), cast(high, wide)
     ends = [erf(divide(x, root)) for x in (low, high)]
-    most = 1 - _step(wide) / 2  # The largest number below 1, of which the inverse is finite.
+    most = 1 - _step(wide) / 2  # The largest number below 1: its inverse is finite.
 
     def draw(name: str | None) -> Tensor:
         u = random_uniform(sizes, key, ends[0], ends[1], dtype=wide)

@@ -7,10 +7,10 @@ applied to the counter i. Bits, keys and uniform numbers are, bit for bit, those
 partitionable mode, which is its default); what is computed from them with logarithms agrees to rounding.
 
 Arguments come in the order of TensorFlow's stateless functions, with a key where these have ``seed``: the
-shape, the key, the parameters of the distribution, the dtype. A shape of None is that of the parameters
-together; these broadcast to the shape, and never beyond it, where numbers would be used twice. A draw has the
-dtype that is asked for, to which parameters are cast. Where none is asked for, it has that of its parameters:
-what they have together by NumPy's rule, where Python's numbers do not count, or float32.
+shape, the key, the parameters of the distribution, the dtype. The parameters broadcast to the shape; None is
+the shape that they have together. A larger shape of parameters is refused, since numbers would be used twice.
+A draw has the dtype that is asked for, to which the parameters are cast; by default it is the common dtype of
+the parameters by NumPy's rule, not counting Python's numbers, or float32.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Drawn(Op, abstract=True):
 
 
 class RandomUniform(Drawn):
-    """Random numbers of which all in [0, 1) are equally likely.
+    """Random numbers with the uniform distribution on [0, 1).
 
     Returns:
         Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
@@ -204,7 +204,7 @@ def random_uniform(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Random numbers of which all in an interval are equally likely.
+    """Random numbers with the uniform distribution on an interval.
 
     Args:
         shape: of the result; sizes may be symbolic. None: that of minval and maxval together.
@@ -212,12 +212,12 @@ def random_uniform(
         minval: where the interval begins: a number or a tensor, through which gradients flow.
         maxval: where the interval ends, likewise; by default 1 for floating-point numbers. Integers need one,
             unless minval is None as well: then all of the dtype's numbers are equally likely.
-        dtype: of the result: floating-point, or integer, as :func:`random_integers` has it. By default that
-            of floating-point minval and maxval, or float32.
+        dtype: of the result: floating-point, or integer, as in :func:`random_integers`. By default that of
+            floating-point minval and maxval, or float32.
 
     Returns:
-        Numbers in [minval, maxval), save that a product rounded up may meet maxval. Before they are moved
-        there, multiples of 2⁻²³ for float32 and of 2⁻⁵² for float64.
+        Numbers in [minval, maxval); rounding may give maxval itself. Before scaling and shifting, they are
+        multiples of 2⁻²³ for float32 and of 2⁻⁵² for float64.
 
     Constraints:
         (C1) The key is two uint32 numbers.
@@ -347,7 +347,7 @@ def integers(
     dtype: DType,
     name: str | None,
 ) -> Tensor:
-    """Integers from minval to maxval - 1; of the whole dtype, if both are None."""
+    """Integers from minval to maxval - 1, or all integers of the dtype if both are None."""
     limits = np.iinfo(dtype.numpy)
     if minval is None and maxval is None:
         minval, maxval = int(limits.min), int(limits.max) + 1
@@ -389,13 +389,14 @@ def random_integers(
     Args:
         shape: of the result; sizes may be symbolic. None: that of minval and maxval together.
         key: the key; use it once.
-        minval: the least: an integer or a tensor of integers. With None for both, all of the dtype come.
-        maxval: one more than the greatest. Where a tensor is no greater than minval, minval comes.
+        minval: the least: an integer or a tensor of integers. With None for both, the integers are all those
+            of the dtype.
+        maxval: one more than the greatest. Where a tensor is no greater than minval, the result is minval.
         dtype: of the result; an integer one.
 
     Returns:
-        Integers of that shape: 64 random bits modulo maxval - minval, so that they are all equally likely but
-        for a part in 2⁶⁴ / (maxval - minval). No gradient passes to minval and maxval.
+        Integers of that shape: 64 random bits modulo maxval - minval, so that all are equally likely up to a
+        relative error of (maxval - minval) / 2⁶⁴. No gradient passes to minval and maxval.
 
     Examples:
         >>> sg.random_integers([3], sg.random_key(0), 0, 10)

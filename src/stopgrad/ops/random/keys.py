@@ -1,6 +1,6 @@
 """Keys of random numbers, and how functions that draw read their arguments.
 
-A key is two uint32 numbers, from which :mod:`stopgrad.ops.random.draws` says how to draw.
+A key is two uint32 numbers; :mod:`stopgrad.ops.random.draws` says how numbers are drawn from it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def positions(xp: Namespace, shape: tuple[int, ...]) -> Any:
 
 
 def halves(key: Array, rank: int) -> tuple[Any, Any]:
-    """The two words of each key, which broadcast with draws of a rank."""
+    """The two words of each key, shaped to broadcast with draws of this rank."""
     many = (*key.shape[:-1], *(1,) * rank)
     return key[..., :1].reshape(many), key[..., 1:].reshape(many)
 
@@ -101,7 +101,7 @@ def fraction(high: Array, low: Array) -> Any:
 
 
 def check_key(key: TensorType, *, many: bool = False) -> None:
-    """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
+    """Raise unless this is a key (C1); *many* also allows a key for each example, which vmap makes."""
     if key.dtype is not d.uint32:
         raise DTypeError(
             f"(C1) a key is two uint32 numbers, made by sg.random_key(seed), not {key!r}; it comes where "
@@ -114,7 +114,7 @@ def check_key(key: TensorType, *, many: bool = False) -> None:
 
 
 def keyed(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that take a key: as :func:`guarded`; a ``seed=`` is told what to do."""
+    """Decorator of public functions that take a key: :func:`guarded`, with an error for ``seed=``."""
 
     def decorate(function: F) -> F:
         public = d.guarded(what)(function)
@@ -140,7 +140,7 @@ def _is_key(x: object) -> bool:
 
 
 def check_order(first: object, key: ArrayLike | None, what: str) -> None:
-    """Refuse a key that comes first, as JAX has it, or none; *what* is what should have come."""
+    """Raise if the key is missing or comes first, as in JAX; *what* names what should come first."""
     if _is_key(first) and not _is_key(key):
         raise ArgumentError(f"the key comes after the {what}, not before it: write ({what}, key, ...)")
     if key is None:
@@ -158,7 +158,7 @@ def random_key(seed: int | ArrayLike, name: str | None = None) -> Tensor:
     """A key from a seed.
 
     Args:
-        seed: an integer, taken modulo 2⁶⁴, or a scalar tensor of integers. Numbers of all dtypes count alike.
+        seed: an integer, taken modulo 2⁶⁴, or a scalar tensor of integers, whose dtype makes no difference.
 
     Returns:
         A key: two uint32 numbers.
@@ -175,7 +175,7 @@ def random_key(seed: int | ArrayLike, name: str | None = None) -> Tensor:
         raise DTypeError(f"a seed is an integer or a scalar tensor of integers, not {kind!r}")
     if kind.dtype.itemsize > 4:
         above = cast(right_shift(seed, d.as_array(32, kind.dtype)), d.uint32)
-    elif kind.dtype.kind == "i":  # The words of the same number in 64 bits.
+    elif kind.dtype.kind == "i":  # The upper word of the number, sign-extended to 64 bits.
         above = where(less(seed, 0), d.as_array(2**32 - 1, d.uint32), d.as_array(0, d.uint32))
     else:
         above = d.as_array(0, d.uint32)
@@ -185,7 +185,7 @@ def random_key(seed: int | ArrayLike, name: str | None = None) -> Tensor:
 def from_key(
     definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
 ) -> Tensor:
-    """An operation on one key: only vmap builds it for several."""
+    """An operation on one key; only vmap builds operations on several."""
     with d.about(definition, *operands):
         check_key(d.type_of(operands[0]))
     return d.apply(definition, operands, values, name)
@@ -296,11 +296,11 @@ def drawn(
 
 
 _BROADCAST = "C4"
-"""The constraint, as functions that draw with parameters list it."""
+"""The constraint that parameters broadcast to the shape, in the docstrings of functions that draw."""
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
-    """Whether a shape broadcasts to another one, which stays as it is."""
+    """Whether a shape broadcasts to *target* without changing it."""
     try:
         return d.same_shape(d.broadcast_shapes(target, shape), target)
     except ShapeError:
@@ -309,7 +309,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 @d.reads_arguments
 def drawn_shape(shape: ShapeLike, key: ArrayLike, **given: ArrayLike | Shape) -> Shape:
-    """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
+    """The shape of a draw: *shape*, or for None that of the parameters (tensors or shapes) together."""
     check_order(shape, key, "shape")
     if isinstance(shape, (Output, Operation)):
         raise ArgumentError(
@@ -335,7 +335,7 @@ _FLOATS = Promotion(d.is_floating)
 def parameters(dtype: DTypeLike | None, **given: ArrayLike) -> tuple[DType, list[Any]]:
     """The dtype of a draw, and its parameters as tensors of that dtype.
 
-    Where none is asked for, it is that of the parameters; Python's numbers do not count.
+    By default it is the common dtype of the parameters, not counting Python's numbers.
     """
     for name, x in given.items():
         kind = d.type_of(x).dtype
@@ -357,7 +357,7 @@ def located(
     scale: ArrayLike,
     name: str | None,
 ) -> Tensor:
-    """loc + scale · z for what is drawn; Python's 0 and 1 leave it as it is."""
+    """loc + scale · z for the drawn z, without the addition for Python's 0 and the product for Python's 1."""
     moves, stretches = not is_number(given, 0), not is_number(given_scale, 1)
     z = draw(None if moves or stretches else name)
     if stretches:

@@ -1,9 +1,9 @@
-"""Random numbers by rejection: gamma and Poisson, and what is made from gamma numbers.
+"""Random numbers by rejection: gamma and Poisson numbers, and distributions made from gamma numbers.
 
-A number is accepted or proposed anew, on its own: each round has words of its own from the number's key and
-position. So a number does not depend on those drawn with it, nor on the engine: decisions are made in float64
-whatever the dtype, so that engines whose logarithms are rounded differently decide alike but once in
-some 10¹² numbers. The numbers themselves are equal to rounding.
+Each number is accepted or proposed anew independently of the others: each round takes its own random words
+from the number's key and position. So a number depends neither on those drawn with it nor on the engine:
+decisions are made in float64 whatever the dtype, so engines whose logarithms are rounded differently disagree
+only once in some 10¹² numbers. The numbers themselves are equal up to rounding.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ __all__ = [
 ]
 
 ROUNDS = 128
-"""Of a gamma number one round in 20 fails, of a Poisson number one in 3: none is open after so many."""
+"""A round rejects one gamma number in 20 and one Poisson number in 3: after this many, none is pending."""
 
 Round = Callable[..., tuple[Any, Any]]
-"""From a namespace, the number of the round and arrays to what is proposed, and where it is accepted."""
+"""Called with a namespace, the round's number and arrays, it returns proposals and which are accepted."""
 
 
 def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray) -> Any:
-    """What is accepted first, where numbers are pending; elsewhere anything."""
+    """The first accepted proposal for each pending number, with NumPy; the other elements are arbitrary."""
     found, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
     where_open = np.nonzero(pending)
     for step in range(ROUNDS):
@@ -80,7 +80,7 @@ def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: Numpy
 
 
 def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Any:
-    """The same as one loop, which runs until nothing is pending."""
+    """The same with XLA, as one loop that runs until nothing is pending."""
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         count, open_, found = state
@@ -100,20 +100,20 @@ def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint3
 def _two_fractions(
     xp: Namespace, k0: Array, k1: Array, step: Array | np.uint32, counter: Array
 ) -> tuple[Any, Any]:
-    """Two of these for a round of each number. The words of the two are computed together."""
+    """Two such numbers for each element in a round; their words are computed together."""
     streams = (2 * step + np.arange(1, 3, dtype=np.uint32)).reshape(2, *(1,) * max(k0.ndim, counter.ndim))
     first, second = _open_fraction(xp, k0, k1, streams, counter)
     return first, second
 
 
 def _sources(xp: Namespace, key: Array, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """The two words of the key and the counter of each number of a shape, the axes of many keys in front."""
+    """The key's two words, and the counters of a draw of a shape whose leading axes are those of the keys."""
     own = shape[key.ndim - 1 :]
     return *halves(key, len(own)), positions(xp, own)
 
 
 class FromKeys(Op, abstract=True):
-    """Numbers from a key and a parameter each.
+    """A random number for each parameter, all from one key.
 
     Args:
         key: the key; use it once.
@@ -142,7 +142,7 @@ class FromKeys(Op, abstract=True):
 def _gamma_round(
     xp: Namespace, step: Array | np.uint32, k0: Array, k1: Array, counter: Array, d: Array
 ) -> tuple[Any, Any]:
-    """t, of which d (1 + t)³ has the gamma distribution of shape d + 1/3 where it is accepted."""
+    """t and where it is accepted; then d (1 + t)³ has the gamma distribution of shape d + 1/3."""
     first, u = _two_fractions(xp, k0, k1, step, counter)
     normal = quantile(xp, first * 2 - 1)
     t = normal / xp.sqrt(9 * d)
@@ -160,7 +160,7 @@ def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: A
     t = accepted(xp, _gamma_round, usual, *sources, d)
     boost = xp.log(_open_fraction(xp, *sources[:2], np.uint32(0), sources[2])) / shape
     found = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
-    # At 0 all mass is at 0, at infinity at infinity; elsewhere there is no distribution.
+    # For a shape of 0 the number is 0, for one of infinity it is infinite; other shapes have no distribution.
     return xp.where(usual, found, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
 
 
@@ -190,11 +190,11 @@ class RandomLogGamma(FromKeys):
 
 
 class ImplicitLogGamma(Gate):
-    """The value of a draw, whose gradient goes to the shape of its gamma distribution, as quantiles move.
+    """The value of a draw, with the implicit gradient to the shape of its gamma distribution.
 
     Args:
         draw: the logarithms of numbers with gamma distributions.
-        alpha: the shapes of these.
+        alpha: the shape parameters of these distributions.
 
     Returns:
         The operand *draw*.
@@ -257,7 +257,8 @@ def random_gamma(
 
     Returns:
         A tensor of that type. Gradients flow to beta and, implicitly, to alpha: as alpha changes, a number
-        moves so that its quantile stays. Derivatives of all orders; their error is some 10⁻¹¹.
+        moves so that its quantile stays the same. There are derivatives of all orders, with an error of about
+        10⁻¹¹.
 
     References:
         G. Marsaglia and W. Tsang 2000, "A simple method for generating gamma variables". M. Figurnov, S.
@@ -293,8 +294,8 @@ def random_beta(
             float64 and rounded.
 
     Returns:
-        A tensor of that type: of two gamma numbers, the part that the first has in their sum, through whose
-        logarithms gradients flow to alpha and beta.
+        A tensor of that type: the share of the first of two gamma numbers in their sum. Gradients flow to
+        alpha and beta through the logarithms of these.
 
     References:
         As :func:`random_gamma`.
@@ -321,7 +322,7 @@ def random_dirichlet(
     """Random vectors with a Dirichlet distribution: positive numbers whose sum is 1.
 
     Args:
-        shape: in which vectors are drawn; sizes may be symbolic. None: that of alpha without its last axis.
+        shape: of the batch of vectors; sizes may be symbolic. None: that of alpha without its last axis.
         key: the key; use it once.
         alpha: positive numbers [..., k], the parameters of the distribution of k numbers; the axes before
             the last broadcast to the shape.
@@ -329,8 +330,8 @@ def random_dirichlet(
             float64 and rounded.
 
     Returns:
-        A tensor of the shape with an axis of k behind: gamma numbers divided by their sum, through whose
-        logarithms gradients flow to alpha.
+        A tensor of shape (*shape, k): gamma numbers divided by their sum. Gradients flow to alpha through the
+        logarithms of these.
 
     References:
         As :func:`random_gamma`.
@@ -350,13 +351,13 @@ def random_dirichlet(
 # ---------------------------------------------------------------------------------------------- Poisson
 
 _LIMIT = 10.0
-"""Below this rate numbers are counted up to their quantile, from it on they are proposed and rejected."""
+"""Below this rate, numbers are found by adding up probabilities; from it on, by rejection."""
 
 _LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(128)])
 
 
 def _log_probability(xp: Namespace, k: Array, rate: Array) -> Any:
-    """The logarithm of the probability of k ≥ 0. Far out, without the cancellation of large numbers."""
+    """The logarithm of the probability of k ≥ 0, without cancellation for large k."""
     below = xp.minimum(xp.maximum(k, 0), 127).astype(np.int32)
     near = k * xp.log(rate) - rate - xp.take(xp.asarray(_LOG_FACTORIALS), below)
     n = xp.maximum(k, 1)
@@ -368,7 +369,7 @@ def _log_probability(xp: Namespace, k: Array, rate: Array) -> Any:
 def _poisson_round(
     xp: Namespace, step: Array | np.uint32, k0: Array, k1: Array, counter: Array, rate: Array
 ) -> tuple[Any, Any]:
-    """A number, and whether it is accepted. The constants are those of the reference."""
+    """Proposed numbers, and which are accepted. The constants are those of the reference."""
     u, v = _two_fractions(xp, k0, k1, step, counter)
     u = u - 0.5
     b = 0.931 + 2.53 * xp.sqrt(rate)
@@ -383,10 +384,10 @@ def _poisson_round(
 
 
 def _counted(xp: Namespace, u: Array, rate: Array) -> Any:
-    """The quantile of u: by how many of the first probabilities, added up, u is exceeded."""
+    """The quantile of u: the number of partial sums of the probabilities that are below u."""
     probability = xp.exp(-rate)
     total, count = probability, xp.zeros(probability.shape)
-    for k in range(1, 64):  # Beyond, they are below 10⁻²⁷.
+    for k in range(1, 64):  # Later probabilities are below 10⁻²⁷.
         count = count + (u > total)
         probability = probability * rate / k
         total = total + probability
@@ -446,9 +447,9 @@ def random_poisson(
         dtype: of the result: integer or floating-point.
 
     Returns:
-        Whole numbers of that dtype; beyond an integer dtype's limits, the greatest. A rate of ∞ gives ∞, and
-        one below 0 or NaN gives NaN, which among integers is -1, or 0 where there is none below it. No
-        gradient passes to lam, for a whole number does not move as lam does.
+        Whole numbers of that dtype, clipped to an integer dtype's limits. A rate of ∞ gives ∞, and one that
+        is negative or NaN gives NaN, which becomes -1 in signed integers and 0 in unsigned ones. No gradient
+        passes to lam, since a whole number does not change with small changes of lam.
 
     References:
         W. Hörmann 1993, "The transformed rejection method for generating Poisson random variables".

@@ -1,4 +1,4 @@
-"""What is made from random numbers: Booleans, classes, integers, random orders and choices, dropout."""
+"""Sampling: random booleans, classes, permutations and choices, and dropout."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ __all__ = [
 
 @keyed("random_bernoulli")
 def random_bernoulli(shape: ShapeLike, key: ArrayLike, p: ArrayLike = 0.5, name: str | None = None) -> Tensor:
-    """Booleans that hold with probability p.
+    """Booleans that are True with probability p.
 
     Args:
         shape: of the result; sizes may be symbolic. None: p's.
         key: the key; use it once.
-        p: a number or a tensor, which broadcasts to the shape. Where it is NaN, nothing holds.
+        p: a number or a tensor, which broadcasts to the shape. Where it is NaN, the result is False.
 
     Returns:
-        Booleans; no gradient passes to p, for a comparison has none. For one that estimates it, see
-        :func:`straight_through`.
+        Booleans. No gradient passes to p, since a comparison has none; :func:`straight_through` gives an
+        estimate.
 
     Examples:
         >>> sg.random_bernoulli([4], sg.random_key(0), 0.5)
@@ -77,15 +77,15 @@ def random_categorical(
 
     Args:
         logits: floating-point numbers, with an axis of classes; -∞ for a class that never comes.
-        num_samples: how many are drawn from each distribution; None for one, without an axis for it.
+        num_samples: how many are drawn from each distribution; None for one, without an axis of samples.
         key: the key; use it once.
         dtype: of the result: int32 or int64.
         axis: that of the classes.
 
     Returns:
-        Integers of the logits' shape without the axis of classes, with one of num_samples at its end. No
-        gradient passes to the logits, for the position of a maximum has none; for a differentiable relaxation
-        add :func:`random_gumbel` and take :func:`softmax`.
+        Integers of the logits' shape without the axis of classes, with an axis of num_samples at its end. No
+        gradient passes to the logits, since the position of a maximum has none; for a differentiable
+        relaxation add :func:`random_gumbel` and take :func:`softmax`.
 
     Constraints:
         (C1) The axis exists in logits.
@@ -121,7 +121,7 @@ def _count(count: ShapeLike, what: str) -> tuple[Size]:
 def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None, *, axis: int = 0) -> Tensor:
     """The slices of a tensor along an axis, or the numbers below an integer, in random order.
 
-    Two orders of n are equally likely but for a part in 2³² / n².
+    All orders of n slices are equally likely up to a relative error of n² / 2³².
 
     Args:
         value: a tensor with at least one axis, or an integer.
@@ -129,7 +129,7 @@ def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None
         axis: along which; the first by default.
 
     Returns:
-        A tensor of value's type; for an integer, its int32 numbers. Gradients go back in the same order.
+        A tensor of value's type; for an integer, int32 numbers. The gradient is permuted back.
 
     Examples:
         >>> np.sort(sg.random_permutation(4, sg.random_key(0)))
@@ -143,7 +143,7 @@ def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None
 
 @keyed("random_shuffle")
 def random_shuffle(value: ArrayLike, key: ArrayLike, name: str | None = None) -> Tensor:
-    """The slices of a tensor along its first axis, in random order, as :func:`random_permutation` has it.
+    """The slices of a tensor along its first axis, in random order: :func:`random_permutation` for axis 0.
 
     Args:
         value: a tensor with at least one axis.
@@ -170,7 +170,7 @@ def _shuffled(value: ArrayLike, key: ArrayLike, axis: int, name: str | None) -> 
 
 
 def _is_size(x: ArrayLike) -> TypeGuard[Size]:
-    """Whether this is a number of things, which may be symbolic, and no tensor."""
+    """Whether this is a size, which may be symbolic, and not a tensor."""
     return d.is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
 
 
@@ -187,17 +187,17 @@ def random_choice(
     """Slices of a tensor along an axis, or numbers below an integer, chosen at random.
 
     Args:
-        shape: how many are chosen, in which shape; sizes may be symbolic.
+        shape: the shape of the choices; sizes may be symbolic.
         key: the key; use it once.
         a: a tensor with at least one axis, or an integer.
-        replace: whether one may be chosen again.
+        replace: whether a slice may be chosen more than once.
         p: the weight of each slice, which need not sum to 1; by default all are equally likely. No gradient
-            passes to it, for comparisons have none.
+            passes to it, since comparisons have none.
         axis: along which.
 
     Returns:
-        A tensor of a's dtype, in whose shape ``shape`` stands in the place of the axis; for an integer a,
-        int32 numbers.
+        A tensor of a's dtype and shape, with ``shape`` in the place of the axis; for an integer a, int32
+        numbers.
 
     Constraints:
         (C1) Without replacement, no more are chosen than there are.
@@ -256,18 +256,18 @@ def dropout(
 
     Args:
         x: floating-point numbers.
-        rate: a number in [0, 1], or a scalar tensor. At 0 all is kept, at 1 nothing is.
-        noise_shape: the shape in which is drawn what is kept, which broadcasts to x's; by default x's. With
-            [n, 1], rows are kept or set to 0 as a whole. None in it stands for x's size there.
+        rate: a number in [0, 1], or a scalar tensor. 0 keeps all elements, 1 keeps none.
+        noise_shape: the shape of the random mask, which broadcasts to x's; by default x's. With [n, 1], rows
+            are kept or set to 0 as a whole. None in it stands for x's size there.
         key: the key; use it once.
 
     Returns:
-        A tensor of x's type. The gradient passes where x is kept, and through 1 / (1 - rate) to a rate that
-        is a tensor.
+        A tensor of x's type. The gradient passes to the elements that are kept, and to a rate that is a
+        tensor through 1 / (1 - rate).
 
     Constraints:
         (C1) x is floating-point.
-        (C2) The rate is a scalar in [0, 1]; a tensor beyond is taken for the nearest of these.
+        (C2) The rate is a scalar in [0, 1]; a tensor's value is clipped to that.
         (C3) noise_shape broadcasts to x's shape.
 
     References:

@@ -1,7 +1,7 @@
-"""Operations of other frameworks that are none of ours, kept with what is known of them.
+"""Operations of other frameworks that stopgrad does not have, with what is known about them.
 
-They stand in graphs that were recorded or imported, so that whoever asks where gradients flow sees them like
-all others. What a framework can run by itself it brings along as a program.
+They occur in recorded and imported graphs, so that reports of where gradients flow show them like all other
+operations. A framework that can run them adds a serialised program.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Step(NamedTuple):
     """How JAX computes a foreign operation, or a derivative of it.
 
     Attributes:
-        call, results, walls, reach: as :class:`Foreign` takes them.
+        call, results, walls, reach: as for :class:`Foreign`.
         refused: the results whose derivative JAX lacks, and why.
-        towards: of a derivative: for which operands of the step before it computes cotangents.
-        wants: of a derivative: of which results of the step before it takes the cotangents, which follow
-            that step's operands.
+        towards: for a derivative: the operands of the step before for which it computes cotangents.
+        wants: for a derivative: the results of the step before whose cotangents it takes, after that step's
+            operands.
         reason: why there is no code.
         code: a serialised ``jax.export.Exported``; empty where there is none.
     """
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 def written(steps: Sequence[Step]) -> bytes:
-    """An operation and its derivatives, one after the other, as a foreign operation's program."""
+    """The program of a foreign operation: the steps for the operation and its successive derivatives."""
     heads = [(len(step.code), *step[:-1]) for step in steps]
     return b"\n".join([json.dumps(heads).encode(), b"".join([step.code for step in steps])])
 
@@ -87,7 +87,7 @@ def _as_tuples(value: Any) -> Any:
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """Another foreign operation, which is the next step of the program."""
+    """The gradient: another foreign operation, which runs the next step of the program."""
     if not op.program:
         raise GradientError(
             f"{op.call}: the gradient of {d.describe(op)} cannot be generated: it was recorded to be looked "
@@ -114,20 +114,20 @@ def _pull(
 
 
 def _conjugate(g: Output) -> Output:
-    """A cotangent as JAX has it, and the other way round: of complex tensors ours is the conjugate."""
+    """Our cotangent for JAX's, and JAX's for ours: those of complex tensors are each other's conjugates."""
     return conj(g) if g.dtype.is_complex else g
 
 
 @functools.lru_cache(64)
 def _loaded(xp: Namespace, code: bytes) -> Callable[..., Any]:
-    """What JAX makes of a serialised program. JAX's ``vmap`` calls it for one example after the other."""
+    """The function of a serialised program of JAX, whose ``vmap`` calls it for one example after another."""
     call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
     batched: Callable[..., Any] = xp.jax.custom_batching.sequential_vmap(call)
     return batched
 
 
 class Foreign(Op):
-    """An operation of another framework's.
+    """An operation of another framework.
 
     Args:
         tensors: its operands.
@@ -138,8 +138,7 @@ class Foreign(Op):
             taken from the operand.
         reach: for each result the positions of the operands that it depends on; ``()`` where each result
             depends on all of them.
-        program: what computes it and its derivatives, as :func:`written` writes it, in base64; empty where
-            nobody can.
+        program: code for it and its derivatives, from :func:`written`, in base64; empty if there is none.
 
     Returns:
         The results.
@@ -197,11 +196,11 @@ def foreign(
     program: bytes = b"",
     graph: Graph | None = None,
 ) -> tuple[Output, ...]:
-    """The results of a new operation of another framework's; of the graph that is being built, or a given.
+    """Build an operation of another framework, and return its results.
 
     Args:
-        inputs, call, results, walls, reach, program: as :class:`Foreign` takes them.
-        graph: the graph, where there are no inputs and none is being built.
+        inputs, call, results, walls, reach, program: as for :class:`Foreign`.
+        graph: the graph to build in if there are no inputs and there is no current graph.
     """
     held = base64.b64encode(program).decode()
     kinds = tuple([tuple(result) for result in results])
@@ -213,11 +212,11 @@ Foreign.function = foreign
 
 
 class ForeignStop(Gate):
-    """A stop of another framework's: ``detach``, a ``no_grad`` block, a value that left for Python.
+    """A stop of another framework: ``detach``, a ``no_grad`` block, a value converted to a Python number.
 
     Args:
         call: what it is called there, such as ``"Tensor.detach"``.
-        why: what reports say that stops the gradient.
+        why: the reason that reports give for the stop.
     """
 
     @staticmethod
@@ -239,5 +238,5 @@ class ForeignStop(Gate):
 
 @d.builds(ForeignStop)
 def foreign_stop(x: ArrayLike, call: str, why: str, name: str | None = None) -> Any:
-    """What another framework hands on of a tensor without its gradient; see :class:`ForeignStop`."""
+    """A tensor that another framework passes on without its gradient; see :class:`ForeignStop`."""
     return d.apply(ForeignStop, (x,), (call, why), name)

@@ -11,13 +11,13 @@ __all__ = ["group"]
 
 
 class NoOp(Op):
-    """Operations that run together: it has no value of its own.
+    """Operations that run together, without a value of their own.
 
     Args:
-        parts: what is computed.
+        parts: the tensors to compute.
 
     Returns:
-        True, when all of them are.
+        True, once all of them are computed.
 
     Examples:
         >>> sg.ops.NoOp.function(np.zeros(2), np.ones(3))

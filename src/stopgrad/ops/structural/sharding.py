@@ -1,4 +1,4 @@
-"""How tensors are divided over a mesh: what operations say of it, and an operation that says no more."""
+"""How tensors are divided over a mesh: what operations declare, and an operation that only declares it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["shard"]
 
 
 def divided(type: TensorType, sharding: Spec) -> TensorType:
-    """A type, where the sharding has an entry for each of its axes or says nothing."""
+    """The type itself, after a check that the sharding is empty or has an entry for each axis."""
     if sharding and len(sharding) != type.ndim:
         raise ShapeError(
             f"(C1) the sharding {show_spec(sharding)} has {len(sharding)} entries; "
@@ -37,7 +37,7 @@ def divided(type: TensorType, sharding: Spec) -> TensorType:
 
 
 def current_spec(sharding: Any, shape: Shape) -> Spec:
-    """What a user wrote, held against the mesh for which is built."""
+    """The sharding that a user wrote, checked against the current mesh."""
     spec = spec_of(sharding, len(shape))
     mesh = d.current().mesh
     if mesh is not None and len(spec) <= len(shape):
@@ -46,14 +46,14 @@ def current_spec(sharding: Any, shape: Shape) -> Spec:
 
 
 def declared_sharding(x: Output) -> Spec:
-    """How an output is divided, where its operation says so; ``()`` where it says nothing."""
+    """The sharding that an output's operation declares; ``()`` if it declares none."""
     slot = x.op.definition.slots.get("sharding")
     spec: Spec = () if slot is None else x.op.values[slot[1]]
     return spec
 
 
 def check_shardings(operations: Iterable[Operation], mesh: Mesh) -> None:
-    """Hold what operations, and those in their bodies, say of their sharding against a mesh."""
+    """Check the shardings that operations, and those in their bodies, declare against a mesh."""
     for op in walk(operations):
         if "sharding" in op.definition.slots:
             y = op.outputs[0]
@@ -64,25 +64,25 @@ def check_shardings(operations: Iterable[Operation], mesh: Mesh) -> None:
 
 
 class Shard(Op):
-    """The operand itself, divided over a mesh of devices; the gradient is divided alike.
+    """The operand itself, divided over a mesh of devices; the gradient is divided the same way.
 
-    Without a mesh, it is the identity. With one, the engine's partitioner takes it as given and divides all
-    else to fit.
+    Without a mesh, it is the identity. With one, the engine's partitioner keeps this division and divides
+    everything else to fit.
 
     Args:
         x (``input``): any tensor.
-        sharding: for each axis the name of an axis of the mesh, several in a tuple, None where it
-            is not divided, or ``"*"`` where that is left to the engine; JAX's PartitionSpec will do.
+        sharding: for each axis the name of an axis of the mesh, a tuple of several, None if it is not
+            divided, or ``"*"`` to leave it to the engine; or JAX's PartitionSpec.
 
     Returns:
         The operand.
 
     Constraints:
-        (C1) The sharding has an entry for each axis, or fewer: axes behind the last are not divided.
+        (C1) The sharding has an entry for each axis, or fewer: axes after the last entry are not divided.
 
     Raises:
-        ArgumentError: no sharding, or an axis that the mesh for which is built does not have.
-        ShapeError: a size that is no multiple of the number of devices which divide it.
+        ArgumentError: there is no sharding, or the current mesh does not have one of its axes.
+        ShapeError: a size is no multiple of the number of devices that divide it.
 
     References:
         Xu et al. 2021, GSPMD, arXiv:2105.04663.

@@ -52,15 +52,14 @@ class Placeholder(Op):
 
     Args:
         dtype: the element type.
-        shape: sizes; a name or None for a size that is known only when a value is fed. By default none, for a
+        shape: sizes; a name or None for a size that is known only when a value is fed. By default (), for a
             scalar; unlike TensorFlow's, a placeholder always has a known number of dimensions.
-
         sharding: how the value is divided over a mesh of devices (:class:`stopgrad.Mesh`): for each axis the
             name of an axis of the mesh, several in a tuple, None, or ``"*"`` to leave it to the engine. By
             default every device holds the whole.
 
     Returns:
-        The value fed. Running without it is an error.
+        The value that is fed. Running without one is an error.
 
     Constraints:
         (C1) The sharding has an entry for each axis, or fewer: axes behind the last are not divided.
@@ -100,7 +99,7 @@ def placeholder(
 
 
 def _outside_of_bodies(what: str, cure: str) -> None:
-    """Refuse what belongs to the session inside a body, which may run any number of times."""
+    """Raise inside a body, which may run any number of times, for what belongs to the session."""
     trace = d.current().tracing
     if trace is not None:
         raise GraphError(f"{what} cannot be made inside {trace.what}; {cure}")
@@ -137,7 +136,7 @@ def constant(
     Args:
         value: a number, nested list or array. Python numbers are int32, float32 or complex64.
         dtype: the element type to convert to.
-        shape: a shape to which a single number is repeated, or in which the elements are put, in their order.
+        shape: a shape to which a single number is repeated, or into which the elements are reshaped.
 
     Returns:
         The value; outside of a graph, a copy of it as an array.
@@ -199,8 +198,8 @@ def parameter(
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 
     Args:
-        value: the first value: a number, nested list or array; or an output that is computed from constants,
-            as initial values often are. That is computed now, once, by NumPy.
+        value: the first value: a number, nested list or array; or an output that is computed from constants
+            only, which NumPy computes at once.
         dtype: the element type to convert to.
         sharding: how the value is divided over a mesh of devices (:class:`stopgrad.Mesh`): for each axis the
             name of an axis of the mesh, several in a tuple, None, or ``"*"`` to leave it to the engine. By
@@ -231,7 +230,7 @@ def parameter(
 
 
 class Assign(Op):
-    """A parameter's next value. It takes effect when a run that computes it has ended well.
+    """A parameter's next value, which takes effect when a run that computes it has succeeded.
 
     All operations of the run see the values from before it; two assignments of one parameter in one run are
     an error.
@@ -244,7 +243,7 @@ class Assign(Op):
         The value.
 
     Constraints:
-        (C1) Only what :func:`parameter` made can be assigned.
+        (C1) The first operand is an output of :func:`parameter`.
         (C2) The value has the parameter's dtype.
         (C3) The value has the parameter's shape.
 
@@ -325,7 +324,7 @@ class Size(Op):
         A scalar, known at the latest when values are fed.
 
     Constraints:
-        (C1) The axes that the function is given exist in its tensor, and none is named twice.
+        (C1) The function's axes exist in its tensor, and none is named twice.
     """
 
     kinds = {"size": Kind.SIZE}
