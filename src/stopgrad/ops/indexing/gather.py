@@ -24,6 +24,7 @@ from stopgrad.graph.defining import (
     DTypeError,
     DTypeLike,
     Namespace,
+    NumpyArray,
     Op,
     Operation,
     Promotion,
@@ -61,7 +62,7 @@ def outside_to_end(xp: Namespace, indices: Array, size: int) -> Any:
     return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
-def _take(xp: Namespace, x: Array, at: tuple[Any, ...], axis: int, inside: Array) -> Any:
+def _take(xp: Namespace, x: Array, at: tuple[Any, ...], axis: int, inside: NumpyArray) -> Any:
     """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
         return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in at)) + x.shape[len(at) :], x.dtype)
@@ -267,7 +268,7 @@ class TensorScatterAdd(Op):
         at = tuple(
             xp.broadcast_to(i, indices.shape)[inside] for i in batched_positions(xp, indices, batch_dims)
         )
-        xp.add.at(moved, at, updates.transpose(xp.argsort(order))[inside])
+        xp.add.at(moved, at, xp.transpose(updates, xp.argsort(order))[inside])
         return xp.moveaxis(moved, batch_dims, axis)
 
     @staticmethod
@@ -275,7 +276,7 @@ class TensorScatterAdd(Op):
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
         at = outside_to_end(xp, indices, x.shape[axis])
-        moved = _add(xp, moved, at, updates.transpose(np.argsort(order)), batch_dims)
+        moved = _add(xp, moved, at, xp.transpose(updates, np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
     samples = [

@@ -86,7 +86,7 @@ def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
         at = tuple(
             xp.broadcast_to(i, indices.shape)[inside] for i in batched_positions(xp, indices, batch_dims)
         )
-        join(moved, at, updates.transpose(xp.argsort(order))[inside])
+        join(moved, at, xp.transpose(updates, xp.argsort(order))[inside])
         return xp.moveaxis(moved, batch_dims, axis)
 
     return staticmethod(lower)
@@ -101,7 +101,7 @@ def _by_jax(method: str) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         at = batched_positions(xp, outside_to_end(xp, indices, x.shape[axis]), batch_dims)
         chosen = xp.moveaxis(x, axis, batch_dims).at[at]
-        moved = getattr(chosen, method)(updates.transpose(np.argsort(order)), mode="drop")
+        moved = getattr(chosen, method)(xp.transpose(updates, np.argsort(order)), mode="drop")
         return xp.moveaxis(moved, batch_dims, axis)
 
     return staticmethod(xla)
