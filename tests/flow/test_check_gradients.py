@@ -20,7 +20,7 @@ from stopgrad.base.types import dtype_of, tensor_type
 from stopgrad.flow.checking.compared import ELEMENTWISE
 from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX
-from stopgrad.flow.checking.quantiles import moved_log_gamma
+from stopgrad.ops.random.gamma_quantiles import moved_log_gamma
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph
 from stopgrad.graph.inferred import infer_types

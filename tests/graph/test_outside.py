@@ -105,6 +105,29 @@ class OutsideStop(Op):
 own_stop = d.unary(OutsideStop, "own_stop")
 
 
+class OutsideHalf(Op):
+    """A gate that halves the gradient.
+
+    Args:
+        x: any tensor.
+
+    Returns:
+        The operand.
+    """
+
+    infer = staticmethod(lambda x: x)
+    gradient = {"x": lambda g, op: 0.5 * g}
+    held = lambda now, base, acts: base[0] + 0.5 * (now[0] - base[0])
+    batch = d.ALONG
+    passes = 0
+    merged = False
+    lower = lambda xp, x: x
+    samples = d.singles()
+
+
+half = d.unary(OutsideHalf, "half")
+
+
 def by_hand(x: Any, epsilon: float = 1.0) -> Any:
     return x / (x * x + epsilon)
 
@@ -117,7 +140,7 @@ def curvature(x: Any, epsilon: float = 1.0) -> Any:
     return 2 * x * (x * x - 3 * epsilon) / (x * x + epsilon) ** 3
 
 
-OURS = (OutsideSquash, OutsideSwap, OutsideStop)
+OURS = (OutsideSquash, OutsideSwap, OutsideStop, OutsideHalf)
 for _one in OURS:  # The tests that go over all operations are not about these.
     del REGISTRY[_one.type]
 
@@ -149,6 +172,18 @@ def test_numpy_computes_it_at_once_and_wrong_calls_are_told() -> None:
     with pytest.raises(sg.ArgumentError, match=r"\(C2\) epsilon"):
         squash(X, -1.0)
     assert sg.check_gradients(total, X)
+
+
+def test_its_gradients_are_checked_as_those_of_the_function_that_it_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def loss(x: Any) -> Any:
+        return sg.reduce_sum(half(x) * own_stop(x) * squash(x))
+
+    assert sg.check_gradients(loss, X)
+    monkeypatch.setattr(OutsideHalf, "held", None)
+    with pytest.raises(sg.GradientError):
+        sg.check_gradients(loss, X)
 
 
 def a_graph() -> sg.Graph:

@@ -47,7 +47,7 @@ from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, shorten
 from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.sharding import checked_spec
-from stopgrad.graph.traits import Cure, Magnitudes, Unsound, check_traits
+from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
 
@@ -367,6 +367,10 @@ class Op:
     - ``unsound``: where it answers with a finite number although there is none.
     - ``cures``: what helps where it makes a NaN or an infinity, the more special first.
     - ``stops``: the gate hides something from the gradient because somebody wrote it so; ablation opens it.
+    - ``held``: what the gate hands on in the function whose derivative the gradient is: from the operands'
+      arrays now, those at the point where the derivative is taken, and whether a selective gate acts. Unless
+      it is given, a gate that stops hands on its operand of that point. ``check_gradients`` computes with it.
+    - ``clips``: the gate bounds the gradient, which is then the derivative of no function.
     - ``alternatives``: only one of its bodies runs.
     """
 
@@ -416,6 +420,8 @@ class Op:
     unsound: ClassVar[Unsound | None] = None
     cures: ClassVar[tuple[Cure, ...]] = ()
     stops: ClassVar[bool] = False
+    held: ClassVar[Held | None] = None
+    clips: ClassVar[bool] = False
     alternatives: ClassVar[bool] = False
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:

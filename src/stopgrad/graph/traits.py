@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from stopgrad.base.errors import DefinitionError
 
 
@@ -54,8 +56,13 @@ class Cure:
     gradient: bool | None = None
 
 
+Arrays = tuple[np.ndarray[Any, Any], ...]
+Held = Callable[[Arrays, Arrays, bool], np.ndarray[Any, Any]]
+"""What a gate hands on in the function whose derivative the gradient is: from the operands' arrays now, those
+at the point where the derivative is taken, and whether the gate acts."""
+
 _FLAGS = (
-    "alternatives", "cached", "elementwise", "fed", "folded", "iterates", "keeps_sign", "merged",
+    "alternatives", "cached", "clips", "elementwise", "fed", "folded", "iterates", "keeps_sign", "merged",
     "never_negative", "pads", "remade", "rounds_once", "selective", "stateful", "stops", "views",
 )  # fmt: skip
 
@@ -77,6 +84,8 @@ def check_traits(definition: Any) -> None:
     names = (*definition.operands, *filter(None, [definition.variadic]))
     if not isinstance(definition.moves, tuple) or not set(definition.moves) <= set(names):
         refuse("moves", f"a tuple of names out of {', '.join(names) or 'no operands'}")
+    if definition.held is not None and not callable(definition.held):
+        refuse("held", "a function, or None")
     if not _are(definition.cures, Cure):
         refuse("cures", "a tuple of Cure")
     for trait, kind in (("magnitudes", Magnitudes), ("unsound", Unsound), ("not_holomorphic", str)):

@@ -14,7 +14,7 @@ from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.checking.compared import Comparison, Rows, compared
 from stopgrad.flow.checking.differences import JUMP, SMOOTH
-from stopgrad.flow.checking.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
+from stopgrad.flow.checking.frozen import Posed, evaluate, holds, moving, pose
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
 from stopgrad.flow.checking.numeric import Settings
 from stopgrad.flow.checking.suspects import suspects
@@ -391,6 +391,6 @@ def _what(op: Operation) -> str:
             if cut
             else "custom_gradient"
         )
-    if op.definition in LEFT_OUT:
+    if op.definition.clips:
         return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
     return op.type if op.definition.gate and holds(op) else ""

@@ -17,7 +17,6 @@ import numpy as np
 
 from stopgrad.base.types import DTYPES, DType, complex128, float64
 from stopgrad.flow.asked import Asked
-from stopgrad.flow.checking.quantiles import moved_log_gamma
 from stopgrad.flow.fed import fed_to
 from stopgrad.graph.batch_rules import KEYS
 from stopgrad.graph.body import walk
@@ -27,14 +26,7 @@ from stopgrad.graph.op import NoGradient, Status
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.selective import NOBODY, Acting, acts, selective_gates
 from stopgrad.ops.gates.custom import CustomGradient
-from stopgrad.ops.gates.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient, ZeroGradient
-from stopgrad.ops.gates.stopping import (
-    StopGradient,
-    StopGradientTowards,
-    StopGradientWhen,
-    StraightThrough,
-)
-from stopgrad.ops.random.rejection import ImplicitLogGamma
+from stopgrad.ops.gates.stopping import StopGradient
 from stopgrad.ops.structural.sources import Identity
 from stopgrad.rewrite import prepare, rewrite
 from stopgrad.rewrite.engine import Copying
@@ -45,9 +37,6 @@ WIDE = {d: float64 if d.is_floating else complex128 for d in DTYPES.values() if 
 
 COMPLEX = dict.fromkeys(WIDE, complex128)
 """Every real number complex, for the complex step."""
-
-LEFT_OUT = (ClipGradient, ClipGradientByNorm)
-"""Gates that let pass what no function's derivative is, and are compared as if they let all pass."""
 
 
 # ------------------------------------------------------------------------------------------ the problem
@@ -100,7 +89,7 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
     def rule(
         copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
     ) -> Sequence[Output] | None:
-        if op.definition in LEFT_OUT:
+        if op.definition.clips:
             left_out.append(op)
             return copying.add(Identity, inputs[:1], (), op)
         if inner.isdisjoint(op.outputs):
@@ -233,10 +222,10 @@ class _Kept(Observer):
             return lambda *arrays: self.at_base(op, tuple(compute(*arrays)) if self.recording else ())
         if not holds(op):
             return None
-        act, passes = _FROZEN.get(op.definition), op.definition.passes
-        if act is None:
+        held, passes = op.definition.held, op.definition.passes
+        if held is None:
             return lambda *arrays: [self.at_base(op, arrays)[passes]]
-        return lambda *arrays: [act(op, self, arrays, self.at_base(op, arrays))]
+        return lambda *arrays: [held(arrays, self.at_base(op, arrays), op in self.acting)]
 
     def at_base(self, op: Operation, arrays: tuple[NumpyArray, ...]) -> tuple[NumpyArray, ...]:
         """What arrived there, when it ran for the same time; itself where it ran less often then."""
@@ -249,43 +238,12 @@ class _Kept(Observer):
         return known[n] if n < len(known) else arrays
 
 
-_Frozen = Callable[[Operation, _Kept, tuple[NumpyArray, ...], tuple[NumpyArray, ...]], NumpyArray]
-"""From a gate, what arrives now and what arrived at the base point to what it hands on."""
-
-
-def _scaled(
-    op: Operation, kept: _Kept, now: tuple[NumpyArray, ...], base: tuple[NumpyArray, ...]
-) -> NumpyArray:
-    scale = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
-    return np.asarray(base[0] + np.conj(scale) * (now[0] - base[0]))
-
-
-def _switched(
-    op: Operation, kept: _Kept, now: tuple[NumpyArray, ...], base: tuple[NumpyArray, ...]
-) -> NumpyArray:
-    if op not in kept.acting:
-        return now[0]
-    when = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
-    return np.where(when, base[0], now[0])
-
-
-_FROZEN: dict[type[Any], _Frozen] = {
-    StopGradient: lambda op, kept, now, base: base[0],
-    ZeroGradient: lambda op, kept, now, base: base[0],
-    StopGradientTowards: lambda op, kept, now, base: base[0] if op in kept.acting else now[0],
-    StopGradientWhen: _switched,
-    StraightThrough: lambda op, kept, now, base: np.asarray(base[0] + (now[1] - base[1])),
-    ScaleGradient: _scaled,
-    ImplicitLogGamma: lambda op, kept, now, base: moved_log_gamma(base[0], base[1], now[1]),
-}
-
-
 def holds(op: Operation) -> bool:
     """Whether an operation is another one in the frozen function than when the graph runs."""
     definition = op.definition
-    if definition in _FROZEN:
+    if definition.held is not None:
         return True
-    if definition.gate:  # One that somebody else has defined.
+    if definition.gate:
         wall = definition.rules[definition.passes]
         return isinstance(wall, NoGradient) and wall.status is Status.STOPPED
     return definition.batch is KEYS  # A draw moves with its parameter by leaps.

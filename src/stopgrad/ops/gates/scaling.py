@@ -37,6 +37,7 @@ class ZeroGradient(Gate):
 
     infer = staticmethod(lambda x: x)
     gradient = {"x": lambda g, op: zeros_like(g)}
+    held = lambda now, base, acts: base[0]
     samples = [d.sample(d.floats(3))]
 
 
@@ -88,6 +89,7 @@ class ScaleGradient(Gate):
         "x": lambda g, op: g * beside(op.s, g),
         "s": d.not_differentiable("a gate's setting takes no part in the value"),
     }
+    held = lambda now, base, acts: base[0] + np.conj(beside(base[1], base[0])) * (now[0] - base[0])
     samples = [d.sample(d.floats(3), d.floats())]
 
 
@@ -151,6 +153,7 @@ class ClipGradient(Gate):
         "low": d.not_differentiable("a gate's setting takes no part in the value"),
         "high": d.not_differentiable("a gate's setting takes no part in the value"),
     }
+    clips = True
     samples = [d.sample(d.floats(3), np.array(-10.0), np.array(10.0))]
 
 
@@ -188,6 +191,7 @@ class ClipGradientByNorm(Gate):
         "x": lambda g, op: _shrunk(g, op.max_norm),
         "max_norm": d.not_differentiable("a gate's setting takes no part in the value"),
     }
+    clips = True
     samples = [d.sample(d.floats(3), np.array(100.0))]
 
 

@@ -177,6 +177,7 @@ class StopGradientTowards(Gate):
 
     infer = staticmethod(lambda x, *wrt: x)
     gradient = {"x": d.stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
+    held = lambda now, base, acts: base[0] if acts else now[0]
     batch = d.NAMES
     stops = True
     samples = [d.sample(d.floats(3), d.floats(2))]
@@ -219,6 +220,7 @@ class StopGradientWhen(Gate):
         "wrt": _NAMES,
     }
     switched = d.stopped("stop_gradient, where its condition holds")
+    held = lambda now, base, acts: np.where(beside(base[1], base[0]), base[0], now[0]) if acts else now[0]
     batch = d.SWITCH
     stops = True
     samples = [d.sample(d.floats(3), np.array(False))]
@@ -284,6 +286,7 @@ class StraightThrough(Gate):
         "hard": d.stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
+    held = lambda now, base, acts: base[0] + (now[1] - base[1])
     batch = d.ALONG
     stops = True
     samples = [d.sample(d.floats(3), d.floats(3))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from stopgrad.base.namespaces import NUMPY
-from stopgrad.graph.operands import NumpyArray
+from stopgrad.graph.defining import NumpyArray
 
 _ROUNDS = 100
 _FAR = -20.0

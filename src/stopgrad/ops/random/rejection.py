@@ -37,6 +37,7 @@ from stopgrad.ops.elementwise.powers import exp
 from stopgrad.ops.gates.stopping import Gate
 from stopgrad.ops.neural.activations import sigmoid
 from stopgrad.ops.random.draws import quantile
+from stopgrad.ops.random.gamma_quantiles import moved_log_gamma
 from stopgrad.ops.random.keys import (
     KEY,
     check_key,
@@ -217,6 +218,7 @@ class ImplicitLogGamma(Gate):
         "draw": d.not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit"),
         "alpha": lambda g, op: g * log_gamma_slope(op.alpha, op.result),
     }
+    held = lambda now, base, acts: moved_log_gamma(base[0], base[1], now[1])
     samples = [d.sample(d.floats(3), d.floats(3, low=0.5, high=4.0))]
 
 
