@@ -1,7 +1,7 @@
-"""All operations: a class each, and its public function. One file per family.
+"""All operations: each is a class with a public function. There is one file per family.
 
-The classes are attributes of this module by type, as in ``sg.ops.MatMul``; ``dir`` lists them. Importing it,
-or any file in it, defines all operations and gives outputs their operators and methods.
+The classes are attributes of this module by type, as in ``sg.ops.MatMul``; ``dir`` lists them. Importing
+this package, or any file in it, defines all operations and gives outputs their operators and methods.
 """
 
 from __future__ import annotations

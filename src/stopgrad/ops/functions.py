@@ -1,4 +1,4 @@
-"""The public functions of all families; importing it defines every operation."""
+"""The public functions of all families; importing this module defines every operation."""
 
 from __future__ import annotations
 

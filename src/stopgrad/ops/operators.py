@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.base.unknown import ON_TENSORS
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Dim, Operation, Output
+from stopgrad.graph.defining import ArrayLike, Dim, Operation, Output
 from stopgrad.ops.elementwise import arithmetic, compare, powers
 from stopgrad.ops.indexing import brackets as indexing, updates
 from stopgrad.ops.linalg import contractions as linalg
@@ -18,7 +18,7 @@ from stopgrad.ops.shapes import reshape as shape
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     @d.reads_arguments
-    def reflected(self: Output, other: Any) -> Any:
+    def reflected(self: Output, other: ArrayLike) -> Any:
         return function(other, self)
 
     return reflected
@@ -26,7 +26,7 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
     @d.reads_arguments
-    def operator(self: Output, other: Any) -> Any:
+    def operator(self: Output, other: ArrayLike) -> Any:
         kind = (self if isinstance(self, Output) else other).dtype
         return (logical if kind.is_bool else bitwise)(self, other)
 
@@ -54,10 +54,10 @@ for _name, _function in _BINARY.items():
 
 
 def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``==`` or ``!=``, elementwise; with what is no tensor, as None or a word, Python's, by identity."""
+    """``==`` or ``!=``, elementwise; with None, a word or another object, Python's comparison by identity."""
 
     @d.reads_arguments
-    def comparison(self: Output, other: Any) -> Any:
+    def comparison(self: Output, other: object) -> Any:
         if isinstance(other, (Output, Operation, np.ndarray, np.generic, Dim)) or d.is_python(other):
             return function(self, other)
         return NotImplemented
@@ -77,7 +77,7 @@ for _name, _function in _COMPARISONS.items():
     setattr(Output, f"__{_name}__", _function)
 
 
-# With an array, sizes do what an output does.
+# An operator between a size and an array builds or computes what the one between an output and an array does.
 ON_TENSORS.update(_BINARY | _COMPARISONS)
 ON_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": compare.bitwise_xor})
 ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})

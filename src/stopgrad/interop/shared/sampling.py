@@ -68,7 +68,8 @@ class Sampling:
 
     def at(self, places: Sequence[Any]) -> Any:
         """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
-        number = valid = None
+        number = None
+        valid: Any = None
         for place, size in zip(places, self.sizes, strict=True):
             zero, last = brought(0, place.dtype), brought(size - 1, place.dtype, place)
             here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
@@ -121,7 +122,7 @@ def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
     parts = []
     for corner in range(2**spatial):
         bits = [(corner >> i) & 1 for i in range(spatial)]
-        weight = None
+        weight: Any = None
         for place, low, bit in zip(places, first, bits, strict=True):
             share = place - low if bit else low + 1.0 - place
             weight = share if weight is None else weight * share

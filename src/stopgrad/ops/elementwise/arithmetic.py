@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Arithmetic, Elementwise, Op, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Arithmetic,
+    Array,
+    ArrayLike,
+    Elementwise,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, real, where
 from stopgrad.ops.structural.sources import zeros_like
@@ -118,7 +132,7 @@ class RealDiv(Arithmetic):
     """Elementwise quotient, with broadcasting.
 
     Returns:
-        The quotient x / y, of the broadcast shape; infinite or NaN where y is 0, as IEEE 754 has it.
+        The quotient x / y, of the broadcast shape; infinite or NaN where y is 0, as in IEEE 754.
 
     Examples:
         >>> sg.divide(np.array([1.0, -1.0]), 0.0)
@@ -148,8 +162,8 @@ class FloorDiv(Arithmetic):
     """Elementwise quotient, rounded down, with broadcasting.
 
     Returns:
-        The quotient ⌊x / y⌋, of the broadcast shape. An integer over 0 gives 0, as in NumPy, and the least
-        integer over -1 itself, as all integer arithmetic is modulo 2ⁿ.
+        The quotient ⌊x / y⌋, of the broadcast shape. An integer divided by 0 gives 0, as in NumPy. The least
+        integer divided by -1 gives itself, since integer arithmetic is modulo 2ⁿ.
 
     Examples:
         >>> sg.floordiv(np.array([7, -7]), 2)
@@ -162,7 +176,7 @@ class FloorDiv(Arithmetic):
     lower = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
-    def xla(xp: Any, x: Any, y: Any) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Any:
         quotient = xp.floor_divide(x, y)
         return quotient if x.dtype.kind not in "iu" else xp.where(y == 0, xp.zeros((), x.dtype), quotient)
 
@@ -178,7 +192,7 @@ class FloorMod(Arithmetic):
     """Elementwise remainder with the sign of the divisor, with broadcasting.
 
     Returns:
-        The remainder x - ⌊x / y⌋ · y, of the broadcast shape; of integers 0 where y is 0, as in NumPy.
+        The remainder x - ⌊x / y⌋ · y, of the broadcast shape; for integers, 0 where y is 0, as in NumPy.
 
     Examples:
         >>> sg.floormod(np.array([7, -7]), 3)
@@ -296,7 +310,7 @@ class AddN(Op):
     magnitudes = d.Magnitudes.SAME
 
     @staticmethod
-    def lower(xp: Any, *xs: Any) -> Any:
+    def lower(xp: Namespace, *xs: Array) -> Any:
         total = xs[0]
         for x in xs[1:]:
             total = xp.add(total, x)
@@ -306,7 +320,7 @@ class AddN(Op):
 
 
 @d.builds(AddN)
-def add_n(inputs: Any, name: str | None = None) -> Tensor:
+def add_n(inputs: Sequence[ArrayLike], name: str | None = None) -> Tensor:
     xs = d.as_list(inputs)
     if not xs:
         raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
@@ -336,7 +350,7 @@ negative = d.unary(Neg, "negative")
 
 
 class Abs(Op):
-    """Elementwise absolute value; of complex numbers, the real modulus.
+    """Elementwise absolute value; for complex numbers, the real modulus.
 
     Args:
         x: numbers.
@@ -370,11 +384,11 @@ abs = d.unary(Abs, "abs")
 
 
 class Sign(Elementwise):
-    """Elementwise sign: -1, 0 or 1; of complex numbers, x / |x|.
+    """Elementwise sign: -1, 0 or 1; for complex numbers, x / |x|.
 
     Returns:
-        The sign, of x's dtype; NaN for NaN. Its gradient is zero for real numbers; for complex ones, whose
-        direction can change, it is zero at 0 only.
+        The sign, of x's dtype; NaN for NaN. The gradient is zero for real numbers; for complex numbers, whose
+        direction can change, it is zero only at 0.
 
     Examples:
         >>> sg.sign(np.array([-1.5, 0.0, 2.0]))
@@ -382,7 +396,7 @@ class Sign(Elementwise):
     """
 
     infer = d.same(d.is_number)
-    gradient = {"x": lambda g, op: _turned(g, op) if op.x.dtype.is_complex else zeros_like(g)}
+    gradient = {"x": lambda g, op: _to_direction(g, op) if op.x.dtype.is_complex else zeros_like(g)}
     not_holomorphic = "of a complex number it is z / |z|"
     lower = lambda xp, x: xp.sign(x)
     samples = [*d.singles(), d.sample(d.complexes(3))]
@@ -391,8 +405,8 @@ class Sign(Elementwise):
 sign = d.unary(Sign, "sign")
 
 
-def _turned(g: Any, op: Any) -> Tensor:
-    """The cotangent of a complex sign: the part of g at a right angle to it, divided by |x|."""
+def _to_direction(g: Output, op: Operation) -> Tensor:
+    """The cotangent of x for a complex sign: the part of g at a right angle to the sign, divided by |x|."""
     across = g - op.result * cast(real(conj(op.result) * g), g.dtype)
     nowhere = equal(op.x, 0)
     return where(nowhere, 0, across / where(nowhere, 1, cast(abs(op.x), g.dtype)))

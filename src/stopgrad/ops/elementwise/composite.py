@@ -12,7 +12,20 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Arithmetic, Axes, DType, Op, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Arithmetic,
+    Array,
+    ArrayLike,
+    Axes,
+    DType,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.compare import equal, greater, less
 from stopgrad.ops.elementwise.convert import where, wide
 from stopgrad.ops.elementwise.powers import exp, log, rsqrt
@@ -57,8 +70,8 @@ class LogAddExp(Arithmetic):
 logaddexp = d.binary(LogAddExp, "logaddexp")
 
 
-def _to_exponential(g: Any, x: Any, op: Any) -> Tensor:
-    """The cotangent of log(eˣ + eʸ), in proportion to eˣ; not from the result as it was rounded."""
+def _to_exponential(g: Output, x: Output, op: Operation) -> Tensor:
+    """The cotangent of x for log(eˣ + eʸ): g · eˣ / (eˣ + eʸ), from the sum before it was rounded."""
     numbers = wide(x)
     total = op.result if numbers is x else logaddexp(wide(op.x), wide(op.y))
     return wide(g) * exp(numbers - where(greater(total, -d.INF), total, 0))
@@ -82,7 +95,7 @@ class Xlogy(Arithmetic):
     }
 
     @staticmethod
-    def lower(xp: Any, x: Any, y: Any) -> Any:
+    def lower(xp: Namespace, x: Array, y: Array) -> Any:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
 
@@ -111,7 +124,7 @@ class Xdivy(Arithmetic):
     }
 
     @staticmethod
-    def lower(xp: Any, x: Any, y: Any) -> Any:
+    def lower(xp: Namespace, x: Array, y: Array) -> Any:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
@@ -122,17 +135,17 @@ class Xdivy(Arithmetic):
 xdivy = d.binary(Xdivy, "xdivy")
 
 
-def _is_zero(x: Any) -> Tensor:
+def _is_zero(x: ArrayLike) -> Tensor:
     return equal(x, 0)
 
 
 class ClipByValue(Op):
-    """Values below *low* raised to it, and values above *high* lowered to it, with broadcasting.
+    """Elementwise clipping: values below *low* become low, those above *high* become high, with broadcasting.
 
     Args:
         x: real numbers.
         low: the lower bound.
-        high: the upper bound. Where low exceeds it, the result is high.
+        high: the upper bound. Where low is greater than high, the result is high.
 
     Returns:
         The values min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends
@@ -168,12 +181,16 @@ class ClipByValue(Op):
 
 
 @d.builds(ClipByValue)
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+def clip_by_value(
+    t: ArrayLike, clip_value_min: ArrayLike, clip_value_max: ArrayLike, name: str | None = None
+) -> Tensor:
     return d.apply(ClipByValue, (t, clip_value_min, clip_value_max), (), name)
 
 
 @d.guarded("clip")
-def clip(x: Any, min: Any = None, max: Any = None, name: str | None = None) -> Tensor:
+def clip(
+    x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None, name: str | None = None
+) -> Tensor:
     """:func:`clip_by_value`, as the Python array API calls it.
 
     Args:
@@ -214,7 +231,7 @@ class AlongAxes(Op, abstract=True):
 
     Args:
         x: floating-point.
-        axis: one axis or several, together; the function takes the last by default.
+        axis: one axis, or several that are normalised together; by default the last.
 
     Constraints:
         (C1) x is floating-point.
@@ -239,7 +256,7 @@ class AlongAxes(Op, abstract=True):
     )
 
 
-def _centred(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
+def _centred(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
     return x - xp.max(x, axis=axis, keepdims=True, initial=-d.INF)
 
 
@@ -259,17 +276,17 @@ class Softmax(AlongAxes):
     never_negative = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
         e = xp.exp(_centred(xp, x, axis))
         return e / xp.sum(e, axis=axis, keepdims=True, dtype=x.dtype)
 
 
-def _to_shares(g: Any, y: Any, op: Any) -> Tensor:
+def _to_shares(g: Output, y: Output, op: Operation) -> Tensor:
     return y * (g - reduce_sum(g * y, op.axis, True))
 
 
 @d.builds(Softmax, by_type=True)
-def softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+def softmax(logits: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     axes = d.axes_in(Softmax, -1 if axis is None else axis, logits)
     return d.apply(Softmax, (logits,), (axes,), name)
 
@@ -278,7 +295,7 @@ class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
     Returns:
-        The logarithm of :func:`softmax`, precise also where that is 0.
+        The logarithm of :func:`softmax`, precise even where the softmax rounds to 0.
 
     Examples:
         >>> sg.log_softmax(np.array([0.0, 1000.0]))
@@ -289,13 +306,15 @@ class LogSoftmax(AlongAxes):
     gradient = {"x": lambda g, op: wide(g) - exp(wide(op.result)) * reduce_sum(wide(g), op.axis, True)}
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
         centred = _centred(xp, x, axis)
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
 
 @d.builds(LogSoftmax, by_type=True)
-def log_softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+def log_softmax(
+    logits: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None = None
+) -> Tensor:
     axes = d.axes_in(LogSoftmax, -1 if axis is None else axis, logits)
     return d.apply(LogSoftmax, (logits,), (axes,), name)
 
@@ -308,9 +327,9 @@ class LayerNorm(Op):
 
     Args:
         x: floating-point.
-        scale: what the function multiplies the normalised values by; None for nothing.
-        offset: what the function adds after that; None for nothing.
-        axis: one axis or several, together.
+        scale: the factor by which the function multiplies the normalised values; None for none.
+        offset: the summand that the function adds after that; None for none.
+        axis: one axis, or several that are normalised together.
         epsilon: ε, a Python number.
 
     Returns:
@@ -339,7 +358,7 @@ class LayerNorm(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], epsilon: float) -> Any:
         count = xp.asarray(math.prod(x.shape[a] for a in axis), x.dtype)
         centred = x - xp.sum(x, axis=axis, keepdims=True, dtype=x.dtype) / count
         variance = xp.sum(xp.square(centred), axis=axis, keepdims=True, dtype=x.dtype) / count
@@ -353,7 +372,7 @@ class LayerNorm(Op):
     extremes = (([[1e4, -1e4]],), ([[d.INF, 0.0]],), ([[1.0, 1.0]],), ([[d.NAN, 0.0]],))
 
 
-def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
+def _layer_norm_gradient(g: Output, op: Operation) -> Tensor:
     g, x, y = wide(g), wide(op.x), wide(op.result)
     centred = g - reduce_mean(g, op.axis, True) - y * reduce_mean(g * y, op.axis, True)
     return centred * rsqrt(reduce_variance(x, op.axis, True) + op.epsilon)
@@ -361,9 +380,9 @@ def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
 
 @d.builds(LayerNorm)
 def layer_norm(
-    x: Any,
-    scale: Any = None,
-    offset: Any = None,
+    x: ArrayLike,
+    scale: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
     axis: int | Sequence[int] = -1,
     epsilon: float = 1e-5,
     name: str | None = None,

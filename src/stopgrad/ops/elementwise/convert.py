@@ -10,9 +10,12 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     DType,
     DTypeError,
     DTypeLike,
+    Namespace,
     Op,
     Output,
     Promotion,
@@ -38,11 +41,11 @@ class Cast(Op):
         dtype: the dtype to convert to.
 
     Returns:
-        The values of x in that dtype. Real numbers come by dropping the imaginary part. From floating-point
-        numbers, integers come by rounding toward zero; beyond the dtype's limits they are its least or its
-        greatest, and NaN is 0. From integers they come modulo 2ⁿ. Booleans say whether a number is not 0;
-        NaN is not. The gradient is converted back; it ends where either side is neither floating-point nor
-        complex.
+        The values of x in that dtype. From complex to real numbers, the imaginary part is dropped. From
+        floating-point numbers to integers, values are rounded toward zero; those beyond the dtype's limits
+        become its least or its greatest value, and NaN becomes 0. From integers to integers, values are taken
+        modulo 2ⁿ. A boolean says whether the number is not 0, which holds for NaN too. The gradient is
+        converted back; none passes if either dtype is neither floating-point nor complex.
 
     Examples:
         >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
@@ -67,13 +70,13 @@ class Cast(Op):
     magnitudes = d.Magnitudes.KEPT
 
     @staticmethod
-    def lower(xp: Any, x: Any, dtype: Any) -> Any:
+    def lower(xp: Namespace, x: Array, dtype: DType) -> Any:
         if dtype.is_integer and x.dtype.kind not in "biu":
             return _saturated(xp, xp.real(x), np.iinfo(dtype.numpy))
         return Cast.xla(xp, x, dtype)
 
     @staticmethod
-    def xla(xp: Any, x: Any, dtype: Any) -> Any:
+    def xla(xp: Namespace, x: Array, dtype: DType) -> Any:
         if dtype.is_bool:
             return x != 0
         if x.dtype.kind == "c" and not dtype.is_complex:
@@ -89,8 +92,8 @@ class Cast(Op):
     ]
 
 
-def _saturated(xp: Any, x: Any, limits: Any) -> Any:
-    """Integers from floating-point numbers as XLA converts them; NumPy's are undefined beyond the limits."""
+def _saturated(xp: Namespace, x: Array, limits: np.iinfo[Any]) -> Any:
+    """Floating-point numbers converted to integers as by XLA; NumPy's are undefined beyond the limits."""
     x = x.astype(np.float64) if x.dtype.itemsize < 4 else x
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
     if x.size and x.min() >= low and x.max() < beyond:
@@ -101,7 +104,7 @@ def _saturated(xp: Any, x: Any, limits: Any) -> Any:
 
 
 @d.builds(Cast, by_type=True)
-def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
+def cast(x: ArrayLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
     wanted = d.dtype_of(dtype)
     return (
         x
@@ -110,7 +113,7 @@ def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
     )
 
 
-def wide(x: Any) -> Tensor:
+def wide(x: ArrayLike) -> Tensor:
     """*x*, in float32 if it is float16 or bfloat16.
 
     For gradient rules that take several steps, so that the cotangent is rounded once, when it arrives.
@@ -128,9 +131,9 @@ class SelectV2(Op):
         y: what is taken elsewhere.
 
     Returns:
-        The values of x where the condition holds, elsewhere those of y. The operand that is not chosen gets a
-        gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
-        argument as well.
+        The values of x where the condition holds, and those of y elsewhere. The operand that is not chosen
+        gets a gradient of exactly zero. Further back, where a derivative is infinite, that zero becomes NaN,
+        so guard the argument there as well.
 
     Constraints:
         (C1) The condition holds booleans, and x and y have one dtype.
@@ -167,7 +170,9 @@ class SelectV2(Op):
 
 
 @d.builds(SelectV2)
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, name: str | None = None
+) -> Tensor:
     if x is None or y is None:
         raise ArgumentError(
             "SelectV2: needs both x and y; the positions where a condition holds would have a shape that "
@@ -181,7 +186,7 @@ class Conj(Op):
     """Elementwise complex conjugate.
 
     Args:
-        x: any dtype; the function returns what is not complex as it is.
+        x: any dtype; the function returns an operand that is not complex unchanged.
 
     Returns:
         The conjugate.
@@ -206,7 +211,7 @@ class Conj(Op):
     samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
 
 
-def conj(x: Any, name: str | None = None) -> Tensor:
+def conj(x: ArrayLike, name: str | None = None) -> Tensor:
     # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
     if type(x) is Output and name is None and not x.type.dtype.is_complex:
         return x
@@ -214,7 +219,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("Conj")
-def _conj(x: Any, name: str | None) -> Tensor:
+def _conj(x: ArrayLike, name: str | None) -> Tensor:
     if d.type_of(x).dtype.is_complex:
         return d.apply(Conj, (x,), (), name)
     d.check_name(name)
@@ -228,7 +233,7 @@ class Real(Op):
     """Elementwise real part.
 
     Args:
-        x (``input``): floating-point or complex; integers and booleans are returned as they are.
+        x (``input``): floating-point or complex; integers and booleans are returned unchanged.
 
     Returns:
         The real part Re x.
@@ -254,7 +259,7 @@ class Real(Op):
 
 
 @d.builds(Real)
-def real(input: Any, name: str | None = None) -> Tensor:
+def real(input: ArrayLike, name: str | None = None) -> Tensor:
     return (
         d.apply(Real, (input,), (), name) if d.is_inexact(d.type_of(input).dtype) else identity(input, name)
     )
@@ -264,7 +269,7 @@ class Imag(Op):
     """Elementwise imaginary part.
 
     Args:
-        x (``input``): floating-point or complex; of integers and booleans it is 0, of their dtype.
+        x (``input``): floating-point or complex; for integers and booleans the result is 0, in their dtype.
 
     Returns:
         The imaginary part Im x.
@@ -290,7 +295,7 @@ class Imag(Op):
 
 
 @d.builds(Imag)
-def imag(input: Any, name: str | None = None) -> Tensor:
+def imag(input: ArrayLike, name: str | None = None) -> Tensor:
     if d.is_inexact(d.type_of(input).dtype):
         return d.apply(Imag, (input,), (), name)
     return zeros_like(input, name=name)
@@ -327,7 +332,7 @@ class Complex(Op):
     batch = d.ELEMENTWISE
 
     @staticmethod
-    def lower(xp: Any, real: Any, imag: Any) -> Any:
+    def lower(xp: Namespace, real: Array, imag: Array) -> Any:
         # Not real + i · imag, where i · ∞ is NaN + i∞.
         parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
         return parts.view(d.complex64.numpy if parts.dtype.itemsize == 4 else d.complex128.numpy)[..., 0]
@@ -337,5 +342,5 @@ class Complex(Op):
 
 
 @d.builds(Complex)
-def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+def complex(real: ArrayLike, imag: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Complex, (real, imag), (), name)

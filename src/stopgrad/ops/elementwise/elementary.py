@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeError, DTypeLike, Promotion, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeError, DTypeLike, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, multiply
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less
 from stopgrad.ops.elementwise.convert import cast, imag, real, where
@@ -34,12 +34,12 @@ __all__ = [
 
 
 _LIMITS: Any = ml_dtypes.finfo
-"""NumPy's knows no bfloat16."""
+"""NumPy's does not know bfloat16."""
 
 
 @d.guarded("angle")
-def angle(input: Any, name: str | None = None) -> Tensor:
-    """Elementwise angle of complex numbers, in radians; of real ones, 0 or π.
+def angle(input: ArrayLike, name: str | None = None) -> Tensor:
+    """Elementwise angle of complex numbers, in radians; for real numbers, 0 or π.
 
     Args:
         input: numbers.
@@ -59,7 +59,7 @@ def angle(input: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("reciprocal_no_nan")
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+def reciprocal_no_nan(x: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise 1 / x, and 0 where x is 0.
 
     Args:
@@ -78,7 +78,7 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("scalar_mul")
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
+def scalar_mul(scalar: ArrayLike, x: ArrayLike, name: str | None = None) -> Tensor:
     """A tensor times a scalar.
 
     Args:
@@ -99,16 +99,16 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("polyval")
-def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
+def polyval(coeffs: Sequence[ArrayLike], x: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise value of a polynomial, by Horner's rule.
 
     Args:
-        coeffs: a list of the coefficients, that of the highest power first, which broadcast with x.
+        coeffs: a list of the coefficients, starting with the highest power; they broadcast with x.
         x: numbers.
         name: of the last operation; by default none.
 
     Returns:
-        The value coeffs[0] · xⁿ + ... + coeffs[n], in x's shape; 0 where there are none.
+        The value coeffs[0] · xⁿ + ... + coeffs[n], in x's shape; 0 if the list is empty.
 
     Examples:
         >>> sg.polyval([1.0, 0.0, -2.0], np.array([2.0, 3.0]))
@@ -123,7 +123,7 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("is_non_decreasing")
-def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+def is_non_decreasing(x: ArrayLike, name: str | None = None) -> Tensor:
     """Whether no element is less than the one before it, in row-major order.
 
     Args:
@@ -131,7 +131,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
         name: of the last operation; by default none.
 
     Returns:
-        A scalar boolean; True of fewer than two elements.
+        A scalar boolean; True for fewer than two elements.
 
     Examples:
         >>> sg.is_non_decreasing(np.array([1.0, 1.0, 2.0]))
@@ -141,7 +141,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("is_strictly_increasing")
-def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+def is_strictly_increasing(x: ArrayLike, name: str | None = None) -> Tensor:
     """Whether each element is greater than the one before it, in row-major order.
 
     Args:
@@ -149,7 +149,7 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
         name: of the last operation; by default none.
 
     Returns:
-        A scalar boolean; True of fewer than two elements.
+        A scalar boolean; True for fewer than two elements.
 
     Examples:
         >>> sg.is_strictly_increasing(np.array([1.0, 1.0, 2.0]))
@@ -158,13 +158,13 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     return _ordered(greater, x, name)
 
 
-def _ordered(compare: Any, x: Any, name: str | None) -> Tensor:
+def _ordered(compare: Callable[..., Tensor], x: ArrayLike, name: str | None) -> Tensor:
     row = reshape(x, -1)
     return reduce_all(compare(row[1:], row[:-1]), name=name)
 
 
 @d.guarded("xlog1py")
-def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xlog1py(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise x · log(1 + y), precise for small y, and 0 where x is 0; with broadcasting.
 
     Args:
@@ -185,15 +185,15 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("zero_fraction")
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """How large a part of the elements is 0.
+def zero_fraction(value: ArrayLike, name: str | None = None) -> Tensor:
+    """The fraction of the elements that are 0.
 
     Args:
         value: numbers.
         name: of the last operation; by default none.
 
     Returns:
-        A scalar between 0 and 1, float32; NaN of no elements.
+        A scalar between 0 and 1, float32; NaN if there are no elements.
 
     Examples:
         >>> sg.zero_fraction(np.array([0.0, 2.0, 0.0, 1.0]))
@@ -203,8 +203,8 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("saturate_cast")
-def saturate_cast(value: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
-    """Conversion to another dtype, in which numbers beyond its limits become its least or its greatest.
+def saturate_cast(value: ArrayLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
+    """Conversion to another dtype; numbers beyond its limits become its least or greatest number.
 
     Args:
         value: real numbers.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Arithmetic, Op, Tensor
+from stopgrad.graph.defining import Arithmetic, Array, ArrayLike, Namespace, Op, Output, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class SignBit(Op):
-    """Elementwise test for a minus sign, that of -0.0 and NaN included.
+    """Elementwise test for a minus sign, which -0.0 and NaN can have too.
 
     Examples:
         >>> sg.signbit(np.array([-1.0, -0.0, 0.0]))
@@ -40,14 +40,14 @@ signbit = d.unary(SignBit, "signbit")
 
 
 class CopySign(Arithmetic):
-    """Elementwise magnitude of one number with the sign of another, with broadcasting.
+    """Elementwise combination of one number's magnitude with another's sign, with broadcasting.
 
     Args:
-        x: floating-point, of which the magnitude is taken.
-        y: floating-point, of which the sign is taken, of a shape that broadcasts with x's.
+        x: floating-point; its magnitude is taken.
+        y: floating-point; its sign is taken. The shape broadcasts with x's.
 
     Returns:
-        The number |x|, or -|x| where y has a minus sign, as -0.0 has. The gradient at x = 0 is 0.
+        The number |x|, or -|x| where y has a minus sign (-0.0 has one). The gradient at x = 0 is 0.
 
     Examples:
         >>> sg.copysign(np.array([1.0, -2.0]), np.array([-0.0, 3.0]))
@@ -66,11 +66,12 @@ class CopySign(Arithmetic):
 copysign = d.binary(CopySign, "copysign")
 
 
-def _next_by_bits(xp: Any, x: Any, y: Any) -> Any:
-    """The next number in the order of bits: XLA's own takes subnormal numbers for equal to 0."""
+def _next_by_bits(xp: Namespace, x: Array, y: Array) -> Any:
+    """The next number in the order of bits; XLA's own function takes subnormal numbers as equal to 0."""
     bits = np.dtype(f"int{8 * x.dtype.itemsize}")
     least = np.iinfo(bits).min
-    # Below 0 bits grow downward; counted from 0 in both directions, they are in the order of the numbers.
+    # For negative numbers larger bits mean smaller numbers; subtracted from the least integer, the bits have
+    # the order of the numbers.
     i, j = (xp.lax.bitcast_convert_type(v, bits) for v in (x, y))
     here, there = (xp.where(k < 0, least - k, k) for k in (i, j))
     step = xp.where(there > here, 1, xp.where(there < here, -1, 0)).astype(bits)
@@ -81,13 +82,13 @@ def _next_by_bits(xp: Any, x: Any, y: Any) -> Any:
 
 
 class NextAfter(Op):
-    """Elementwise next number of the dtype after one toward another, with broadcasting.
+    """Elementwise next representable number after x1 in the direction of x2, with broadcasting.
 
     Args:
-        x1: floating-point, where to begin.
+        x1: floating-point, the number to start from.
 
     Returns:
-        The neighbour of x1 in the direction of x2; x2 where both are equal.
+        The neighbour of x1 in the direction of x2; x2 where the two are equal.
 
     Examples:
         >>> sg.nextafter(np.array([1.0]), 2.0) - 1.0
@@ -106,7 +107,7 @@ class NextAfter(Op):
 
 
 @d.builds(NextAfter)
-def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+def nextafter(x1: ArrayLike, x2: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(NextAfter, (x1, x2), (), name)
 
 
@@ -129,7 +130,7 @@ class Hypot(Arithmetic):
     lower = lambda xp, x, y: xp.hypot(x, y)
 
     @staticmethod
-    def xla(xp: Any, x: Any, y: Any) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Any:
         infinite = xp.isinf(x) | xp.isinf(y)
         return xp.where(infinite, xp.full((), xp.inf, x.dtype), xp.hypot(x, y))
 
@@ -139,6 +140,6 @@ class Hypot(Arithmetic):
 hypot = d.binary(Hypot, "hypot")
 
 
-def _not_zero(length: Any) -> Tensor:
-    """A length to divide by: 1 at the origin, where what is divided is 0."""
+def _not_zero(length: Output) -> Tensor:
+    """The length as a divisor: 1 at the origin, where the dividend is 0."""
     return where(equal(length, 0), 1, length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Arithmetic,
+    Array,
+    ArrayLike,
     DTypeError,
     Elementwise,
     GradientOfElementwise,
+    Namespace,
+    Output,
     RealElementwise,
     Tensor,
 )
@@ -164,8 +169,8 @@ class Pow(Arithmetic):
 
     Returns:
         The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
-        TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
-        rounded toward zero, and 0 for x = 0.
+        TensorFlow. Powers of integers are modulo 2ⁿ, like all integer arithmetic; an exponent below 0 gives
+        1 / x⁻ʸ rounded toward zero, and 0 for x = 0.
 
     Examples:
         >>> sg.pow(np.array([2.0, 3.0]), 2.0)
@@ -195,7 +200,7 @@ class Pow(Arithmetic):
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
-    def xla(xp: Any, x: Any, y: Any) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Any:
         if x.dtype.kind in "iu":
             return _whole_power(xp, x, y, _squared)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
@@ -206,19 +211,21 @@ class Pow(Arithmetic):
     samples = [*d.pairs((0.5, 2.0), (-2.0, 2.0)), *d.pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
-def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
-    """The power of integers. NumPy's refuses exponents below 0."""
+def _whole_power(
+    xp: Namespace, x: Array, y: Array, power: Callable[[Namespace, Array, Array], Any] | None = None
+) -> Any:
+    """The power of integers, with exponents below 0, which NumPy's refuses."""
     odd = xp.where((y & 1) == 1, x, xp.ones((), x.dtype))
     inverse = xp.where((x == 1) | (x + 1 == 0), odd, xp.zeros((), x.dtype))
     exponent = xp.maximum(y, xp.zeros((), y.dtype))
     return xp.where(y < 0, inverse, xp.power(x, exponent) if power is None else power(xp, x, exponent))
 
 
-def _squared(xp: Any, x: Any, y: Any) -> Any:
-    """The power of integers by squaring, one bit of the exponent after the other; JAX's stops after six."""
+def _squared(xp: Namespace, x: Array, y: Array) -> Any:
+    """The power of integers by squaring, bit by bit of the exponent; JAX's own stops after six bits."""
     x, y = xp.broadcast_arrays(x, y)
 
-    def step(_: Any, state: Any) -> Any:
+    def step(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         found, base, left = state
         return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
 
@@ -226,7 +233,7 @@ def _squared(xp: Any, x: Any, y: Any) -> Any:
 
 
 @d.builds(Pow)
-def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+def pow(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
     if type(y) is int and y < 0 and d.type_of(x).dtype.is_integer:
         raise DTypeError(
             "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
@@ -234,7 +241,7 @@ def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
     return d.apply(Pow, (x, y), (), name)
 
 
-def _log_or_zero(x: Any) -> Tensor:
+def _log_or_zero(x: Output) -> Tensor:
     if x.dtype.is_complex:
         return log(x)
     positive = x > 0
@@ -293,7 +300,7 @@ class Exp2(RealElementwise):
 
     gradient = {"x": lambda g, op: g * (op.result * LN2)}
     lower = lambda xp, x: xp.exp2(x)
-    # XLA's own is exp(x log 2), which multiplies the rounding error by x.
+    # XLA computes exp(x log 2), which multiplies the rounding error by x.
     xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
     samples = d.singles()
 
@@ -392,10 +399,10 @@ class Log1p(Elementwise):
     xla = lambda xp, x: xp.log1p(x)
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
         if x.dtype.kind != "c":
             return xp.log1p(x)
-        # NumPy's own is log(1 + x), which loses the digits of a small x; far from there squares overflow.
+        # NumPy computes log(1 + x), which loses the digits of a small x; for a large one squares overflow.
         a, b = xp.real(x), xp.imag(x)
         square = a * (2 + a) + b * b
         near = (square > -0.5) & (square < 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Arithmetic, Elementwise, Tensor
+from stopgrad.graph.defining import Arithmetic, Array, ArrayLike, Elementwise, Namespace, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, floordiv
 
 __all__ = [
@@ -27,7 +27,7 @@ class Rounding(Elementwise, abstract=True):
     samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
 
 
-def _whole(x: Any) -> bool:
+def _whole(x: Array) -> bool:
     """Whether an array holds integers, which are rounded already."""
     return x.dtype.kind in "iu"
 
@@ -102,10 +102,10 @@ trunc = d.unary(Trunc, "trunc")
 
 
 class TruncateMod(Arithmetic):
-    """Elementwise remainder with the sign of the dividend, as C has it, with broadcasting.
+    """Elementwise remainder with the sign of the dividend, as in C, with broadcasting.
 
     Returns:
-        The remainder x - trunc(x / y) · y, of the broadcast shape; of integers 0 where y is 0.
+        The remainder x - trunc(x / y) · y, of the broadcast shape; for integers, 0 where y is 0.
 
     Examples:
         >>> sg.truncatemod(np.array([7, -7]), 3)
@@ -118,7 +118,7 @@ class TruncateMod(Arithmetic):
     lower = lambda xp, x, y: xp.fmod(x, y)
 
     @staticmethod
-    def xla(xp: Any, x: Any, y: Any) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Any:
         found = xp.fmod(x, y)
         return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
 
@@ -130,8 +130,8 @@ truncatemod = d.binary(TruncateMod, "truncatemod")
 
 
 @d.guarded("truncatediv")
-def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Elementwise quotient, rounded toward zero as C has it, with broadcasting.
+def truncatediv(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
+    """Elementwise quotient, rounded toward zero as in C, with broadcasting.
 
     Args:
         x: real numbers.
@@ -139,7 +139,7 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         name: of the last operation; by default none.
 
     Returns:
-        The integer part of x / y, of the broadcast shape. An integer over 0 gives 0.
+        The integer part of x / y, of the broadcast shape. An integer divided by 0 gives 0.
 
     Examples:
         >>> sg.truncatediv(np.array([7, -7]), 2)

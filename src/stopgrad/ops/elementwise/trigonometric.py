@@ -7,8 +7,11 @@ from typing import Any
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Arithmetic,
+    Array,
+    ArrayLike,
     Elementwise,
     GradientOfElementwise,
+    Namespace,
     Tensor,
 )
 from stopgrad.ops.elementwise.arithmetic import square
@@ -206,7 +209,7 @@ class Atan2(Arithmetic):
 
 
 @d.builds(Atan2)
-def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+def atan2(y: ArrayLike, x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Atan2, (y, x), (), name)
 
 
@@ -225,10 +228,10 @@ class Sinh(Elementwise):
     lower = lambda xp, x: xp.sinh(x)
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         if x.dtype.kind != "c":
             return xp.sinh(x)
-        # XLA's own is (eˣ - e⁻ˣ) / 2, where a small real part is lost.
+        # XLA computes (eˣ - e⁻ˣ) / 2, which loses a small real part.
         a, b = xp.real(x), xp.imag(x)
         return xp.lax.complex(xp.sinh(a) * xp.cos(b), xp.cosh(a) * xp.sin(b))
 

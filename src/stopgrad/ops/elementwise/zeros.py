@@ -1,11 +1,11 @@
-"""Where zeros count: products and quotients in which zero wins over what is not finite."""
+"""Products and quotients that are 0 where an operand is 0, even if the other is not finite."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Arithmetic, DTypeLike, Promotion, Tensor
+from stopgrad.graph.defining import Arithmetic, ArrayLike, DTypeLike, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, where
@@ -19,14 +19,15 @@ __all__ = [
 
 
 class MulNoNan(Arithmetic):
-    """Elementwise product, which is 0 where y is, whatever x is there.
+    """Elementwise product that is 0 where y is 0, whatever x is there.
 
     Args:
         x: a number, which may be infinite or NaN where y is 0.
-        y: what it is multiplied by.
+        y: the number by which x is multiplied.
 
     Returns:
-        x · y, and 0 where y is 0. So it is with the gradient: what comes back is x · g, and 0 where g is 0.
+        x · y, and 0 where y is 0. The gradient follows the same rule: that with respect to y is x · g, and 0
+        where g is 0.
 
     Examples:
         >>> sg.multiply_no_nan(np.array([2.0, np.nan, np.inf]), np.array([3.0, 0.0, 0.0]))
@@ -45,12 +46,12 @@ multiply_no_nan = d.binary(MulNoNan, "multiply_no_nan")
 
 
 @d.guarded("divide_no_nan")
-def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Elementwise quotient, which is 0 where y is 0.
+def divide_no_nan(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
+    """Elementwise quotient that is 0 where y is 0.
 
     Args:
-        x: the number to be divided.
-        y: by what it is divided.
+        x: the dividend.
+        y: the divisor.
 
     Returns:
         x / y, and 0 where y is 0; floating-point or complex. Where y is 0, no gradient passes.
@@ -71,18 +72,18 @@ def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 @d.guarded("count_nonzero")
 def count_nonzero(
-    input: Any,
-    axis: Any = None,
+    input: ArrayLike,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool | None = None,
     dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> Tensor:
-    """How many elements are not 0, over axes.
+    """The number of elements that are not 0, over axes.
 
     Args:
-        input: any tensor; of booleans, those that hold are counted. NaN is not 0.
+        input: any tensor; True and NaN count as not 0.
         axis: one axis or several; None for all.
-        keepdims: whether the axes stay, with size 1; None is no.
+        keepdims: whether the axes stay, with size 1; None means False.
         dtype: of the counts.
 
     Returns:

@@ -1,1 +1,1 @@
-"""Discrete Fourier transforms. Their names are too general for ``sg``; they stand in ``sg.xp.fft``."""
+"""Discrete Fourier transforms. Their names are too general for ``sg``; they are in ``sg.xp.fft``."""

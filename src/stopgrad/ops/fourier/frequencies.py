@@ -1,15 +1,16 @@
-"""What the elements of discrete Fourier transforms stand for, and in which order.
+"""The frequencies of the elements of discrete Fourier transforms, and their order.
 
-As the functions of :mod:`stopgrad.ops.fourier.transforms`, these are not in ``sg`` itself.
+Like the functions of :mod:`stopgrad.ops.fourier.transforms`, these are not in ``sg`` itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.graph.defining import (
     ArgumentError,
+    ArrayLike,
     DTypeLike,
     Size,
     Tensor,
@@ -30,13 +31,13 @@ __all__: list[str] = []
 
 
 @guarded("fftfreq")
-def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`stopgrad.ops.fourier.transforms.fft` stand for.
+def fftfreq(n: Size | str, d: float = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """The frequencies of the elements of :func:`stopgrad.ops.fourier.transforms.fft`.
 
     Args:
         n: the length of the transform.
-        d: the distance of samples.
-        dtype: of the result.
+        d: the distance between samples.
+        dtype: the dtype of the result.
         name: of the operation; by default none.
 
     Returns:
@@ -53,13 +54,13 @@ def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None
 
 
 @guarded("rfftfreq")
-def rfftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`stopgrad.ops.fourier.transforms.rfft` stand for.
+def rfftfreq(n: Size | str, d: float = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """The frequencies of the elements of :func:`stopgrad.ops.fourier.transforms.rfft`.
 
     Args:
         n: the length of the transform.
-        d: the distance of samples.
-        dtype: of the result.
+        d: the distance between samples.
+        dtype: the dtype of the result.
         name: of the operation; by default none.
 
     Returns:
@@ -74,7 +75,7 @@ def rfftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | Non
     return _frequencies(numbers(size // 2 + 1, dtype=dtype_of(dtype)), size, d, name)
 
 
-def _frequencies(whole_numbers: Any, n: Size, d: Any, name: str | None) -> Tensor:
+def _frequencies(whole_numbers: ArrayLike, n: Size, d: float, name: str | None) -> Tensor:
     if isinstance(n, int) and n < 1:
         raise ArgumentError(f"a transform has at least one element, not {n}")
     dtype = type_of(whole_numbers).dtype
@@ -82,12 +83,12 @@ def _frequencies(whole_numbers: Any, n: Size, d: Any, name: str | None) -> Tenso
 
 
 @guarded("fftshift")
-def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    """The element of frequency 0 moved to the middle.
+def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    """A transform shifted so that the element of frequency 0 comes to the middle.
 
     Args:
         x: any tensor.
-        axes: one axis or several, along which; by default all.
+        axes: the axis or axes along which to shift; by default all.
         name: of the operation; by default none.
 
     Returns:
@@ -102,12 +103,12 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
 
 
 @guarded("ifftshift")
-def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
+def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """The inverse of :func:`fftshift`.
 
     Args:
         x: any tensor.
-        axes: one axis or several, along which; by default all.
+        axes: the axis or axes along which to shift; by default all.
         name: of the operation; by default none.
 
     Returns:
@@ -121,8 +122,10 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
     return _shifted(x, axes, lambda size: size // 2, name)
 
 
-def _shifted(x: Any, axes: Any, first: Callable[[Any], Any], name: str | None) -> Tensor:
-    """What stands from an element on along each axis, and then what stands before it."""
+def _shifted(
+    x: ArrayLike, axes: int | Sequence[int] | None, first: Callable[[Any], Any], name: str | None
+) -> Tensor:
+    """*x* shifted cyclically along each axis, to begin with the element *first* gives for the axis's size."""
     found = normal_axes(axes, type_of(x).ndim)
     for axis in found:
         size = type_of(x).shape[axis]

@@ -1,6 +1,6 @@
-"""Discrete Fourier transforms made of those of :mod:`stopgrad.ops.fourier.transforms`, as NumPy has them.
+"""NumPy's discrete Fourier transforms along two axes, and of Hermitian tensors.
 
-They are those along two axes, and those of what is Hermitian.
+They are composed of those of :mod:`stopgrad.ops.fourier.transforms`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Tensor
+from stopgrad.graph.defining import ArrayLike, Size, Tensor
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.fourier.transforms import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
 
@@ -17,10 +17,10 @@ __all__: list[str] = []
 
 
 def _along_two(whole: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
-    """A transform along several axes, by default the last two."""
+    """The form of a transform whose default axes are the last two."""
 
     def function(
-        x: Any,
+        x: ArrayLike,
         s: Sequence[Any] | None = None,
         axes: Sequence[int] = (-2, -1),
         norm: str = "backward",
@@ -32,9 +32,9 @@ def _along_two(whole: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     function.__doc__ = f""":func:`{whole.__name__}` along two axes, the last ones by default.
 
     Args:
-        x: as there.
-        s: for each axis the length to transform.
-        axes: along which.
+        x: as for that function.
+        s: for each axis, the length to transform.
+        axes: the axes along which to transform.
         norm: "backward", "ortho" or "forward".
         name: of the operation; by default none.
 
@@ -55,19 +55,21 @@ rfft2 = _along_two(rfftn, "rfft2")
 irfft2 = _along_two(irfftn, "irfft2")
 
 
-def _dual(norm: Any) -> Any:
-    """The factor of the transform in the other direction; what names none is refused by it."""
+def _dual(norm: str) -> str:
+    """The norm of the transform in the other direction; the transform refuses an unknown word."""
     return DUAL.get(norm, norm) if isinstance(norm, str) else norm
 
 
 @d.guarded("hfft")
-def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
-    """The discrete Fourier transform, which is real, of what is Hermitian: given is its first half.
+def hfft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
+    """The discrete Fourier transform of a Hermitian sequence, given its first half; the result is real.
 
     Args:
-        x: numbers; real ones count as complex.
-        n: how many real numbers; by default 2 · (m - 1) for the m elements of x.
-        axis: along which.
+        x: numbers; real ones are converted to complex.
+        n: the number of real numbers; by default 2 · (m - 1) for the m elements of x.
+        axis: the axis along which to transform.
         norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -83,13 +85,15 @@ def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
 
 
 @d.guarded("ihfft")
-def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+def ihfft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
     """The inverse of :func:`hfft`.
 
     Args:
         x: real numbers.
-        n: the length to transform: the first elements, or zeros behind them; by default that of x.
-        axis: along which.
+        n: the length to transform: x is cut, or padded with zeros at the end; by default that of x.
+        axis: the axis along which to transform.
         norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
         name: of the operation; by default none.
 

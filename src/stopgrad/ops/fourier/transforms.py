@@ -1,10 +1,11 @@
 """Discrete Fourier transforms, with the signatures of the array API's extension ``fft``.
 
-Three operations do all: :class:`Fft` of complex tensors along some axes, and :class:`Rfft` and :class:`Irfft`
-between real ones and the half of their spectrum that determines the other. Each is linear; its gradient is
-another of them.
+There are three operations: :class:`Fft` for complex tensors along some axes, and :class:`Rfft` and
+:class:`Irfft` between real tensors and the half of their spectrum that determines the other half. Each is
+linear, and its gradient is another of them.
 
-None of the functions is in ``sg`` itself: TensorFlow's ``tf.signal`` has other arguments for these names.
+None of the functions is in ``sg`` itself, since ``tf.signal`` has functions of these names with other
+arguments.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Axes,
     Axis,
     DType,
+    Namespace,
     Op,
+    Operation,
+    Output,
     Promotion,
     ShapeError,
     Size,
@@ -39,7 +45,7 @@ from stopgrad.ops.structural.sources import identity, size_as
 __all__: list[str] = []
 
 DUAL = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
-"""For each norm the one with which the opposite transform is the adjoint."""
+"""For each norm, the norm with which the opposite transform is the adjoint."""
 
 
 def _is_complex(dtype: DType) -> bool:
@@ -66,10 +72,10 @@ class Fft(Op):
 
     Args:
         x: complex.
-        axes: along which.
-        inverse: whether it is the inverse.
-        norm: which of the two is divided by the number n of elements: "backward" for the inverse, "forward"
-            for the other, "ortho" for each by √n.
+        axes: the axes along which to transform.
+        inverse: whether to compute the inverse transform.
+        norm: which of the two transforms is divided by the number n of elements: "backward" for the inverse,
+            "forward" for the other; with "ortho" both are divided by √n.
 
     Returns:
         The transform, of x's type.
@@ -94,11 +100,11 @@ class Fft(Op):
     batch = d.ALONG
 
     @staticmethod
-    def lower(xp: Any, x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+    def lower(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
         return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=axes, norm=norm)
 
     @staticmethod
-    def xla(xp: Any, x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+    def xla(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
         transform = xp.fft.ifftn if inverse else xp.fft.fftn
         for i in range(0, len(axes), 3):  # XLA takes three axes at most.
             x = transform(x, axes=axes[i : i + 3], norm=norm)
@@ -118,7 +124,7 @@ class Rfft(Op):
 
     Args:
         x: float32 or float64.
-        axis: along which.
+        axis: the axis along which to transform.
         norm: as in :class:`Fft`.
 
     Returns:
@@ -155,10 +161,10 @@ class Irfft(Op):
     """The inverse of :class:`Rfft`.
 
     Args:
-        x: complex: the first n // 2 + 1 elements of a transform of real numbers. Imaginary parts where such a
-            transform is real, at the beginning and for even n at the end, are not read.
-        axis: along which.
-        n: how many elements the result has along the axis.
+        x: complex: the first n // 2 + 1 elements of a transform of real numbers. The imaginary parts of
+            the first element and, for even n, of the last are not read: there such a transform is real.
+        axis: the axis along which to transform.
+        n: the size of the result along the axis.
         norm: as in :class:`Fft`.
 
     Returns:
@@ -203,28 +209,28 @@ def _complex(dtype: DType) -> DType:
     return d.complex128 if dtype in (d.float64, d.complex128) else d.complex64
 
 
-def _counts(n: Size, axis: int, kind: TensorType, like: Any) -> Tensor:
-    """How often each element of a half spectrum occurs in the whole: twice, but for the ends."""
+def _counts(n: Size, axis: int, kind: TensorType, like: ArrayLike) -> Tensor:
+    """How many times each element of a half spectrum occurs in the whole: twice, except at the ends."""
     k = numbers(n // 2 + 1, dtype=d.int32)
     once = logical_or(equal(k, 0), equal(k * 2, size_as(n, d.int32, like)))
     found = cast(where(once, 1, 2), kind.dtype)
     return reshape(found, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
 
 
-def _from_half(g: Any, op: Any, n: Size, norm: str) -> Tensor:
-    """The adjoint of the half transform."""
+def _from_half(g: Output, op: Operation, n: Size, norm: str) -> Tensor:
+    """The adjoint of :class:`Rfft`, applied to *g*."""
     return d.apply(Irfft, (g / _counts(n, op.axis, op.result.type, op.x),), (op.axis, n, norm))
 
 
 # ------------------------------------------------------------------------------------------- arguments
 
 
-def _as_complex(x: Any) -> Tensor:
+def _as_complex(x: ArrayLike) -> Tensor:
     (x,) = d.together(x, promotes=Promotion(d.is_inexact))
     return cast(x, _complex(d.type_of(x).dtype))
 
 
-def _as_real(x: Any) -> Tensor:
+def _as_real(x: ArrayLike) -> Tensor:
     (x,) = d.together(x, promotes=Promotion(d.is_inexact))
     dtype = d.type_of(x).dtype
     if dtype.is_complex:
@@ -232,8 +238,8 @@ def _as_real(x: Any) -> Tensor:
     return x if _is_real(dtype) else cast(x, d.float32)
 
 
-def _size(n: Any, default: Size) -> Size:
-    """A length that an axis is to have."""
+def _size(n: Size | str | None, default: Size) -> Size:
+    """The length to transform."""
     if n is None or (d.is_whole(n) and d.whole(n) == -1):
         return default
     (found,) = d.shape_of([n])
@@ -242,8 +248,8 @@ def _size(n: Any, default: Size) -> Size:
     return found
 
 
-def _fitted(x: Any, axis: int, size: Size) -> Tensor:
-    """*x* with so many elements along an axis: the first ones, or zeros behind them."""
+def _fitted(x: ArrayLike, axis: int, size: Size) -> Tensor:
+    """*x* cut, or padded with zeros at the end, to a size along an axis."""
     have = d.type_of(x).shape[axis]
     if have is size or have == size:
         return x
@@ -254,7 +260,7 @@ def _fitted(x: Any, axis: int, size: Size) -> Tensor:
     return x if most is size or most == size else part_of(x, axis, 0, size)
 
 
-def _one(definition: type[Op], x: Any, axis: Any, norm: Any) -> int:
+def _one(definition: type[Op], x: ArrayLike, axis: int, norm: str) -> int:
     with d.about(definition, x):
         if not isinstance(norm, str):
             raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
@@ -263,8 +269,14 @@ def _one(definition: type[Op], x: Any, axis: Any, norm: Any) -> int:
 
 
 @d.reads_arguments
-def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tuple[list[int], list[Any]]:
-    """Axes and their lengths, None where nothing is said."""
+def _several(
+    definition: type[Op],
+    x: ArrayLike,
+    s: Sequence[Any] | None,
+    axes: Sequence[int] | None,
+    norm: str,
+) -> tuple[list[int], list[Any]]:
+    """The axes, and the lengths to transform along them, None for the default."""
     ndim = d.type_of(x).ndim
     for what, given in (("axes", axes), ("s", s)):
         if given is not None and not isinstance(given, (Sequence, np.ndarray)):
@@ -284,7 +296,14 @@ def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tupl
 # ------------------------------------------------------------------------------------- complex numbers
 
 
-def _transformed(x: Any, s: Any, axes: Any, norm: Any, inverse: bool, name: str | None) -> Tensor:
+def _transformed(
+    x: ArrayLike,
+    s: Sequence[Any] | None,
+    axes: Sequence[int] | None,
+    norm: str,
+    inverse: bool,
+    name: str | None,
+) -> Tensor:
     x = _as_complex(x)
     found, sizes = _several(Fft, x, s, axes, norm)
     for axis, n in zip(found, sizes, strict=True):
@@ -296,7 +315,7 @@ def _transformed(x: Any, s: Any, axes: Any, norm: Any, inverse: bool, name: str 
 
 @d.builds(Fft)
 def fftn(
-    x: Any,
+    x: ArrayLike,
     s: Sequence[Any] | None = None,
     axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -305,10 +324,10 @@ def fftn(
     """The discrete Fourier transform along several axes.
 
     Args:
-        x: numbers; real ones count as complex.
-        s: for each axis the length to transform: the first elements, or zeros behind them; by default, and
-            where it is -1, that of x.
-        axes: along which; by default all, or as many of the last as s has lengths.
+        x: numbers; real ones are converted to complex.
+        s: for each axis, the length to transform: x is cut, or padded with zeros at the end; by default,
+            and for -1, that of x.
+        axes: the axes along which to transform; by default all, or the last len(s) ones if s is given.
         norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n, n being the number of
             elements.
         name: of the operation; by default none.
@@ -333,7 +352,7 @@ def fftn(
 
 @d.guarded("ifftn")
 def ifftn(
-    x: Any,
+    x: ArrayLike,
     s: Sequence[Any] | None = None,
     axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -342,8 +361,8 @@ def ifftn(
     """The inverse of :func:`fftn`, with the same arguments.
 
     Args:
-        x: numbers; real ones count as complex.
-        s, axes: as there.
+        x: numbers; real ones are converted to complex.
+        s, axes: as for :func:`fftn`.
         norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -360,13 +379,15 @@ def ifftn(
 
 
 @d.guarded("fft")
-def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+def fft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
     """The discrete Fourier transform Σ x_j exp(-2πi jk/n) along an axis.
 
     Args:
-        x: numbers; real ones count as complex.
-        n: the length to transform: the first elements, or zeros behind them; by default that of x.
-        axis: along which.
+        x: numbers; real ones are converted to complex.
+        n: the length to transform: x is cut, or padded with zeros at the end; by default that of x.
+        axis: the axis along which to transform.
         norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -382,13 +403,15 @@ def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str
 
 
 @d.guarded("ifft")
-def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+def ifft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
     """The inverse of :func:`fft`, with the same arguments.
 
     Args:
-        x: numbers; real ones count as complex.
-        n: the length to transform: the first elements, or zeros behind them; by default that of x.
-        axis: along which.
+        x: numbers; real ones are converted to complex.
+        n: the length to transform: x is cut, or padded with zeros at the end; by default that of x.
+        axis: the axis along which to transform.
         norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -407,13 +430,15 @@ def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
 
 
 @d.builds(Rfft)
-def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+def rfft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
     """The first n // 2 + 1 elements of the discrete Fourier transform of real numbers.
 
     Args:
         x: real numbers.
-        n: the length to transform: the first elements, or zeros behind them; by default that of x.
-        axis: along which.
+        n: the length to transform: x is cut, or padded with zeros at the end; by default that of x.
+        axis: the axis along which to transform.
         norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -438,15 +463,17 @@ def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: st
 
 
 @d.builds(Irfft)
-def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+def irfft(
+    x: ArrayLike, n: Size | str | None = None, axis: int = -1, norm: str = "backward", name: str | None = None
+) -> Tensor:
     """The inverse of :func:`rfft`: real numbers from the first half of their transform.
 
     Args:
-        x: numbers; real ones count as complex. Imaginary parts where a transform of real numbers is real, at
-            the beginning and for even n at the end, are not read.
-        n: how many real numbers; x is cut, or filled up with zeros, to n // 2 + 1. By default 2 · (m - 1) for
-            the m elements of x.
-        axis: along which.
+        x: numbers; real ones are converted to complex. The imaginary parts of the first element and,
+            for even n, of the last are not read: there a transform of real numbers is real.
+        n: the number of real numbers; x is cut, or padded with zeros, to n // 2 + 1 elements. By default
+            2 · (m - 1) for the m elements of x.
+        axis: the axis along which to transform.
         norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
         name: of the operation; by default none.
 
@@ -467,7 +494,7 @@ def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: s
     return _to_real(_as_complex(x), n, axis, norm, name)
 
 
-def _to_real(x: Any, n: Any, axis: Any, norm: Any, name: str | None) -> Tensor:
+def _to_real(x: ArrayLike, n: Size | str | None, axis: int, norm: str, name: str | None) -> Tensor:
     position = _one(Irfft, x, axis, norm)
     size = _size(n, 2 * (d.type_of(x).shape[position] - 1))
     with d.about(Irfft, x):
@@ -478,18 +505,18 @@ def _to_real(x: Any, n: Any, axis: Any, norm: Any, name: str | None) -> Tensor:
 
 @d.guarded("rfftn")
 def rfftn(
-    x: Any,
+    x: ArrayLike,
     s: Sequence[Any] | None = None,
     axes: Sequence[int] | None = None,
     norm: str = "backward",
     name: str | None = None,
 ) -> Tensor:
-    """The discrete Fourier transform of real numbers along several axes, half of it along the last of them.
+    """The discrete Fourier transform of real numbers along several axes; half of it along the last.
 
     Args:
         x: real numbers.
-        s: for each axis the length to transform, as in :func:`fftn`.
-        axes: along which; by default all, or as many of the last as s has lengths.
+        s: for each axis, the length to transform, as in :func:`fftn`.
+        axes: the axes along which to transform; by default all, or the last len(s) ones if s is given.
         norm: as in :func:`fftn`.
         name: of the operation; by default none.
 
@@ -513,7 +540,7 @@ def rfftn(
 
 @d.guarded("irfftn")
 def irfftn(
-    x: Any,
+    x: ArrayLike,
     s: Sequence[Any] | None = None,
     axes: Sequence[int] | None = None,
     norm: str = "backward",
@@ -522,9 +549,9 @@ def irfftn(
     """The inverse of :func:`rfftn`.
 
     Args:
-        x: numbers; real ones count as complex.
-        s: for each axis the length of the result; by default that of x, and 2 · (m - 1) for the last.
-        axes: along which; by default all, or as many of the last as s has lengths.
+        x: numbers; real ones are converted to complex.
+        s: for each axis, the length of the result; by default that of x, and 2 · (m - 1) for the last axis.
+        axes: the axes along which to transform; by default all, or the last len(s) ones if s is given.
         norm: as in :func:`ifftn`.
         name: of the operation; by default none.
 

@@ -12,8 +12,12 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     DTypeLike,
+    Namespace,
     Op,
+    Operation,
     Output,
     Promotion,
     ShapeError,
@@ -36,11 +40,10 @@ class MatMul(Op):
     """Product of matrices, over broadcast batches.
 
     Args:
-        a: [..., m, k], or [..., k, m] if transpose_a; the function also takes vectors, as NumPy's matmul
-            does.
+        a: [..., m, k], or [..., k, m] if transpose_a; the function also takes vectors, like NumPy's matmul.
         b: [..., k, n], or [..., n, k] if transpose_b; likewise.
-        transpose_a: whether the last two axes of a change places.
-        transpose_b: whether the last two axes of b change places.
+        transpose_a: whether to transpose a's matrices.
+        transpose_b: whether to transpose b's matrices.
 
     Returns:
         The product, [..., m, n].
@@ -48,7 +51,7 @@ class MatMul(Op):
     Constraints:
         (C1) Both hold numbers of one dtype.
         (C2) The inner sizes k agree.
-        (C3) Both have at least two axes; the function asks for one.
+        (C3) Both have at least two axes; for the function, at least one.
         (C4) The leading axes broadcast.
 
     Examples:
@@ -81,21 +84,29 @@ class MatMul(Op):
     magnitudes = d.Magnitudes.SCALED
 
     @staticmethod
-    def lower(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    def lower(xp: Namespace, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Any:
         a = xp.swapaxes(a, -1, -2) if transpose_a else a
         b = xp.swapaxes(b, -1, -2) if transpose_b else b
         return xp.matmul(a, b)
 
     @staticmethod
-    def xla(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, accumulate: Any) -> Any:
+    def xla(
+        xp: Namespace,
+        a: Array,
+        b: Array,
+        transpose_a: bool,
+        transpose_b: bool,
+        accumulate: type[np.float32] | None,
+    ) -> Any:
         if a.ndim > 2 or b.ndim > 2:
             a = xp.swapaxes(a, -1, -2) if transpose_a else a
             b = xp.swapaxes(b, -1, -2) if transpose_b else b
             return xp.matmul(a, b, preferred_element_type=accumulate)
         if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
-            # XLA would take another library for it, which is slower than this copy and the product.
+            # XLA would use another library for it, which is slower than this copy and the product together.
             a, transpose_a = xp.lax.optimization_barrier(a.T), False
-        # Which axes meet is said, not carried out: in a loop a transposed copy costs more than the product.
+        # The contracted axes are passed on without transposing: in a loop a transposed copy costs more than
+        # the product.
         met = ((0 if transpose_a else 1,), (1 if transpose_b else 0,))
         return xp.lax.dot_general(a, b, (met, ((), ())), preferred_element_type=accumulate)
 
@@ -111,8 +122,8 @@ class MatMul(Op):
 
 @d.builds(MatMul, by_type=True)
 def matmul(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     transpose_a: bool = False,
     transpose_b: bool = False,
     adjoint_a: bool = False,
@@ -127,16 +138,16 @@ def matmul(
     """Product of matrices, over broadcast batches.
 
     Args:
-        a: [..., m, k], or [..., k, m] if transposed; or a vector, as NumPy's matmul takes it.
+        a: [..., m, k], or [..., k, m] if transposed; or a vector, as for NumPy's matmul.
         b: [..., k, n], or [..., n, k] if transposed; likewise.
-        transpose_a: whether the last two axes of a change places.
-        transpose_b: whether the last two axes of b change places.
-        adjoint_a: whether they do and the elements are conjugated.
-        adjoint_b: whether they do and the elements are conjugated.
+        transpose_a: whether to transpose a's matrices.
+        transpose_b: whether to transpose b's matrices.
+        adjoint_a: whether to transpose a's matrices and conjugate their elements.
+        adjoint_b: whether to transpose b's matrices and conjugate their elements.
         a_is_sparse: False; there is no special form for matrices with many zeros.
         b_is_sparse: False.
-        output_type: a dtype to multiply and to answer in; by default that of both together.
-        grad_a: False; TensorFlow's own use.
+        output_type: the dtype of the product and of the result; by default the common dtype of both.
+        grad_a: False; TensorFlow uses it internally.
         grad_b: False.
         name: of the operation; by default none.
 
@@ -170,8 +181,8 @@ def matmul(
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
 
 
-def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
-    """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
+def _adjoint(x: ArrayLike, transposed: bool, adjoint: bool, which: str) -> tuple[Any, bool]:
+    """An operand, conjugated if its adjoint is wanted, and whether it is transposed."""
     if not d.flag(adjoint):
         return x, transposed
     if transposed:
@@ -179,8 +190,8 @@ def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, b
     return conj(x), True
 
 
-def _with_vectors(a: Any, b: Any, p: int, q: int, ta: bool, tb: bool, name: str | None) -> Tensor:
-    """The product where an operand is a vector: a row on the left, a column on the right."""
+def _with_vectors(a: ArrayLike, b: ArrayLike, p: int, q: int, ta: bool, tb: bool, name: str | None) -> Tensor:
+    """The product if an operand is a vector: a row on the left, a column on the right."""
     if p == 1 and q >= 1:
         row = d.apply(MatMul, (expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b), (False, tb and q > 1))
         return squeeze(row, (-2, -1) if q == 1 else -2, name)
@@ -189,14 +200,14 @@ def _with_vectors(a: Any, b: Any, p: int, q: int, ta: bool, tb: bool, name: str 
     return d.apply(MatMul, (a, b), (ta, tb), name)
 
 
-def _gradient_a(g: Any, op: Any) -> Tensor:
+def _gradient_a(g: Output, op: Operation) -> Tensor:
     b = conj(op.b)
     return (
         _product(b, g, op.transpose_b, True) if op.transpose_a else _product(g, b, False, not op.transpose_b)
     )
 
 
-def _gradient_b(g: Any, op: Any) -> Tensor:
+def _gradient_b(g: Output, op: Operation) -> Tensor:
     a = conj(op.a)
     return (
         _product(g, a, True, op.transpose_a) if op.transpose_b else _product(a, g, not op.transpose_a, False)
@@ -211,7 +222,7 @@ def _product(a: Output, b: Output, transpose_a: bool, transpose_b: bool) -> Outp
 
 
 def _steps(op: d.Operation) -> Any:
-    """Floating-point operations of a sum of products, term by term."""
+    """The number of floating-point operations of a sum of products that is computed term by term."""
     sizes: dict[str, Any] = {}
     for labels, x in zip(op.equation.replace(" ", "").partition("->")[0].split(","), op.inputs, strict=True):
         sizes.update(zip(labels.replace("...", ""), x.shape, strict=False))
@@ -225,7 +236,7 @@ class Einsum(Op):
         equation: a letter for each axis of each operand, ``->``, the letters of the result, as in
             ``"ij,jk->ik"``. Letters that the result lacks are summed over; a letter twice in one operand
             takes the diagonal. Without ``->``, the result has the letters that occur once, in alphabetical
-            order. ``...`` stands for the axes that have no letter; they broadcast.
+            order. ``...`` stands for the axes without a letter; they broadcast.
         xs: one or more tensors.
 
     Returns:
@@ -257,12 +268,12 @@ class Einsum(Op):
     flops = lambda op: _steps(op)
 
     @staticmethod
-    def lower(xp: Any, *xs: Any, equation: str) -> Any:
+    def lower(xp: Namespace, *xs: Array, equation: str) -> Any:
         equation, xs = _without_repetition(equation, xs)
         return xp.einsum(equation, *xs, optimize=True)
 
     @staticmethod
-    def xla(xp: Any, *xs: Any, equation: str, accumulate: Any) -> Any:
+    def xla(xp: Namespace, *xs: Array, equation: str, accumulate: type[np.float32] | None) -> Any:
         equation, xs = _without_repetition(equation, xs)
         return xp.einsum(equation, *xs, preferred_element_type=accumulate)
 
@@ -281,19 +292,24 @@ class Einsum(Op):
 
 
 @d.builds(Einsum, by_type=True)
-def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None = None) -> Tensor:
+def einsum(
+    equation: str | ArrayLike,
+    *inputs: Any,
+    optimize: bool | str | Sequence[Any] = True,
+    name: str | None = None,
+) -> Tensor:
     """Sum of products over named axes, in Einstein's notation.
 
     Args:
         equation: a letter for each axis of each operand, ``->``, the letters of the result, as in
-            ``"ij,jk->ik"``; spaces count nothing. Letters that the result lacks are summed over; a letter
+            ``"ij,jk->ik"``; spaces are ignored. Letters that the result lacks are summed over; a letter
             twice in one operand takes the diagonal. Without ``->``, the result has the letters that occur
-            once, in alphabetical order. ``...`` stands for the axes that have no letter; they broadcast, come
-            first in a result without ``->``, and are summed over where a result with ``->`` lacks them.
-        inputs: one or more tensors. Instead of an equation each may be followed by a list of whole numbers
-            from 0 to 51, for its axes, and ``...``, and the last of these by one for the result:
+            once, in alphabetical order. ``...`` stands for the axes without a letter; they broadcast, come
+            first in a result without ``->``, and are summed over if a result with ``->`` lacks them.
+        inputs: one or more tensors. Without an equation, each tensor is followed by a list that names its
+            axes by whole numbers from 0 to 51 and ``...``, and the last of these by a list for the result:
             ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
-        optimize: accepted as NumPy and TensorFlow have it: True, False, the name of a strategy or a path. The
+        optimize: accepted as in NumPy and TensorFlow: True, False, the name of a strategy or a path. The
             engine chooses the order of the products.
         name: of the operation; by default none.
 
@@ -325,12 +341,12 @@ def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None =
 
 _STRATEGIES = ("greedy", "optimal", "branch-2", "branch-all", "auto")
 _LABELS = string.ascii_uppercase + string.ascii_lowercase
-"""The letters that whole numbers stand for: in this order they are sorted."""
+"""The letters that whole numbers stand for, in sorted order."""
 
 
 @d.reads_arguments
 def _equation_of(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The equation, and the operands, where each operand is followed by a list of numbers."""
+    """The equation and the operands, from operands that are each followed by a list of numbers."""
     count = len(parts) // 2
     if not count:
         raise ArgumentError(
@@ -343,7 +359,7 @@ def _equation_of(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 
 
 @d.reads_arguments
-def _term(labels: Any) -> str:
+def _term(labels: ArrayLike) -> str:
     if isinstance(labels, str) or not isinstance(labels, (Sequence, np.ndarray)):
         raise ArgumentError(
             f"axes are named by a list of whole numbers from 0 to 51, not {d.shorten(labels)}"
@@ -407,7 +423,7 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The same sum with axes of size 1 dropped where they would be repeated. Sizes are numbers here."""
+    """The same sum without the axes of size 1 that would be broadcast. Sizes are numbers here."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
     terms, kept = [], []
@@ -418,11 +434,11 @@ def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[
     return f"{','.join(terms)}->{right}", tuple(kept)
 
 
-def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
-    """One operand's cotangent: the einsum of the result's with all the other operands.
+def _einsum_gradient(g: Output, op: Operation, i: int) -> Tensor:
+    """One operand's cotangent: the einsum of the result's cotangent with all other operands.
 
-    Axes that only this operand has are repeated; those along which it was repeated are summed; a diagonal is
-    put back.
+    It is broadcast along axes that only this operand has, summed along axes where the operand was broadcast,
+    and put on the diagonal where the operand's diagonal was taken.
     """
     left, _, right = op.equation.partition("->")
     terms = left.split(",")
@@ -455,16 +471,16 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
 
 
 @d.guarded("tensordot", by_type=True)
-def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: Any, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 
     Args:
         a: a tensor of numbers.
         b: a tensor of numbers of the same dtype.
-        axes: how many of a's last axes meet b's first, or a pair of lists of axes.
+        axes: the number of a's last axes to pair with b's first, or a pair of lists of axes.
 
     Returns:
-        A tensor with a's other axes and then b's.
+        A tensor with a's other axes, followed by b's.
 
     Constraints:
         (C1) Both hold numbers of one dtype.

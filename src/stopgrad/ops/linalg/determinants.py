@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Tensor, TensorType
+from stopgrad.graph.defining import Array, ArrayLike, Namespace, Op, Operation, Output, Tensor, TensorType
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.elementwise.powers import log
@@ -39,8 +40,8 @@ class MatrixDeterminant(Op):
         input: [..., m, m].
 
     Returns:
-        The determinants, [...]; 1 of matrices without elements. The gradient is right also for singular
-        matrices: it is the adjugate, which for these comes from the singular values.
+        The determinants, [...]; 1 for matrices without elements. The gradient is the adjugate, which for
+        singular matrices is computed from singular values, so that it is right for them too.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -66,7 +67,7 @@ class MatrixDeterminant(Op):
     lower = lambda xp, x: xp.linalg.det(x)
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         factors, pivots, _ = xp.lax.linalg.lu(x)
         moved = xp.sum(pivots != xp.arange(pivots.shape[-1]), axis=-1) % 2
         product = xp.prod(xp.diagonal(factors, 0, -2, -1), axis=-1)
@@ -84,26 +85,26 @@ class MatrixDeterminant(Op):
 
 
 @d.builds(MatrixDeterminant)
-def det(input: Any, name: str | None = None) -> Tensor:
+def det(input: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(MatrixDeterminant, (input,), (), name)
 
 
-def _each(g: Any) -> Tensor:
-    """A number for each matrix, in a shape that broadcasts with them."""
+def _each(g: ArrayLike) -> Tensor:
+    """A number for each matrix, in a shape that broadcasts with the matrices."""
     return expand_dims(g, (-2, -1))
 
 
 class Adjugate(Op):
-    """The adjugate of square matrices: the inverse times the determinant, and its limit where that is 0.
+    """The adjugate of square matrices: the determinant times the inverse; its limit for singular ones.
 
-    By the singular values of matrices whose condition number is beyond 1 / √eps.
+    It is computed from singular values for matrices whose condition number is greater than 1 / √eps.
 
     Args:
         x: [..., m, m].
 
     Returns:
         The adjugates, [..., m, m]; NaN for matrices that hold a NaN or an infinity. Gradients of the first
-        order are right for all matrices, those of higher orders for such with different singular values.
+        order are right for all matrices, those of higher orders only if the singular values differ.
 
     Constraints:
         (C1) x holds floating-point or complex numbers.
@@ -118,14 +119,14 @@ class Adjugate(Op):
     not_holomorphic = "it is computed from singular values"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
         result, regular = _by_inverse(xp, x, MatrixInverse.lower(xp, x), MatrixDeterminant.lower(xp, x))
         if not regular.all():
             result[~regular] = _adjugate(xp, *Svd.lower(xp, x[~regular], True))
         return result
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         result, regular = _by_inverse(xp, x, MatrixInverse.xla(xp, x), MatrixDeterminant.xla(xp, x))
         return xp.lax.cond(
             xp.all(regular), lambda: result, lambda: _adjugate(xp, *Svd.xla(xp, x, True)).astype(x.dtype)
@@ -142,14 +143,14 @@ class Adjugate(Op):
 
 
 @d.builds(Adjugate)
-def adjugate(x: Any, name: str | None = None) -> Tensor:
+def adjugate(x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Adjugate, (x,), (), name)
 
 
-def _by_inverse(xp: Any, x: Any, inverse: Any, determinant: Any) -> tuple[Any, Any]:
-    """The inverse times the determinant, and for which matrices that is precise enough."""
+def _by_inverse(xp: Namespace, x: Array, inverse: Array, determinant: Array) -> tuple[Any, Any]:
+    """The determinant times the inverse, and whether that is precise enough, for each matrix."""
 
-    def size(matrix: Any) -> Any:
+    def size(matrix: Array) -> Any:
         return xp.max(xp.sum(xp.abs(matrix), axis=-1), axis=-1, initial=0)
 
     condition = size(x) * size(inverse)
@@ -157,7 +158,7 @@ def _by_inverse(xp: Any, x: Any, inverse: Any, determinant: Any) -> tuple[Any, A
     return determinant[..., None, None] * inverse, condition < limit
 
 
-def _adjugate(xp: Any, s: Any, u: Any, v: Any) -> Any:
+def _adjugate(xp: Namespace, s: Array, u: Array, v: Array) -> Any:
     ones = xp.ones((*s.shape[:-1], 1), s.dtype)
     before = xp.concatenate([ones, xp.cumprod(s, axis=-1)[..., :-1]], axis=-1)[..., : s.shape[-1]]
     after = xp.flip(xp.concatenate([ones, xp.cumprod(xp.flip(s, -1), axis=-1)[..., :-1]], axis=-1), -1)
@@ -166,8 +167,8 @@ def _adjugate(xp: Any, s: Any, u: Any, v: Any) -> Any:
     return turn * xp.matmul(v * others[..., None, :], xp.conj(xp.swapaxes(u, -1, -2)))
 
 
-def _to_adjugate(g: Any, x: Any) -> Tensor:
-    """In the bases of the singular vectors, from the products of all singular values but one or two."""
+def _to_adjugate(g: Output, x: Output) -> Tensor:
+    """The cotangent of x, in the bases of singular vectors, from products of all singular values but two."""
     s, u, v = d.apply(Svd, (x,), (True,))
     turn = det(u) * conj(det(v))
     k = matmul(matmul(v, g, adjoint_a=True), u) * _each(conj(turn))
@@ -177,8 +178,8 @@ def _to_adjugate(g: Any, x: Any) -> Tensor:
     return matmul(matmul(u, inner), v, adjoint_b=True)
 
 
-def _products_without_two(s: Any) -> Tensor:
-    """For each two positions, the product of all elements but these; 0 on the diagonal."""
+def _products_without_two(s: Output) -> Tensor:
+    """For each pair of positions, the product of all elements except these two; 0 on the diagonal."""
     before, after = cumprod(s, -1, exclusive=True), cumprod(s, -1, exclusive=True, reverse=True)
     rows = broadcast_to(expand_dims(s, -2), (*s.shape, s.shape[-1]))
     above = triu(rows * 0 + 1, 1)
@@ -195,8 +196,8 @@ class LogMatrixDeterminant(Op):
 
     Returns:
         The sign, [...]: 1, -1 or 0, or a complex number of modulus 1; and log |determinant|, real, which does
-        not overflow. For a singular matrix 0 and -∞, with a gradient of NaN; close to one, the gradient is
-        large.
+        not overflow. For a singular matrix they are 0 and -∞, with a gradient of NaN; close to a singular
+        matrix the gradient is large.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -227,27 +228,27 @@ class LogMatrixDeterminant(Op):
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 1.0]],))
 
 
-def _to_logarithm(g: Any, op: Any) -> Tensor:
-    of_sign, of_log = g
+def _to_logarithm(gs: Sequence[Output], op: Operation) -> Tensor:
+    of_sign, of_log = gs
     factor = wide(of_log)
     if op.x.dtype.is_complex:
-        # The phase turns by the imaginary part of what the logarithm changes by.
+        # The phase changes by the imaginary part of the change of log det.
         factor = complex(factor, -imag(conj(of_sign) * op.result))
     return _each(factor) * adjoint(inv(wide(op.x)))
 
 
 @d.builds(LogMatrixDeterminant)
-def slogdet(input: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def slogdet(input: ArrayLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     sign, log_modulus = d.apply(LogMatrixDeterminant, (input,), (), name)
     return sign, log_modulus
 
 
 @d.guarded("logdet")
-def logdet(matrix: Any, name: str | None = None) -> Tensor:
+def logdet(matrix: ArrayLike, name: str | None = None) -> Tensor:
     """The logarithm of the determinant of Hermitian positive definite matrices.
 
     Args:
-        matrix: [..., m, m], as :func:`cholesky` takes it.
+        matrix: [..., m, m], as for :func:`cholesky`.
         name: of the operation; by default none.
 
     Returns:

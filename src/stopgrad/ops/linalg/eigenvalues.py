@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors, of Hermitian matrices and of others; ``spectra`` has what they share."""
+"""Eigenvalues and eigenvectors of Hermitian and of general matrices; ``spectra`` has the shared functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Joint, Op, Output, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Joint,
+    Namespace,
+    Op,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.convert import cast, conj, real, wide
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.factorizations import hermitian_part
@@ -32,16 +42,16 @@ class SelfAdjointEig(Op):
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
     Args:
-        tensor: [..., m, m]. What is decomposed is its Hermitian part, (tensor + tensorᴴ) / 2.
+        tensor: [..., m, m]. Its Hermitian part, (tensor + tensorᴴ) / 2, is decomposed.
 
     Returns:
-        The real eigenvalues, [..., m], in ascending order, and as columns the eigenvectors, [..., m, m]. Of
-        each, the first component of those that are (within 0.1 %) the largest is real and positive. Matrices
-        that hold a NaN or an infinity give NaN.
+        The real eigenvalues, [..., m], in ascending order, and the eigenvectors as columns, [..., m, m]. Of
+        each vector's largest components (within 0.1 %), the first is real and positive. Matrices that hold a
+        NaN or an infinity give NaN.
 
         The gradient of the eigenvalues is finite everywhere. That of the vectors is not defined where two
-        eigenvalues are equal: there (closer than 16 units in the last place of the largest) the terms that
-        would be infinite are left out, which is right for all that depends only on what the vectors span.
+        eigenvalues are equal. If they are closer than 16 units in the last place of the largest, the infinite
+        terms are left out, which is right for every function that depends only on the span of the vectors.
 
     Constraints:
         (C1) tensor holds floating-point or complex numbers.
@@ -70,16 +80,16 @@ class SelfAdjointEig(Op):
     not_holomorphic = "its matrix is its own conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
+        def both(x: Array) -> Any:
             values, vectors = where_possible(lambda a: tuple(xp.linalg.eigh(a)), hermitian_part(xp, x))
             return values, vectors * phases(xp, vectors)
 
         return finite_only(xp, both, x)
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
+        def both(x: Array) -> Any:
             values, vectors = xp.linalg.eigh(hermitian_part(xp, x), symmetrize_input=False)
             return values, vectors * phases(xp, vectors)
 
@@ -94,9 +104,9 @@ class SelfAdjointEig(Op):
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],))
 
 
-def _to_hermitian(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
+def _to_hermitian(gs: Sequence[Output | None], values: Output, vectors: Output) -> Tensor:
     values, vectors = wide(values), wide(vectors)
-    inner = None if gs[0] is None else cast(diag(wide(gs[0])), vectors.dtype)
+    inner: Any = None if gs[0] is None else cast(diag(wide(gs[0])), vectors.dtype)
     if gs[1] is not None:
         g = wide(gs[1])
         if vectors.dtype.is_complex:
@@ -109,7 +119,7 @@ def _to_hermitian(gs: Sequence[Output | None], values: Any, vectors: Any) -> Ten
 
 
 @d.builds(SelfAdjointEig)
-def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def eigh(tensor: ArrayLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     values, vectors = d.apply(SelfAdjointEig, (tensor,), (), name)
     return values, vectors
 
@@ -145,15 +155,15 @@ class SelfAdjointEigenvalues(Op):
     not_holomorphic = "they are real"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
+        def values(x: Array) -> Any:
             return (where_possible(xp.linalg.eigvalsh, hermitian_part(xp, x)),)
 
         return finite_only(xp, values, x)[0]
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
+        def values(x: Array) -> Any:
             return (xp.linalg.eigvalsh(hermitian_part(xp, x), symmetrize_input=False),)
 
         return finite_only(xp, values, x)[0]
@@ -163,7 +173,7 @@ class SelfAdjointEigenvalues(Op):
 
 
 @d.builds(SelfAdjointEigenvalues)
-def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
+def eigvalsh(tensor: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(SelfAdjointEigenvalues, (tensor,), (), name)
 
 
@@ -177,13 +187,13 @@ class Eig(Op):
         tensor: [..., m, m].
 
     Returns:
-        The eigenvalues, [..., m], in no particular order, and as columns the eigenvectors, [..., m, m]; both
-        complex. Each vector has length 1, and the first component of those that are (within 0.1 %) its
-        largest is real and positive. Matrices that hold a NaN or an infinity give NaN.
+        The eigenvalues, [..., m], in no particular order, and the eigenvectors as columns, [..., m, m]; both
+        complex. Each vector has length 1, and the first of its largest components (within 0.1 %) is real and
+        positive. Matrices that hold a NaN or an infinity give NaN.
 
-        Gradients are infinite or NaN for a matrix that has not m independent eigenvectors, and large close to
-        one. Where two eigenvalues are equal (closer than 16 units in the last place of the largest) and yet
-        there are, what would be infinite in the gradient of the vectors is left out.
+        Gradients are infinite or NaN for a matrix without m independent eigenvectors, and large close to such
+        a matrix. If there are m, and two eigenvalues are closer than 16 units in the last place of the
+        largest, the terms that would be infinite in the gradient of the vectors are left out.
 
     Constraints:
         (C1) tensor holds floating-point or complex numbers.
@@ -212,9 +222,9 @@ class Eig(Op):
     not_holomorphic = "eigenvectors are normalized by absolute values"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
-            kind = np.result_type(x.dtype, np.complex64)  # NumPy answers in real numbers where it can.
+    def lower(xp: Namespace, x: Array) -> Any:
+        def both(x: Array) -> Any:
+            kind = np.result_type(x.dtype, np.complex64)  # NumPy returns real numbers if all are real.
             found = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
             values, vectors = (y.astype(kind) for y in found)
             return values, vectors * phases(xp, vectors)
@@ -222,8 +232,8 @@ class Eig(Op):
         return finite_only(xp, both, x)
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
+        def both(x: Array) -> Any:
             values, vectors = xp.linalg.eig(x)
             return values, vectors * phases(xp, vectors)
 
@@ -237,11 +247,11 @@ class Eig(Op):
     ]
 
 
-def _to_general(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
-    inner = None if gs[0] is None else diag(gs[0])
+def _to_general(gs: Sequence[Output | None], values: Output, vectors: Output) -> Tensor:
+    inner: Any = None if gs[0] is None else diag(gs[0])
     if gs[1] is not None:
         g = turned(gs[1], vectors, turn(vectors, gs[1]))
-        # The length of a vector stays 1.
+        # The length of a vector stays 1, so that the part of g along it is dropped.
         longer = reduce_sum(real(conj(vectors) * g), -2)
         g = g - scaled(vectors, longer)
         apart = conj(inverse(pairs(values), values))
@@ -251,7 +261,7 @@ def _to_general(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tenso
 
 
 @d.builds(Eig)
-def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+def eig(tensor: ArrayLike, name: str | None = None) -> tuple[Tensor, Tensor]:
     values, vectors = d.apply(Eig, (tensor,), (), name)
     return values, vectors
 
@@ -264,7 +274,7 @@ class Eigenvalues(Op):
 
     Returns:
         The eigenvalues, [..., m], in no particular order; complex. Gradients are infinite or NaN for a matrix
-        that has not m independent eigenvectors, and large close to one.
+        without m independent eigenvectors, and large close to such a matrix.
 
     Constraints:
         (C1) tensor holds floating-point or complex numbers.
@@ -286,8 +296,8 @@ class Eigenvalues(Op):
     not_holomorphic = "their order is that of a complex matrix's"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
+        def values(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)
             return (where_possible(xp.linalg.eigvals, x).astype(kind),)
 
@@ -298,5 +308,5 @@ class Eigenvalues(Op):
 
 
 @d.builds(Eigenvalues)
-def eigvals(tensor: Any, name: str | None = None) -> Tensor:
+def eigvals(tensor: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Eigenvalues, (tensor,), (), name)

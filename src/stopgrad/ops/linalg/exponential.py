@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, SupportsInt
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Tensor, TensorType
+from stopgrad.graph.defining import Array, ArrayLike, Namespace, Op, Output, Tensor, TensorType
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.matrices import adjoint, check_square
@@ -22,14 +23,14 @@ __all__ = [
 
 
 class MatrixExponential(Op):
-    """The exponential of square matrices, by a Padé approximant of the matrix scaled down, squared up again.
+    """The exponential of square matrices: a Padé approximant of the scaled matrix, squared repeatedly.
 
     Args:
         input: [..., m, m].
 
     Returns:
         Σ inputᵏ / k!, [..., m, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is that of
-        the exact function, its Fréchet derivative, for all matrices.
+        the exact function, by its Fréchet derivative.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -56,11 +57,11 @@ class MatrixExponential(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
         return _exponential(xp, x, None, _loop)[0]
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         return _exponential(xp, x, None, xp.lax.fori_loop)[0]
 
     samples = [
@@ -74,19 +75,19 @@ class MatrixExponential(Op):
 
 
 @d.builds(MatrixExponential)
-def expm(input: Any, name: str | None = None) -> Tensor:
+def expm(input: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(MatrixExponential, (input,), (), name)
 
 
 class MatrixExponentialGrad(Op):
-    """The derivative of the matrix exponential in a direction, which differentiates each step of it.
+    """The derivative of the matrix exponential in a direction, by the derivative of each step.
 
     Args:
         x: [..., m, m].
         direction: of x's shape.
 
     Returns:
-        The Fréchet derivative at x in that direction, [..., m, m]; NaN where x holds a NaN or an infinity.
+        The Fréchet derivative at x in that direction, [..., m, m]; NaN if x holds a NaN or an infinity.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers of one dtype.
@@ -114,11 +115,11 @@ class MatrixExponentialGrad(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, direction: Any) -> Any:
+    def lower(xp: Namespace, x: Array, direction: Array) -> Any:
         return _exponential(xp, x, direction, _loop)[1]
 
     @staticmethod
-    def xla(xp: Any, x: Any, direction: Any) -> Any:
+    def xla(xp: Namespace, x: Array, direction: Array) -> Any:
         return _exponential(xp, x, direction, xp.lax.fori_loop)[1]
 
     samples = [
@@ -131,19 +132,19 @@ class MatrixExponentialGrad(Op):
 
 
 @d.builds(MatrixExponentialGrad)
-def expm_grad(x: Any, direction: Any, name: str | None = None) -> Tensor:
+def expm_grad(x: ArrayLike, direction: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(MatrixExponentialGrad, (x, direction), (), name)
 
 
-def _derivative(x: Any, direction: Any) -> Tensor:
+def _derivative(x: ArrayLike, direction: ArrayLike) -> Tensor:
     return d.apply(MatrixExponentialGrad, (x, direction))
 
 
-def _to_point(g: Any, x: Any, direction: Any) -> Tensor:
-    """The derivative stands in a block of the exponential of [[x, direction], [0, x]]: by that one's."""
+def _to_point(g: Output, x: Output, direction: Output) -> Tensor:
+    """The cotangent of x. The derivative is a block of exp [[x, direction], [0, x]], whose own gives this."""
     axis, size = x.ndim - 1, x.shape[-1]
 
-    def square(corner: Any, above: Any, below: Any) -> Tensor:
+    def square(corner: Output, above: Output, below: Output) -> Tensor:
         zero = zeros_like(corner)
         return concat([concat([corner, above], axis), concat([zero, below], axis)], axis - 1)
 
@@ -155,20 +156,22 @@ def _to_point(g: Any, x: Any, direction: Any) -> Tensor:
 
 # ---------------------------------------------------------------------------------------- computed
 
-# By the size of the real dtype: the degree of the approximant, and how large the 1-norm may be for it to be
-# as precise as the dtype. From Higham's table 2.3 for float64, and SciPy's for float32.
+# By the size of the real dtype: the degree of the approximant, and the largest 1-norm for which it is as
+# precise as the dtype. From Higham's table 2.3 for float64, and SciPy's for float32.
 _REACH = {8: (13, 5.371920351148152), 4: (7, 3.925724783138660)}
 
 
-def _loop(low: int, high: Any, step: Any, value: Any) -> Any:
-    """As JAX's ``fori_loop``."""
+def _loop(low: int, high: SupportsInt, step: Callable[[int, Any], Any], value: Any) -> Any:
+    """JAX's ``fori_loop``, in Python."""
     for i in range(low, int(high)):
         value = step(i, value)
     return value
 
 
-def _exponential(xp: Any, x: Any, direction: Any, loop: Any) -> tuple[Any, Any]:
-    """The exponential, and its derivative in a direction, if there is one."""
+def _exponential(
+    xp: Namespace, x: Array, direction: Array | None, loop: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """The exponential, and its derivative in a direction, or None without a direction."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     x = xp.where(bad, xp.zeros((), x.dtype), x)
     size = xp.max(xp.sum(xp.abs(x), axis=-2, keepdims=True), axis=-1, keepdims=True, initial=0)
@@ -182,7 +185,7 @@ def _exponential(xp: Any, x: Any, direction: Any, loop: Any) -> tuple[Any, Any]:
     if direction is None:
         (upper, lower), _ = _approximant(xp, x * scale, None, degree)
 
-        def squared(i: Any, y: Any) -> Any:
+        def squared(i: int, y: Array) -> Any:
             return xp.where(times > i, xp.matmul(y, y), y)
 
         return xp.where(bad, unknown, loop(0, most, squared, solve(lower, upper))), None
@@ -190,7 +193,7 @@ def _exponential(xp: Any, x: Any, direction: Any, loop: Any) -> tuple[Any, Any]:
     y = solve(lower, upper)
     dy = solve(lower, d_upper - xp.matmul(d_lower, y))
 
-    def both_squared(i: Any, both: Any) -> Any:
+    def both_squared(i: int, both: tuple[Array, Array]) -> Any:
         y, dy = both
         further = times > i
         return (
@@ -202,8 +205,8 @@ def _exponential(xp: Any, x: Any, direction: Any, loop: Any) -> tuple[Any, Any]:
     return xp.where(bad, unknown, y), xp.where(bad, unknown, dy)
 
 
-def _approximant(xp: Any, x: Any, dx: Any, degree: int) -> tuple[Any, Any]:
-    """Numerator and denominator of the diagonal Padé approximant, and their derivatives in a direction."""
+def _approximant(xp: Namespace, x: Array, dx: Array | None, degree: int) -> tuple[Any, Any]:
+    """The numerator and denominator of the diagonal Padé approximant, and their derivatives."""
     factors = [
         math.factorial(2 * degree - k) // (math.factorial(degree - k) * math.factorial(k))
         for k in range(degree + 1)

@@ -1,4 +1,4 @@
-"""Factors of matrices that are triangular or orthogonal: Cholesky and QR."""
+"""Factorizations of matrices into triangular and orthogonal ones: Cholesky and QR."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import GradientError, Joint, Op, Output, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    GradientError,
+    Joint,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import matmul
@@ -21,13 +33,13 @@ __all__ = [
 ]
 
 
-def _half_lower(x: Any) -> Tensor:
-    """The lower triangle, with half of the diagonal."""
+def _half_lower(x: ArrayLike) -> Tensor:
+    """The lower triangle, with the diagonal halved."""
     return (tril(x) + tril(x, -1)) * 0.5
 
 
-def _divided(x: Any, factor: Any, lower: bool) -> Tensor:
-    """x times the inverse of a triangular factor's adjoint."""
+def _divided(x: Output, factor: Output, lower: bool) -> Tensor:
+    """x times the inverse of the adjoint of a triangular factor."""
     return adjoint(d.apply(TriangularSolve, (factor, adjoint(x)), (lower, False)))
 
 
@@ -38,12 +50,12 @@ class Cholesky(Op):
     """The Cholesky factor of Hermitian positive definite matrices.
 
     Args:
-        input: [..., m, m]. What is factored is its Hermitian part, (input + inputᴴ) / 2.
+        input: [..., m, m]. Its Hermitian part, (input + inputᴴ) / 2, is factored.
 
     Returns:
-        The lower triangular L with a positive diagonal and L Lᴴ = input, [..., m, m]. The lower triangle is
-        NaN, and so is the gradient, for a matrix that is not positive definite in the arithmetic of its
-        dtype; close to one, the gradient is large. The gradient is Hermitian, as in TensorFlow and JAX.
+        The lower triangular L with a positive diagonal and L Lᴴ = input, [..., m, m]. The lower triangle and
+        the gradient are NaN for a matrix that is not positive definite in the arithmetic of its dtype; close
+        to such a matrix the gradient is large. The gradient is Hermitian, as in TensorFlow and JAX.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -71,7 +83,7 @@ class Cholesky(Op):
     not_holomorphic = "its factor is multiplied by its conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
         return xp.tril(where_possible(xp.linalg.cholesky, hermitian_part(xp, x)))
 
     xla = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
@@ -88,12 +100,12 @@ class Cholesky(Op):
     )
 
 
-def hermitian_part(xp: Any, x: Any) -> Any:
+def hermitian_part(xp: Namespace, x: Array) -> Any:
     """(x + xᴴ) / 2."""
     return (x + xp.conj(xp.swapaxes(x, -1, -2))) / xp.asarray(2, x.dtype)
 
 
-def _to_definite(g: Any, factor: Any) -> Tensor:
+def _to_definite(g: Output, factor: Output) -> Tensor:
     inner = _half_lower(matmul(factor, g, adjoint_a=True))
     left = d.apply(TriangularSolve, (factor, inner), (True, True))
     both = adjoint(d.apply(TriangularSolve, (factor, adjoint(left)), (True, True)))
@@ -101,7 +113,7 @@ def _to_definite(g: Any, factor: Any) -> Tensor:
 
 
 @d.builds(Cholesky)
-def cholesky(input: Any, name: str | None = None) -> Tensor:
+def cholesky(input: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Cholesky, (input,), (), name)
 
 
@@ -109,17 +121,16 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
 
 
 class Qr(Op):
-    """Factors with orthonormal columns and triangular ones: input = q r.
+    """The QR factorization: input = q r, with orthonormal columns in q and an upper triangular r.
 
     Args:
         input: [..., m, n].
-        full_matrices: whether q is square; otherwise it has min(m, n) columns, and r as many rows.
+        full_matrices: whether q is square; otherwise q has min(m, n) columns, and r as many rows.
 
     Returns:
-        q and r. The diagonal of r is real and may be negative: as LAPACK has it, and so NumPy. Gradients are
-        infinite or NaN where the first min(m, n) columns depend on each other. With full matrices and m > n,
-        the columns of q beyond n are any that are orthonormal: q has no gradient then, and asking for it is
-        an error; r has one.
+        q and r. The diagonal of r is real and may be negative, as in LAPACK and NumPy. Gradients are infinite
+        or NaN where the first min(m, n) columns are linearly dependent. With full matrices and m > n, the
+        columns of q beyond n are not determined: then asking for the gradient of q is an error; r has one.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -151,7 +162,7 @@ class Qr(Op):
     not_holomorphic = "its factor has orthonormal columns, by the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, x: Any, full_matrices: bool) -> Any:
+    def lower(xp: Namespace, x: Array, full_matrices: bool) -> Any:
         return tuple(xp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
 
     samples = [
@@ -165,8 +176,8 @@ class Qr(Op):
     ]
 
 
-def _to_factored(gs: Sequence[Output | None], op: Any) -> Tensor:
-    """The cotangent of q r; of a wide matrix, that of the square part with r's part, and of the rest."""
+def _to_factored(gs: Sequence[Output | None], op: Operation) -> Tensor:
+    """The cotangent of the operand; a wide one is treated as a square part and the remaining columns."""
     m, n = op.x.shape[-2:]
     k, axis = smaller(m, n), op.x.ndim
     q, r = op.outputs
@@ -188,13 +199,13 @@ def _to_factored(gs: Sequence[Output | None], op: Any) -> Tensor:
     return concat([tall, matmul(q, rest)], axis - 1)
 
 
-def _to_tall(gq: Any, gr: Any, q: Any, r: Any) -> Tensor:
+def _to_tall(gq: Output, gr: Output, q: Output, r: Output) -> Tensor:
     m = matmul(q, gq, adjoint_a=True) - matmul(gr, r, adjoint_b=True)
     inner = gq + matmul(q, _half_lower(m - adjoint(m)) - m)
     return _divided(inner, r, False)
 
 
 @d.builds(Qr)
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+def qr(input: ArrayLike, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
     q, r = d.apply(Qr, (input,), (d.flag(full_matrices),), name)
     return q, r

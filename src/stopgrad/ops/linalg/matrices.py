@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     DTypeLike,
+    Namespace,
+    NumpyArray,
     Op,
+    Output,
     Promotion,
     ShapeError,
     ShapeLike,
@@ -38,13 +44,13 @@ __all__ = [
 ]
 
 ANY = 2**31 - 1
-"""As a bound of a band: none."""
+"""The bound of a band that has none."""
 
 _ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
 
 
 def check_matrices(x: TensorType, constraint: str, what: str = "x") -> None:
-    """Refuse what has no two axes for rows and columns."""
+    """Refuse a type without two axes for rows and columns."""
     if x.ndim < 2:
         raise ShapeError(
             f"({constraint}) {what} must have at least two axes, for rows and columns, not {x!r}"
@@ -52,7 +58,7 @@ def check_matrices(x: TensorType, constraint: str, what: str = "x") -> None:
 
 
 def check_square(x: TensorType, constraint: str, what: str = "x") -> None:
-    """Refuse what holds no square matrices."""
+    """Refuse a type that does not hold square matrices."""
     check_matrices(x, constraint, what)
     if not d.same_size(x.shape[-2], x.shape[-1]):
         raise ShapeError(
@@ -72,7 +78,7 @@ def larger(a: Size, b: Size) -> Size:
 
 
 def _length(rows: Size, columns: Size, offset: int) -> Size:
-    """How many elements the diagonal has that lies *offset* above the main one."""
+    """The number of elements of the diagonal that lies *offset* above the main one."""
     return d.at_least(smaller(rows + min(offset, 0), columns - max(offset, 0)), 0)
 
 
@@ -84,11 +90,11 @@ class MatrixBandPart(Op):
 
     Args:
         x: any dtype, [..., m, n].
-        low: how far above the main diagonal the lowest kept diagonal lies; negative if below.
-        high: how far above the main diagonal the highest kept diagonal lies.
+        low: the lowest diagonal that is kept: 0 for the main one, positive above it, negative below it.
+        high: the highest diagonal that is kept.
 
     Returns:
-        x where low ≤ column - row ≤ high, elsewhere 0.
+        x where low ≤ column - row ≤ high, and 0 elsewhere.
 
     Constraints:
         (C1) x has at least two axes.
@@ -105,7 +111,7 @@ class MatrixBandPart(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, low: int, high: int) -> Any:
+    def lower(xp: Namespace, x: Array, low: int, high: int) -> Any:
         above = xp.arange(x.shape[-1])[None, :] - xp.arange(x.shape[-2])[:, None]
         return xp.where((above >= low) & (above <= high), x, xp.zeros((), x.dtype))
 
@@ -117,22 +123,22 @@ class MatrixBandPart(Op):
     ]
 
 
-def _band(x: Any, low: int, high: int, name: str | None = None) -> Tensor:
+def _band(x: ArrayLike, low: int, high: int, name: str | None = None) -> Tensor:
     return d.apply(MatrixBandPart, (x,), (low, high), name)
 
 
 @d.builds(MatrixBandPart)
-def band_part(input: Any, num_lower: int, num_upper: int, name: str | None = None) -> Tensor:
+def band_part(input: ArrayLike, num_lower: int, num_upper: int, name: str | None = None) -> Tensor:
     """Matrices with 0 outside of a band around the main diagonal.
 
     Args:
         input: any dtype, [..., m, n].
-        num_lower: how many diagonals below the main one are kept; negative for all.
-        num_upper: how many diagonals above the main one are kept; negative for all.
+        num_lower: the number of diagonals below the main one that are kept; negative for all.
+        num_upper: the number of diagonals above the main one that are kept; negative for all.
         name: of the operation; by default none.
 
     Returns:
-        A tensor of that type.
+        A tensor of the operand's type.
 
     Constraints:
         (C1) input has at least two axes.
@@ -148,16 +154,16 @@ def band_part(input: Any, num_lower: int, num_upper: int, name: str | None = Non
 
 
 @d.guarded("tril")
-def tril(x: Any, k: int = 0, name: str | None = None) -> Tensor:
+def tril(x: ArrayLike, k: int = 0, name: str | None = None) -> Tensor:
     """The lower triangle of matrices, 0 above it.
 
     Args:
         x: any dtype, [..., m, n].
-        k: up to which diagonal: 0 for the main one, positive for those above it.
+        k: the highest diagonal that is kept: 0 for the main one, positive for those above it.
         name: of the operation; by default none.
 
     Returns:
-        A tensor of that type.
+        A tensor of the operand's type.
 
     Constraints:
         (C1) x has at least two axes.
@@ -171,16 +177,16 @@ def tril(x: Any, k: int = 0, name: str | None = None) -> Tensor:
 
 
 @d.guarded("triu")
-def triu(x: Any, k: int = 0, name: str | None = None) -> Tensor:
+def triu(x: ArrayLike, k: int = 0, name: str | None = None) -> Tensor:
     """The upper triangle of matrices, 0 below it.
 
     Args:
         x: any dtype, [..., m, n].
-        k: from which diagonal on: 0 for the main one, positive for those above it.
+        k: the lowest diagonal that is kept: 0 for the main one, positive for those above it.
         name: of the operation; by default none.
 
     Returns:
-        A tensor of that type.
+        A tensor of the operand's type.
 
     Constraints:
         (C1) x has at least two axes.
@@ -201,10 +207,10 @@ class MatrixDiagPart(Op):
 
     Args:
         x: any dtype, [..., m, n].
-        offset: how far above the main diagonal it lies; negative if below.
+        offset: the diagonal: 0 for the main one, positive above it, negative below it.
 
     Returns:
-        The elements of that diagonal, [..., length]; none where the matrices have no such diagonal.
+        The elements of that diagonal, [..., length]; empty if the matrices have no such diagonal.
 
     Constraints:
         (C1) x has at least two axes.
@@ -228,13 +234,13 @@ class MatrixDiagPart(Op):
 
 
 class MatrixDiag(Op):
-    """Matrices that are 0 but for one diagonal.
+    """Matrices that are 0 except on one diagonal.
 
     Args:
         diagonal: any dtype, [..., length].
-        offset: how far above the main diagonal it lies; negative if below.
-        rows: how many rows the matrices have.
-        columns: how many columns the matrices have.
+        offset: the diagonal: 0 for the main one, positive above it, negative below it.
+        rows: the number of rows of the matrices.
+        columns: the number of columns of the matrices.
 
     Returns:
         The matrices, [..., rows, columns].
@@ -262,15 +268,15 @@ class MatrixDiag(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:
+    def lower(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Any:
         result = xp.zeros((*diagonal.shape[:-1], rows, columns), diagonal.dtype)
         along = xp.arange(diagonal.shape[-1])
         result[..., along + max(-offset, 0), along + max(offset, 0)] = diagonal
         return result
 
     @staticmethod
-    def xla(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:
-        # A choice in each row, which XLA fuses with what comes after; a scatter would be a loop.
+    def xla(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Any:
+        # A choice for each element, which XLA fuses with later operations; a scatter would be a loop.
         above = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
         before = min(max(-offset, 0), rows)
         around = [(0, 0)] * (diagonal.ndim - 1) + [(before, rows - before - diagonal.shape[-1])]
@@ -285,13 +291,13 @@ class MatrixDiag(Op):
     ]
 
 
-def _to_matrix(diagonal: Any, offset: int, rows: Size, columns: Size, name: str | None = None) -> Tensor:
-    return d.apply(MatrixDiag, (diagonal,), (offset, rows, columns), name)
+def _to_matrix(x: ArrayLike, offset: int, rows: Size, columns: Size, name: str | None = None) -> Tensor:
+    return d.apply(MatrixDiag, (x,), (offset, rows, columns), name)
 
 
 @d.reads_arguments
-def _diagonals(k: Any, align: Any) -> tuple[int, int]:
-    """The lowest and the highest diagonal that are meant."""
+def _diagonals(k: Any, align: str) -> tuple[int, int]:
+    """The lowest and the highest of the diagonals *k*."""
     if align not in _ALIGNMENTS:
         raise ArgumentError(f"align is one of {', '.join(_ALIGNMENTS)}, not {align!r}")
     if d.is_whole(k):
@@ -304,38 +310,38 @@ def _diagonals(k: Any, align: Any) -> tuple[int, int]:
 
 
 def _is_left(offset: int, align: str) -> bool:
-    """Whether the padding of a shorter diagonal of a band comes behind it."""
-    above, _, below = align.partition("_")
+    """Whether a shorter diagonal of a band is aligned to the left, with its padding after it."""
+    above, below = align.split("_")
     return (offset >= 0 and above == "LEFT") or (offset <= 0 and below == "LEFT")
 
 
-def _inside(x: Any, low: int, high: int, padding_value: Any, name: str | None) -> Tensor:
-    """Matrices with another value than 0 outside of a band."""
-    return where(_band(full(x.shape[-2:], True), low, high), x, padding_value, name)
+def _inside(x: Output | NumpyArray, low: int, high: int, value: ArrayLike, name: str | None) -> Tensor:
+    """Matrices with *value* outside of a band."""
+    return where(_band(full(x.shape[-2:], True), low, high), x, value, name)
 
 
 @d.builds(MatrixDiag)
 def diag(
-    diagonal: Any,
+    diagonal: ArrayLike,
     name: str | None = None,
-    k: Any = 0,
-    num_rows: Any = -1,
-    num_cols: Any = -1,
-    padding_value: Any = 0,
+    k: int | Sequence[int] = 0,
+    num_rows: Size | str = -1,
+    num_cols: Size | str = -1,
+    padding_value: ArrayLike = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
     """Matrices with given diagonals, 0 elsewhere.
 
     Args:
-        diagonal: any dtype, [..., length]; for several diagonals [..., how many, longest length], from the
-            highest to the lowest, the shorter ones padded with what is not read.
+        diagonal: any dtype, [..., length]; for several diagonals [..., diagonals, longest length], from the
+            highest to the lowest; the padding of the shorter ones is not read.
         name: of the operation; by default none.
-        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
-        num_rows: of the matrices; -1 for as few as hold the diagonals.
-        num_cols: of the matrices; likewise. With neither given, they are square.
-        padding_value: what stands elsewhere.
-        align: at which side of their row the shorter diagonals above and below the main one stand:
-            "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+        k: the diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        num_rows: the number of rows; -1 for the fewest that hold the diagonals.
+        num_cols: the number of columns; likewise. With neither given, the matrices are square.
+        padding_value: the value of the other elements.
+        align: the side to which the shorter diagonals are aligned in their rows, first for those above the
+            main diagonal, then for those below: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Returns:
         The matrices, [..., rows, columns].
@@ -358,12 +364,12 @@ def diag(
         if kind.ndim < 1 + (low < high):
             raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
         rows, columns = kind.shape[-1] - min(high, 0), kind.shape[-1] + max(low, 0)
-        given = [
+        both = [
             None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)
         ]
-        if given[0] is given[1] is None:
+        if both[0] is both[1] is None:
             rows = columns = larger(rows, columns)
-        rows, columns = rows if given[0] is None else given[0], columns if given[1] is None else given[1]
+        rows, columns = rows if both[0] is None else both[0], columns if both[1] is None else both[1]
         if low < high and not d.same_size(kind.shape[-2], high - low + 1):
             raise ShapeError(
                 f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
@@ -376,17 +382,15 @@ def diag(
     if low == high:
         made = _to_matrix(diagonal, low, rows, columns, last)
     else:
-        made = add_n(
-            [
-                _to_matrix(_row(diagonal, offset, low, high, rows, columns, align), offset, rows, columns)
-                for offset in range(high, low - 1, -1)
-            ],
-            last,
-        )
+        parts = [
+            _to_matrix(_row(diagonal, i, low, high, rows, columns, align), i, rows, columns)
+            for i in range(high, low - 1, -1)
+        ]
+        made = add_n(parts, last)
     return _inside(made, low, high, padding_value, name) if padded else made
 
 
-def _row(x: Any, offset: int, low: int, high: int, rows: Size, columns: Size, align: str) -> Tensor:
+def _row(x: ArrayLike, offset: int, low: int, high: int, rows: Size, columns: Size, align: str) -> Tensor:
     """One of several diagonals, without its padding."""
     shape = d.type_of(x).shape
     length = _length(rows, columns, offset)
@@ -396,21 +400,25 @@ def _row(x: Any, offset: int, low: int, high: int, rows: Size, columns: Size, al
 
 @d.builds(MatrixDiagPart)
 def diag_part(
-    input: Any, name: str | None = None, k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+    input: ArrayLike,
+    name: str | None = None,
+    k: int | Sequence[int] = 0,
+    padding_value: ArrayLike = 0,
+    align: str = "RIGHT_LEFT",
 ) -> Tensor:
     """Diagonals of matrices.
 
     Args:
         input: any dtype, [..., m, n].
         name: of the operation; by default none.
-        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
-        padding_value: what fills up the shorter ones of several diagonals.
-        align: at which side of their row the shorter diagonals above and below the main one stand:
-            "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+        k: the diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        padding_value: the value that pads the shorter ones of several diagonals.
+        align: the side to which the shorter diagonals are aligned in their rows, first for those above the
+            main diagonal, then for those below: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Returns:
-        The elements, [..., length]; of several diagonals [..., how many, longest length], from the highest to
-        the lowest. A diagonal that the matrices do not have is empty.
+        The elements, [..., length]; for several diagonals [..., diagonals, longest length], from the highest
+        to the lowest. A diagonal that the matrices do not have is empty.
 
     Constraints:
         (C1) input has at least two axes.
@@ -441,22 +449,26 @@ def diag_part(
 
 @d.guarded("set_diag")
 def set_diag(
-    input: Any, diagonal: Any, name: str | None = None, k: Any = 0, align: str = "RIGHT_LEFT"
+    input: ArrayLike,
+    diagonal: ArrayLike,
+    name: str | None = None,
+    k: int | Sequence[int] = 0,
+    align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with other diagonals.
+    """Matrices with some diagonals replaced.
 
     Args:
         input: any dtype, [..., m, n].
-        diagonal: the new elements, as :func:`diag` takes them.
+        diagonal: the new elements, in the form that :func:`diag` takes.
         name: of the operation; by default none.
-        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        k: the diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
         align: as in :func:`diag`.
 
     Returns:
-        A tensor of input's shape: diagonal there, and input elsewhere.
+        A tensor of input's shape: the elements of diagonal on the diagonals, and those of input elsewhere.
 
     Constraints:
-        (C1) input has at least two axes, and diagonal as many as it takes.
+        (C1) input has at least two axes, and diagonal as many as :func:`diag` needs.
         (C2) The last axis of diagonal is as long as the longest of the diagonals in the matrices.
 
     Examples:
@@ -478,8 +490,8 @@ def set_diag(
 
 @d.guarded("eye")
 def eye(
-    num_rows: Any,
-    num_columns: Any = None,
+    num_rows: Size | str,
+    num_columns: Size | str | None = None,
     batch_shape: ShapeLike = None,
     dtype: DTypeLike = "float32",
     name: str | None = None,
@@ -489,15 +501,15 @@ def eye(
     """The identity matrix: 1 on a diagonal, 0 elsewhere.
 
     Args:
-        num_rows: how many rows.
-        num_columns: how many columns; by default as many.
-        batch_shape: of a batch of such matrices; by default there is one.
+        num_rows: the number of rows.
+        num_columns: the number of columns; by default that of the rows.
+        batch_shape: the shape of a batch of such matrices; by default there is one matrix.
         dtype: the element type.
         name: of the operation; by default none.
-        k: which diagonal: 0 for the main one, positive for those above it.
+        k: the diagonal of ones: 0 for the main one, positive for those above it.
 
     Returns:
-        The matrix, [rows, columns], behind the batch's axes.
+        The matrix, [*batch_shape, rows, columns].
 
     Examples:
         >>> sg.eye(2)
@@ -516,7 +528,7 @@ def eye(
 
 
 @d.guarded("trace")
-def trace(x: Any, name: str | None = None) -> Tensor:
+def trace(x: ArrayLike, name: str | None = None) -> Tensor:
     """The sum of the main diagonal of each matrix.
 
     Args:
@@ -537,13 +549,13 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("matrix_transpose")
-def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -> Tensor:
+def matrix_transpose(a: ArrayLike, name: str | None = None, conjugate: bool = False) -> Tensor:
     """Matrices with rows and columns exchanged.
 
     Args:
         a: any dtype, [..., m, n].
         name: of the operation; by default none.
-        conjugate: whether the elements are conjugated, too.
+        conjugate: whether to conjugate the elements as well.
 
     Returns:
         The matrices, [..., n, m].
@@ -559,7 +571,7 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
 
 
 @d.guarded("adjoint")
-def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+def adjoint(matrix: ArrayLike, name: str | None = None) -> Tensor:
     """Matrices with rows and columns exchanged and the elements conjugated.
 
     Args:
@@ -580,7 +592,7 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     return _transposed(matrix, True, name)
 
 
-def _transposed(a: Any, conjugate: bool, name: str | None) -> Tensor:
+def _transposed(a: ArrayLike, conjugate: bool, name: str | None) -> Tensor:
     kind = d.type_of(a)
     check_matrices(kind, "C1", "a")
     order = (*range(kind.ndim - 2), kind.ndim - 1, kind.ndim - 2)

@@ -8,7 +8,18 @@ import ml_dtypes
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Op, Promotion, ShapeError, Tensor, TensorType
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Array,
+    ArrayLike,
+    Namespace,
+    Op,
+    Output,
+    Promotion,
+    ShapeError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, wide
@@ -33,12 +44,12 @@ __all__ = [
 
 
 @d.guarded("matrix_power")
-def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
+def matrix_power(x: ArrayLike, n: int, name: str | None = None) -> Tensor:
     """Whole powers of square matrices, by repeated squaring.
 
     Args:
         x: numbers, [..., m, m]; floating-point or complex if n is negative.
-        n: the exponent; for a negative one, the power is that of the inverse.
+        n: the exponent; a negative one takes powers of the inverse.
         name: of the operation; by default none.
 
     Returns:
@@ -78,13 +89,13 @@ class PseudoInverse(Op):
 
     Args:
         a: [..., m, n].
-        rcond: which singular values count as 0: those that are at most the largest times this; real, of a
-            shape that broadcasts with [...].
+        rcond: singular values count as 0 if they are at most this times the largest; real, of a shape that
+            broadcasts with [...].
 
     Returns:
         The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
-        that for changes that leave the rank as it is; where the rank can change there is none, and close to
-        there it is large.
+        that for changes that keep the rank; where a small change can change the rank there is none, and close
+        to such a matrix it is large.
 
     Constraints:
         (C1) a holds floating-point or complex numbers.
@@ -118,8 +129,8 @@ class PseudoInverse(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, a: Any, rcond: Any) -> Any:
-        def factors(matrix: Any) -> Any:
+    def lower(xp: Namespace, a: Array, rcond: Array) -> Any:
+        def factors(matrix: Array) -> Any:
             return tuple(xp.linalg.svd(matrix, full_matrices=False))
 
         bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
@@ -127,14 +138,14 @@ class PseudoInverse(Op):
         return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
 
     @staticmethod
-    def xla(xp: Any, a: Any, rcond: Any) -> Any:
+    def xla(xp: Namespace, a: Array, rcond: Array) -> Any:
         bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
         u, s, vh = xp.linalg.svd(xp.where(bad, xp.zeros((), a.dtype), a), full_matrices=False)
         return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
 
     @staticmethod
-    def joined(xp: Any, u: Any, s: Any, vh: Any, rcond: Any, bad: Any) -> Any:
-        """From the singular values and vectors."""
+    def joined(xp: Namespace, u: Array, s: Array, vh: Array, rcond: Array, bad: Array) -> Any:
+        """The pseudoinverse from the singular values and vectors."""
         large = s > rcond[..., None] * xp.max(s, axis=-1, keepdims=True, initial=0)
         inverse = xp.where(large, 1 / xp.where(large, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
         columns = xp.conj(xp.swapaxes(vh, -1, -2)) * inverse[..., None, :].astype(u.dtype)
@@ -150,8 +161,8 @@ class PseudoInverse(Op):
     ]
 
 
-def _to_pseudoinverse(g: Any, a: Any, p: Any) -> Tensor:
-    """Golub's and Pereyra's formula, which knows nothing of singular values."""
+def _to_pseudoinverse(g: Output, a: Output, p: Output) -> Tensor:
+    """The formula of Golub and Pereyra, which needs no singular values."""
     gh, ph = adjoint(g), adjoint(p)
     inside = -matmul(matmul(ph, g), ph)
     left = matmul(matmul(gh, p), ph)
@@ -160,11 +171,11 @@ def _to_pseudoinverse(g: Any, a: Any, p: Any) -> Tensor:
 
 
 _limits: Any = ml_dtypes.finfo
-"""Of bfloat16, too."""
+"""NumPy's does not know bfloat16."""
 
 
-def _threshold(a: Any, factor: float) -> Tensor:
-    """The rounding error of the largest size of matrices."""
+def _threshold(a: ArrayLike, factor: float) -> Tensor:
+    """*factor* · max(m, n) · eps."""
     kind = d.type_of(a)
     dtype = kind.dtype.real
     return multiply(
@@ -174,20 +185,22 @@ def _threshold(a: Any, factor: float) -> Tensor:
 
 
 @d.builds(PseudoInverse)
-def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+def pinv(
+    a: ArrayLike, rcond: ArrayLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
     """The Moore-Penrose pseudoinverse of matrices.
 
     Args:
         a: [..., m, n].
-        rcond: which singular values count as 0: those that are at most the largest times this; real, of a
-            shape that broadcasts with [...]. By default 10 · max(m, n) · eps, as in TensorFlow.
+        rcond: singular values count as 0 if they are at most this times the largest; real, of a shape that
+            broadcasts with [...]. By default 10 · max(m, n) · eps, as in TensorFlow.
         validate_args: accepted; arguments are always checked.
         name: of the operation; by default none.
 
     Returns:
         The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
-        that for changes that leave the rank as it is; where the rank can change there is none, and close to
-        there it is large.
+        that for changes that keep the rank; where a small change can change the rank there is none, and close
+        to such a matrix it is large.
 
     Constraints:
         (C1) a holds floating-point or complex numbers.
@@ -208,8 +221,10 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
 
 
 @d.guarded("matrix_rank")
-def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
-    """How many singular values of matrices are larger than a tolerance.
+def matrix_rank(
+    a: ArrayLike, tol: ArrayLike | None = None, validate_args: bool = False, name: str | None = None
+) -> Tensor:
+    """The ranks of matrices: the numbers of their singular values that are larger than a tolerance.
 
     Args:
         a: [..., m, n].
@@ -241,23 +256,27 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
 
 @d.guarded("lstsq")
 def lstsq(
-    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+    matrix: ArrayLike,
+    rhs: ArrayLike,
+    l2_regularizer: ArrayLike = 0.0,
+    fast: bool = True,
+    name: str | None = None,
 ) -> Tensor:
     """The solution of linear equations with the least sum of squared errors.
 
     Args:
         matrix: [..., m, n].
         rhs: the right-hand sides, [..., m, k], or one, [m].
-        l2_regularizer: λ, by which the sum of the solution's squares counts beside that of the errors.
-        fast: whether to solve the normal equations, with Cholesky's factors: of matrices of full rank, and
-            with the square of their condition number. Otherwise with the pseudoinverse, which takes matrices
-            of any rank, but no λ other than 0.
+        l2_regularizer: λ, the weight of the sum of the solution's squares beside that of the errors.
+        fast: whether to solve the normal equations with a Cholesky factorization, which needs matrices of
+            full rank and squares their condition number. Otherwise the pseudoinverse is used, which takes
+            matrices of any rank, but only λ = 0.
         name: of the operation; by default none.
 
     Returns:
         The solutions, [..., n, k]: those that minimise |matrix · x - rhs|² + λ |x|², and for m < n the
-        shortest of them. With fast, they and their gradients are NaN, or of no use, for matrices that have
-        not full rank, unless λ > 0; without it, gradients are those for changes that leave the rank.
+        shortest of them. With fast, they and their gradients are NaN or useless for matrices without full
+        rank, unless λ > 0; without it, gradients are those for changes that keep the rank.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers.

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, and what is scaled by them."""
+"""Norms of vectors and matrices, and scaling by norms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Axes, Op, Operation, Output, ShapeError, Tensor, TensorType
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Array,
+    ArrayLike,
+    Axes,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    ShapeError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import abs as modulus, divide, maximum, multiply, sign
 from stopgrad.ops.elementwise.compare import equal, is_finite, not_equal
 from stopgrad.ops.elementwise.convert import cast, where, wide
@@ -36,8 +48,8 @@ class VectorNorm(Op):
     Args:
         x: floating-point or complex.
         order: p, neither 0 nor infinite.
-        axis: the axes that are summed over.
-        keepdims: whether they stay, with size 1.
+        axis: the axes to sum over.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
         The norms, real. The gradient is 0 for a vector of zeros, and, where p ≤ 1, for elements that are 0.
@@ -64,7 +76,7 @@ class VectorNorm(Op):
     not_holomorphic = "it takes absolute values"
 
     @staticmethod
-    def lower(xp: Any, x: Any, order: float, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, order: float, axis: tuple[int, ...], keepdims: bool) -> Any:
         size = xp.abs(x)
         if order == 1:
             return xp.sum(size, axis=axis, keepdims=keepdims, dtype=size.dtype)
@@ -87,7 +99,7 @@ class VectorNorm(Op):
     extremes = (([[0.0, 0.0]],), ([[0.0, -3.0]],), ([[math.inf, 1.0]],), ([[math.nan, 1.0]],))
 
 
-def _to_vector(g: Any, x: Any, op: Any) -> Tensor:
+def _to_vector(g: Output, x: Output, op: Operation) -> Tensor:
     g = unreduced(g, op)
     if op.order == 1:
         return cast(g, x.dtype) * sign(x)
@@ -107,21 +119,25 @@ def _to_vector(g: Any, x: Any, op: Any) -> Tensor:
 
 @d.builds(VectorNorm)
 def vector_norm(
-    x: Any, axis: Any = None, keepdims: bool = False, ord: Any = 2, name: str | None = None
+    x: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    ord: float | str = 2,
+    name: str | None = None,
 ) -> Tensor:
-    """Norms of vectors, which lie along one axis or several.
+    """Norms of vectors along one axis or several.
 
     Args:
         x: floating-point or complex.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
-        ord: the order p: (Σ |x|ᵖ)^(1/p); for 0 the number of elements other than 0, for ∞ the largest |x|,
-            for -∞ the smallest.
+        ord: the order p of (Σ |x|ᵖ)^(1/p); for 0 the number of elements that are not 0, for ∞ the largest
+            |x|, for -∞ the smallest.
         name: of the operation; by default none.
 
     Returns:
-        The norms, real. The gradient is 0 for a vector of zeros, and for elements that are 0 where the order
-        is at most 1; for infinite orders the elements that tie share it evenly; order 0 has none.
+        The norms, real. The gradient is 0 for a vector of zeros and, if the order is at most 1, for elements
+        that are 0. For infinite orders, elements that tie share it evenly. Order 0 has no gradient.
 
     Constraints:
         (C1) The axes exist in x, and none is named twice.
@@ -144,7 +160,7 @@ def vector_norm(
 
 
 @d.reads_arguments
-def _number(ord: Any) -> float:
+def _number(ord: float | str) -> float:
     if ord in ("euclidean", "fro"):
         return 2.0
     if isinstance(ord, str) or math.isnan(order := d.real(ord)):
@@ -154,22 +170,26 @@ def _number(ord: Any) -> float:
 
 @d.guarded("matrix_norm")
 def matrix_norm(
-    x: Any, keepdims: bool = False, ord: Any = "fro", axis: Any = (-2, -1), name: str | None = None
+    x: ArrayLike,
+    keepdims: bool = False,
+    ord: float | str = "fro",
+    axis: Sequence[int] = (-2, -1),
+    name: str | None = None,
 ) -> Tensor:
-    """Norms of matrices, which lie along two axes.
+    """Norms of matrices along two axes.
 
     Args:
         x: floating-point or complex, of at least two axes.
         keepdims: whether the axes stay, with size 1.
-        ord: "fro" or "euclidean" for the root of the sum of |x|², "nuc" for the sum of the singular values, 2
-            or -2 for the largest or smallest of them, 1 or -1 for the largest or smallest sum of |x| over a
-            column, ∞ or -∞ for that over a row.
-        axis: that of the rows and that of the columns.
+        ord: "fro" or "euclidean" for the root of the sum of |x|²; "nuc" for the sum of the singular values; 2
+            or -2 for the largest or smallest singular value; 1 or -1 for the largest or smallest sum of |x|
+            over a column; ∞ or -∞ for that over a row.
+        axis: the axis of the rows and that of the columns.
         name: of the operation; by default none.
 
     Returns:
-        The norms, real. The gradient is finite everywhere: 0 for the Frobenius norm of zeros; where singular
-        values or sums tie, in a direction that is one of the possible ones.
+        The norms, real. The gradient is finite everywhere: it is 0 for the Frobenius norm of zeros, and one
+        of the subgradients where singular values or sums tie.
 
     Constraints:
         (C1) axis names two different axes of x.
@@ -207,7 +227,7 @@ def matrix_norm(
 
 
 @d.reads_arguments
-def _two_axes(axis: Any, ndim: int) -> tuple[int, int]:
+def _two_axes(axis: object, ndim: int) -> tuple[int, int]:
     if not isinstance(axis, Sequence) or len(axis) != 2:
         raise ShapeError(f"(C1) matrices have two axes; axis is a pair, not {axis!r}")
     rows, columns = (d.normal_axis(a, ndim, "C1") for a in axis)
@@ -218,7 +238,11 @@ def _two_axes(axis: Any, ndim: int) -> tuple[int, int]:
 
 @d.guarded("norm")
 def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None
+    tensor: ArrayLike,
+    ord: float | str = "euclidean",
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Norms of vectors, or of matrices.
 
@@ -226,8 +250,8 @@ def norm(
         tensor: floating-point or complex.
         ord: for vectors "euclidean", or the order p of (Σ |x|ᵖ)^(1/p), 0, ∞ and -∞ included; for matrices
             "euclidean" or "fro", "nuc", 1, -1, 2, -2, ∞ or -∞.
-        axis: one axis, for norms of vectors; a pair, for norms of matrices; None for all elements as one
-            vector, as in TensorFlow. NumPy's norm of a matrix is that with axis=(-2, -1).
+        axis: one axis for norms of vectors; a pair of axes for norms of matrices; None for all elements as
+            one vector, as in TensorFlow. axis=(-2, -1) gives NumPy's norm of a matrix.
         keepdims: whether the axes stay, with size 1.
         name: of the operation; by default none.
 
@@ -259,18 +283,21 @@ def norm(
 
 @d.guarded("normalize")
 def normalize(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
+    tensor: ArrayLike,
+    ord: float | str = "euclidean",
+    axis: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A tensor divided by its norms.
 
     Args:
         tensor: floating-point or complex.
-        ord: as :func:`norm` takes it.
-        axis: as :func:`norm` takes it.
+        ord: as for :func:`norm`.
+        axis: as for :func:`norm`.
         name: of the quotient; by default none.
 
     Returns:
-        The quotient, NaN where the norm is 0; and the norms, their axes kept with size 1.
+        The quotient, NaN where the norm is 0; and the norms, with the axes kept as size 1.
 
     Examples:
         >>> sg.normalize(np.array([3.0, 4.0]))
@@ -283,19 +310,23 @@ def normalize(
 
 @d.guarded("l2_normalize")
 def l2_normalize(
-    x: Any, axis: Any = None, epsilon: Any = 1e-12, name: str | None = None, dim: Any = None
+    x: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    epsilon: ArrayLike = 1e-12,
+    name: str | None = None,
+    dim: int | Sequence[int] | None = None,
 ) -> Tensor:
     """Vectors divided by their Euclidean norms: x / √max(Σ |x|², ε).
 
     Args:
         x: floating-point or complex.
-        axis: one axis or several, along which the vectors lie; None for all.
-        epsilon: ε, below which the sum does not fall.
+        axis: the axis or axes along which the vectors lie; None for all.
+        epsilon: ε, the least value of the sum.
         name: of the operation; by default none.
-        dim: another name of axis.
+        dim: another name for axis.
 
     Returns:
-        Vectors of length 1, shorter where Σ |x|² < ε. Gradients are finite everywhere.
+        Vectors of length 1, or shorter where Σ |x|² < ε. Gradients are finite everywhere.
 
     Constraints:
         (C1) The axes exist in x, and none is named twice.
@@ -318,13 +349,15 @@ def l2_normalize(
 
 
 @d.guarded("clip_by_norm")
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    """A tensor scaled down, so that its Euclidean norm is at most a given one.
+def clip_by_norm(
+    t: ArrayLike, clip_norm: ArrayLike, axes: int | Sequence[int] | None = None, name: str | None = None
+) -> Tensor:
+    """A tensor scaled down if its Euclidean norm is greater than a limit.
 
     Args:
         t: floating-point or complex.
         clip_norm: the largest norm; positive, a scalar or of a shape that broadcasts with t's.
-        axes: along which norms are taken, one or several; None for all.
+        axes: the axis or axes along which norms are taken; None for all.
         name: of the operation; by default none.
 
     Returns:
@@ -345,7 +378,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     return cast(multiply(numbers, cast(scale, d.type_of(numbers).dtype)), dtype, name)
 
 
-def _check_largest(norm: Any) -> None:
+def _check_largest(norm: ArrayLike) -> None:
     """Refuse a largest norm that is known to be negative."""
     if not isinstance(norm, (Output, Operation)) and (d.as_array(norm) < 0).any():
         raise ArgumentError(f"clip_norm is the largest norm, and cannot be negative as {d.shorten(norm)} is")
@@ -356,11 +389,12 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """The Euclidean norm of several tensors together.
 
     Args:
-        t_list: tensors, in a list or another structure; None among them counts nothing.
+        t_list: tensors, in a list or another structure; None among them is ignored.
         name: of the operation; by default none.
 
     Returns:
-        The root of the sum of |t|² over all elements; 0 of no tensors. The gradient is 0 where all are 0.
+        The root of the sum of |t|² over all elements; 0 if there are no tensors. The gradient is 0 if
+        all are 0.
 
     Examples:
         >>> sg.global_norm([np.array([3.0]), np.array([[4.0]])])
@@ -376,18 +410,18 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
 
 @d.guarded("clip_by_global_norm")
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+    t_list: Any, clip_norm: ArrayLike, use_norm: ArrayLike | None = None, name: str | None = None
 ) -> tuple[Any, Tensor]:
-    """Several tensors scaled down together, so that their common Euclidean norm is at most a given one.
+    """Several tensors scaled down together if their common Euclidean norm is greater than a limit.
 
     Args:
         t_list: tensors, in a list or another structure; None among them stays.
         clip_norm: the largest norm, positive.
-        use_norm: their norm, where it is known; by default :func:`global_norm`.
+        use_norm: their norm, if it is known already; by default :func:`global_norm`.
         name: of the last tensor; by default none.
 
     Returns:
-        The tensors, each times clip_norm / max(norm, clip_norm), in t_list's structure; and the norm. Where
+        The tensors, each times clip_norm / max(norm, clip_norm), in t_list's structure; and the norm. If
         that is infinite or NaN, all elements are NaN, as in TensorFlow.
 
     References:

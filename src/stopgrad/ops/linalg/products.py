@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Promotion, ShapeError, Tensor
+from stopgrad.graph.defining import ArrayLike, Promotion, ShapeError, Tensor
 from stopgrad.ops.elementwise.arithmetic import multiply, subtract
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.indexing.gather import gather
@@ -27,8 +25,8 @@ _NUMBERS = Promotion(d.is_number)
 
 @d.guarded("matvec")
 def matvec(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     transpose_a: bool = False,
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
@@ -40,8 +38,8 @@ def matvec(
     Args:
         a: numbers, [..., m, n], or [..., n, m] if transposed.
         b: numbers, [..., n].
-        transpose_a: whether the last two axes of a change places.
-        adjoint_a: whether they do and the elements are conjugated.
+        transpose_a: whether to transpose a's matrices.
+        adjoint_a: whether to transpose a's matrices and conjugate their elements.
         a_is_sparse: False; there is no special form for matrices with many zeros.
         b_is_sparse: False.
         name: of the operation; by default none.
@@ -71,13 +69,13 @@ def matvec(
 
 
 @d.guarded("vecdot")
-def vecdot(x1: Any, x2: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def vecdot(x1: ArrayLike, x2: ArrayLike, axis: int = -1, name: str | None = None) -> Tensor:
     """Inner products of vectors: Σ conj(x1) · x2 along an axis.
 
     Args:
-        x1: numbers, which count conjugated.
+        x1: numbers; the product takes their conjugates.
         x2: numbers, of a shape that broadcasts with x1's.
-        axis: along which the vectors lie; counted in the broadcast shape.
+        axis: the axis along which the vectors lie, counted in the broadcast shape.
         name: of the operation; by default none.
 
     Returns:
@@ -106,11 +104,11 @@ def vecdot(x1: Any, x2: Any, axis: int = -1, name: str | None = None) -> Tensor:
 
 
 @d.guarded("outer")
-def outer(x1: Any, x2: Any, name: str | None = None) -> Tensor:
-    """The product of each element of one vector with each of another.
+def outer(x1: ArrayLike, x2: ArrayLike, name: str | None = None) -> Tensor:
+    """The outer product: each element of one vector times each element of another.
 
     Args:
-        x1: numbers, [m]; of other shapes their elements in a row, as in NumPy.
+        x1: numbers, [m]; other shapes are flattened, as in NumPy.
         x2: numbers, [n]; likewise.
         name: of the operation; by default none.
 
@@ -127,15 +125,15 @@ def outer(x1: Any, x2: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("cross")
-def cross(a: Any, b: Any, name: str | None = None, *, axis: int = -1) -> Tensor:
+def cross(a: ArrayLike, b: ArrayLike, name: str | None = None, *, axis: int = -1) -> Tensor:
     """Cross products of vectors in three dimensions.
 
     Args:
         a: numbers, [..., 3].
         b: numbers, [..., 3]; the other axes broadcast with a's.
         name: of the operation; by default none.
-        axis: along which the vectors lie; negative, it counts from the end of each, otherwise both have as
-            many axes.
+        axis: the axis along which the vectors lie. A negative one counts from the end of each operand;
+            otherwise both must have the same number of axes.
 
     Returns:
         The products, of the broadcast shape.
@@ -161,12 +159,12 @@ def cross(a: Any, b: Any, name: str | None = None, *, axis: int = -1) -> Tensor:
 
 
 @d.guarded("kron")
-def kron(a: Any, b: Any, name: str | None = None) -> Tensor:
-    """Kronecker's product: a with each element replaced by that element times b.
+def kron(a: ArrayLike, b: ArrayLike, name: str | None = None) -> Tensor:
+    """The Kronecker product: a with each element replaced by that element times b.
 
     Args:
         a: numbers.
-        b: numbers; where one has fewer axes, it gets axes of size 1 in front.
+        b: numbers; the operand with fewer axes gets axes of size 1 in front.
         name: of the operation; by default none.
 
     Returns:

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Promotion, ShapeError, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    ShapeError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.matrices import adjoint, check_square, tril, triu
 from stopgrad.ops.shapes.reshape import expand_dims, squeeze
@@ -23,11 +34,11 @@ __all__ = [
 INEXACT = "floating-point or complex numbers"
 BOTH = Promotion(d.is_inexact)
 BLOCK = 32
-"""As many unknowns are eliminated one by one; those before them in one product of matrices."""
+"""The unknowns of a block are eliminated one by one; those before the block by one matrix product."""
 
 
 def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
-    """What a function of NumPy's gives for matrices; NaN for those where it fails, instead of an error."""
+    """The results of a NumPy function of matrices, with NaN for matrices for which it fails."""
     try:
         return function(*arrays)
     except np.linalg.LinAlgError:
@@ -48,14 +59,14 @@ def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
     return results if several else results[0]
 
 
-def nan_with(xp: Any, matrix: Any, result: Any) -> Any:
-    """NaN everywhere for matrices that hold one: where elimination brings it depends on the engine."""
+def nan_with(xp: Namespace, matrix: Array, result: Array) -> Any:
+    """*result*, with NaN everywhere for matrices that hold one: engines spread it differently."""
     unknown = xp.any(xp.isnan(matrix), axis=(-2, -1), keepdims=True)
     return xp.where(unknown, xp.asarray(np.nan, result.dtype), result)
 
 
 def solved_type(matrix: TensorType, rhs: TensorType) -> TensorType:
-    """The type of the solution of a system of equations."""
+    """The type of the solutions of systems of equations."""
     dtype = d.check_same_dtype(matrix, rhs)
     d.check_dtype(matrix, d.is_inexact, INEXACT)
     check_square(matrix, "C2", "matrix")
@@ -68,8 +79,8 @@ def solved_type(matrix: TensorType, rhs: TensorType) -> TensorType:
     return d.tensor_type(dtype, (*batch, *rhs.shape[-2:]))
 
 
-def _spread(xp: Any, matrix: Any, rhs: Any) -> tuple[Any, Any]:
-    """Both with the same leading axes."""
+def _spread(xp: Namespace, matrix: Array, rhs: Array) -> tuple[Any, Any]:
+    """Both, broadcast to the same leading axes."""
     batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
     return (
         xp.broadcast_to(matrix, (*batch, *matrix.shape[-2:])),
@@ -81,17 +92,16 @@ def _spread(xp: Any, matrix: Any, rhs: Any) -> tuple[Any, Any]:
 
 
 class TriangularSolve(Op):
-    """The solution of equations whose matrix is triangular.
+    """The solution of linear equations with a triangular matrix.
 
     Args:
-        matrix: [..., m, m], of which the other triangle is not read.
+        matrix: [..., m, m]; its other triangle is not read.
         rhs: the right-hand sides, [..., m, k]; the function also takes one, [m].
-        lower: whether the lower triangle is meant.
-        adjoint: whether the adjoint of the matrix is meant.
+        lower: whether the lower triangle is used.
+        adjoint: whether to solve with the adjoint of the matrix.
 
     Returns:
-        The solutions, [..., m, k]. Where the diagonal has a 0, they and their gradients are
-        infinite or NaN.
+        The solutions, [..., m, k]. If the diagonal holds a 0, they and their gradients are infinite or NaN.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers of one dtype.
@@ -119,7 +129,7 @@ class TriangularSolve(Op):
     not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
+    def lower(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> Any:
         if adjoint:
             matrix, lower = xp.conj(xp.swapaxes(matrix, -1, -2)), not lower
         matrix, rhs = _spread(xp, matrix, rhs)
@@ -128,7 +138,7 @@ class TriangularSolve(Op):
         return _substituted(xp, matrix, rhs)
 
     @staticmethod
-    def xla(xp: Any, matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
+    def xla(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> Any:
         matrix, rhs = _spread(xp, matrix, rhs)
         return xp.lax.linalg.triangular_solve(
             matrix, rhs, left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=adjoint
@@ -143,7 +153,7 @@ class TriangularSolve(Op):
     ]
 
 
-def _substituted(xp: Any, matrix: Any, rhs: Any) -> Any:
+def _substituted(xp: Namespace, matrix: Array, rhs: Array) -> Any:
     """The solution with a lower triangular matrix, by forward substitution."""
     x, size = np.array(rhs), matrix.shape[-1]
     for start in range(0, size, BLOCK):
@@ -155,40 +165,42 @@ def _substituted(xp: Any, matrix: Any, rhs: Any) -> Any:
     return x
 
 
-def _triangle(x: Any, lower: bool) -> Tensor:
+def _triangle(x: Output, lower: bool) -> Tensor:
     return tril(x) if lower else triu(x)
 
 
-def _triangular_back(g: Any, op: Any) -> Tensor:
+def _triangular_back(g: Output, op: Operation) -> Tensor:
     return d.apply(TriangularSolve, (op.matrix, g), (op.lower, not op.adjoint))
 
 
-def _to_system(back: Any, op: Any) -> Tensor:
-    """The cotangent of the matrix, from that of the right-hand sides."""
+def _to_system(back: Output, op: Operation) -> Tensor:
+    """The cotangent of the matrix, from *back*, that of the right-hand sides."""
     x = op.result
     return -(matmul(x, adjoint(back)) if op.adjoint else matmul(back, adjoint(x)))
 
 
 @d.builds(TriangularSolve)
 def triangular_solve(
-    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+    matrix: ArrayLike, rhs: ArrayLike, lower: bool = True, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
     return _solved(TriangularSolve, matrix, rhs, (d.flag(lower), d.flag(adjoint)), name)
 
 
-def _solved(definition: type[Op], matrix: Any, rhs: Any, values: tuple[Any, ...], name: str | None) -> Tensor:
-    """One right-hand side has no axis for several."""
+def _solved(
+    definition: type[Op], matrix: ArrayLike, rhs: ArrayLike, values: tuple[Any, ...], name: str | None
+) -> Tensor:
+    """The solutions; a single right-hand side, a vector, gets an axis for the operation."""
     if d.type_of(rhs).ndim != 1:
         return d.apply(definition, (matrix, rhs), values, name)
     return squeeze(d.apply(definition, (matrix, expand_dims(rhs, -1)), values), -1, name)
 
 
 @d.guarded("cholesky_solve")
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
-    """The solution of equations whose matrix is given by its Cholesky factor.
+def cholesky_solve(chol: ArrayLike, rhs: ArrayLike, name: str | None = None) -> Tensor:
+    """The solution of linear equations with a matrix given by its Cholesky factor.
 
     Args:
-        chol: the factor L, [..., m, m], as :func:`cholesky` gives it; its upper triangle is not read.
+        chol: the factor L, [..., m, m], as :func:`cholesky` returns it; its upper triangle is not read.
         rhs: the right-hand sides, [..., m, k], or one, [m].
         name: of the operation; by default none.
 
@@ -215,16 +227,16 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
 
 
 class MatrixSolve(Op):
-    """The solution of equations, by elimination with partial pivoting.
+    """The solution of linear equations, by elimination with partial pivoting.
 
     Args:
         matrix: [..., m, m].
         rhs: the right-hand sides, [..., m, k]; the function also takes one, [m].
-        adjoint: whether the adjoint of the matrix is meant.
+        adjoint: whether to solve with the adjoint of the matrix.
 
     Returns:
-        The solutions, [..., m, k]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
-        exactly 0, or that holds a NaN. Close to a singular matrix, solution and gradient are large.
+        The solutions, [..., m, k]. They and their gradients are NaN for a matrix that holds a NaN, or in
+        whose elimination a pivot is exactly 0; close to a singular matrix they are large.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers of one dtype.
@@ -252,14 +264,14 @@ class MatrixSolve(Op):
     not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, matrix: Any, rhs: Any, adjoint: bool) -> Any:
+    def lower(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Any:
         if adjoint:
             matrix = xp.conj(xp.swapaxes(matrix, -1, -2))
         return nan_with(xp, matrix, where_possible(xp.linalg.solve, matrix, rhs))
 
     @staticmethod
-    def xla(xp: Any, matrix: Any, rhs: Any, adjoint: bool) -> Any:
-        # Always of the matrix itself, so that the gradient's factors are merged with these.
+    def xla(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Any:
+        # The factors are always those of the matrix itself, so that XLA merges them with the gradient's.
         factors, _, order = xp.lax.linalg.lu(matrix)
         singular = xp.any(xp.diagonal(factors, 0, -2, -1) == 0, axis=-1)[..., None, None]
         factors, rhs = _spread(xp, factors, rhs)
@@ -291,12 +303,12 @@ class MatrixSolve(Op):
     )
 
 
-def _back(g: Any, op: Any) -> Tensor:
+def _back(g: Output, op: Operation) -> Tensor:
     return d.apply(MatrixSolve, (op.matrix, g), (not op.adjoint,))
 
 
 @d.builds(MatrixSolve)
-def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def solve(matrix: ArrayLike, rhs: ArrayLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     return _solved(MatrixSolve, matrix, rhs, (d.flag(adjoint),), name)
 
 
@@ -307,8 +319,8 @@ class MatrixInverse(Op):
         x: [..., m, m].
 
     Returns:
-        The inverses, [..., m, m]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
-        exactly 0. To solve equations, :func:`solve` is faster and more accurate.
+        The inverses, [..., m, m]. They and their gradients are NaN for a matrix in whose elimination a pivot
+        is exactly 0. To solve equations, :func:`solve` is faster and more accurate.
 
     Constraints:
         (C1) x holds floating-point or complex numbers.
@@ -328,7 +340,7 @@ class MatrixInverse(Op):
     lower = lambda xp, x: nan_with(xp, x, where_possible(xp.linalg.inv, x))
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
         return MatrixSolve.xla(xp, x, unit, False)
 
@@ -341,22 +353,22 @@ class MatrixInverse(Op):
     extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 1.0]],), ([[np.nan, 0.0], [0.0, 1.0]],))
 
 
-def _to_inverted(g: Any, inverse: Any) -> Tensor:
+def _to_inverted(g: Output, inverse: Output) -> Tensor:
     return -matmul(inverse, matmul(g, inverse))
 
 
 @d.builds(MatrixInverse)
-def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def inv(input: ArrayLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """The inverse of square matrices.
 
     Args:
         input: [..., m, m].
-        adjoint: whether the inverse of the adjoint is meant.
+        adjoint: whether to invert the adjoint instead.
         name: of the operation; by default none.
 
     Returns:
-        The inverses, [..., m, m]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
-        exactly 0. To solve equations, :func:`solve` is faster and more accurate.
+        The inverses, [..., m, m]. They and their gradients are NaN for a matrix in whose elimination a pivot
+        is exactly 0. To solve equations, :func:`solve` is faster and more accurate.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -373,4 +385,4 @@ def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
 
 
 _adjoint = adjoint
-"""Under another name, for where an argument has this one."""
+"""Another name of :func:`adjoint`, for functions with an argument of that name."""

@@ -1,12 +1,12 @@
 """Singular values, eigenvalues and their vectors.
 
-Vectors are determined up to a factor of modulus 1. Here that factor is chosen, so that all engines agree: the
-first component of those that are (within 0.1 %) the largest is real and positive; of a pair of singular
-vectors, this holds for the left one. Gradients are those of the vectors with this choice.
+Vectors are determined up to a factor of modulus 1. Here that factor is chosen so that all engines agree: the
+first of a vector's largest components (within 0.1 %) is real and positive; for a pair of singular vectors,
+that of the left one. Gradients are those of the vectors with this choice.
 
-Where two values are equal in the arithmetic of their dtype, their vectors are any basis of what they span,
-and have no derivative. What would be infinite is left out there: the gradient is right for all that depends
-on the span only, and finite.
+If two values are equal in the arithmetic of their dtype, any basis of their vectors' span may be returned,
+and the vectors have no derivative. The infinite terms of the gradient are left out there, so that it is
+finite, and right for every function that depends only on the span.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import GradientError, Joint, Op, Output, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    GradientError,
+    Joint,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import abs as modulus
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, logical_and
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
@@ -36,17 +48,17 @@ __all__ = [
 ]
 
 LARGEST = 1 - 1e-3
-"""From which part of the largest modulus on a component counts as large as that."""
+"""A component counts as one of the largest if its modulus is at least this part of the largest."""
 
 ULPS = 16
-"""Values closer than so many units in the last place of the largest count as equal."""
+"""Values that are closer than this many units in the last place of the largest count as equal."""
 
 
 # ------------------------------------------------------------------------------------ choice of factors
 
 
-def phases(xp: Any, vectors: Any) -> Any:
-    """For each column the factor that makes its first large component real and positive."""
+def phases(xp: Namespace, vectors: Array) -> Any:
+    """For each column, the factor that makes the first of its largest components real and positive."""
     if not vectors.shape[-2]:
         return xp.ones((*vectors.shape[:-2], 1, vectors.shape[-1]), vectors.dtype)
     size = xp.abs(vectors)
@@ -55,11 +67,10 @@ def phases(xp: Any, vectors: Any) -> Any:
     return xp.conj(pivot) / xp.take_along_axis(size, first, axis=-2)
 
 
-def turned(g: Any, vectors: Any, turn: Any) -> Tensor:
-    """The cotangent of complex vectors before the choice of their factor.
+def turned(g: Output, vectors: Output, turn: Output) -> Tensor:
+    """The cotangent of complex vectors before their factor was chosen.
 
-    The choice keeps a component real: it turns a column by an angle that follows the imaginary part of that
-    component. *turn* is what each column's angle is worth.
+    The choice rotates a column so that one component is real. *turn* is the cotangent of each column's angle.
     """
     size = modulus(vectors)
     hit = greater_equal(size, LARGEST * reduce_max(size, -2, True))
@@ -69,13 +80,13 @@ def turned(g: Any, vectors: Any, turn: Any) -> Tensor:
     return g + complex(angle * 0, chosen * angle)
 
 
-def turn(vectors: Any, g: Any) -> Tensor:
-    """How the cotangent of vectors changes what is differentiated as their columns turn."""
+def turn(vectors: Output, g: Output) -> Tensor:
+    """The cotangent of the angles of columns, from that of the columns."""
     return reduce_sum(imag(conj(vectors) * g), -2, True)
 
 
-def finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) -> tuple[Any, ...]:
-    """What a function of matrices gives; NaN for those that hold a NaN or an infinity."""
+def finite_only(xp: Namespace, function: Callable[[Any], tuple[Any, ...]], x: Array) -> tuple[Any, ...]:
+    """The results of a function of matrices, with NaN for matrices that hold a NaN or an infinity."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     found = function(xp.where(bad, xp.zeros((), x.dtype), x))
     return tuple(
@@ -83,21 +94,21 @@ def finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) -> 
     )
 
 
-def inverse(differences: Any, values: Any) -> Tensor:
-    """1 / differences of values; 0 where they are none but for rounding."""
+def inverse(differences: Output, values: Output) -> Tensor:
+    """1 / differences of values; 0 where the values count as equal."""
     limit = ULPS * float(np.finfo(values.dtype.real.numpy).eps)
     largest = expand_dims(reduce_max(modulus(values), -1, True), -1)
     apart = greater(modulus(differences), limit * largest)
     return where(apart, 1 / where(apart, differences, 1), 0)
 
 
-def pairs(values: Any) -> Tensor:
-    """For each two values, the second less the first."""
+def pairs(values: Output) -> Tensor:
+    """The differences of all pairs of values: the second minus the first."""
     return expand_dims(values, -2) - expand_dims(values, -1)
 
 
-def scaled(columns: Any, factors: Any) -> Tensor:
-    """Columns times a real or complex factor each."""
+def scaled(columns: Output, factors: Output) -> Tensor:
+    """Each column multiplied by its real or complex factor."""
     return columns * expand_dims(cast(factors, columns.dtype), -2)
 
 
@@ -140,15 +151,15 @@ class Svd(Op):
     not_holomorphic = "its factors have orthonormal columns, by the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Any, x: Any, full_matrices: bool) -> Any:
-        def one(matrix: Any) -> Any:
+    def lower(xp: Namespace, x: Array, full_matrices: bool) -> Any:
+        def one(matrix: Array) -> Any:
             return tuple(xp.linalg.svd(matrix, full_matrices=full_matrices))
 
         return finite_only(xp, lambda x: _chosen(xp, *where_possible(one, x)), x)
 
     @staticmethod
-    def xla(xp: Any, x: Any, full_matrices: bool) -> Any:
-        def all_of_them(x: Any) -> Any:
+    def xla(xp: Namespace, x: Array, full_matrices: bool) -> Any:
+        def all_of_them(x: Array) -> Any:
             return _chosen(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
 
         return finite_only(xp, all_of_them, x)
@@ -164,8 +175,8 @@ class Svd(Op):
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[float("inf"), 0.0], [0.0, 1.0]],))
 
 
-def _chosen(xp: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any]:
-    """Singular values and vectors, each pair with its factor chosen."""
+def _chosen(xp: Namespace, u: Array, s: Array, vh: Array) -> tuple[Any, Any, Any]:
+    """The singular values, and the singular vectors with their factors chosen."""
     v = xp.conj(xp.swapaxes(vh, -1, -2))
     of_u = phases(xp, u)
     k = s.shape[-1]
@@ -175,7 +186,7 @@ def _chosen(xp: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any]:
     return s, u * of_u, v * of_v
 
 
-def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
+def _to_singular(gs: Sequence[Output | None], op: Operation) -> Tensor:
     s, u, v = op.outputs
     ggs, ggu, ggv = gs
     m, n = op.x.shape[-2:]
@@ -197,11 +208,11 @@ def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
     return _to_vectors(of_s, gu, gv, s, u, v)
 
 
-def _to_vectors(gs: Any, gu: Any, gv: Any, s: Any, u: Any, v: Any) -> Tensor:
+def _to_vectors(gs: Output, gu: Output, gv: Output, s: Output, u: Output, v: Output) -> Tensor:
     if u.dtype.is_complex:
         gu = turned(gu, u, turn(u, gu) + turn(v, gv))
     above, below = expand_dims(s, -2), expand_dims(s, -1)
-    # s² - s'² from its factors, which is more accurate; and so is what counts as 0.
+    # s² - s'² from its factors, which is more accurate, as is the test for equal values.
     apart = inverse(above - below, s) * inverse(above + below, s)
     tu, tv = matmul(u, gu, adjoint_a=True), matmul(v, gv, adjoint_a=True)
     kind = u.dtype
@@ -219,8 +230,8 @@ def _to_vectors(gs: Any, gu: Any, gv: Any, s: Any, u: Any, v: Any) -> Tensor:
     return result + matmul(outside_u, v, adjoint_b=True) + matmul(u, outside_v, adjoint_b=True)
 
 
-def _inverse_of(s: Any) -> Tensor:
-    """1 / s; 0 where s is 0 but for rounding."""
+def _inverse_of(s: Output) -> Tensor:
+    """1 / s; 0 where s counts as 0."""
     return reduce_sum(inverse(expand_dims(s, -2), s), -2)
 
 
@@ -232,7 +243,7 @@ class SingularValues(Op):
 
     Returns:
         The values, [..., min(m, n)], from the largest to the smallest. Their gradient is finite everywhere;
-        where some are equal, or 0, it is one of those that the choice of vectors allows.
+        where some are equal, or 0, it depends on the choice of vectors.
 
     Constraints:
         (C1) x holds floating-point or complex numbers.
@@ -254,14 +265,14 @@ class SingularValues(Op):
     not_holomorphic = "they are real"
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
+        def values(x: Array) -> Any:
             return (where_possible(lambda a: xp.linalg.svd(a, compute_uv=False), x),)
 
         return finite_only(xp, values, x)[0]
 
     @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
+    def xla(xp: Namespace, x: Array) -> Any:
         return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
 
     samples = [
@@ -274,30 +285,32 @@ class SingularValues(Op):
 
 
 @d.builds(SingularValues)
-def svdvals(x: Any, name: str | None = None) -> Tensor:
+def svdvals(x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(SingularValues, (x,), (), name)
 
 
 @d.builds(Svd)
-def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+def svd(
+    tensor: ArrayLike, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
+) -> Any:
     """The singular value decomposition: tensor = u · diag(s) · vᴴ.
 
     Args:
         tensor: [..., m, n].
         full_matrices: whether u and v are square; otherwise each has k = min(m, n) columns.
-        compute_uv: whether u and v are wanted.
+        compute_uv: whether to return u and v too.
         name: of the operation; by default none.
 
     Returns:
-        s, u and v; or s alone. s, [..., k], from the largest to the smallest; u, [..., m, k] or [..., m, m];
-        and v, [..., n, k] or [..., n, n], which NumPy gives as its adjoint. Of each column of u the first
-        component of those that are (within 0.1 %) the largest is real and positive. Matrices that hold a NaN
-        or an infinity give NaN.
+        s, u and v; or s alone. s, [..., k], is sorted from the largest to the smallest; u is [..., m, k] or
+        [..., m, m]; v is [..., n, k] or [..., n, n] (NumPy returns its adjoint). The first of the largest
+        components (within 0.1 %) of each column of u is real and positive. Matrices that hold a NaN or an
+        infinity give NaN.
 
         The gradient of s is finite everywhere. That of u and v is not defined where two singular values are
-        equal, or one is 0: there (closer than 16 units in the last place of the largest) the terms that would
-        be infinite are left out, which is right for all that depends only on what the vectors span. With
-        full_matrices, columns beyond k have no gradient, and asking for one is an error.
+        equal, or one is 0. If values are closer than 16 units in the last place of the largest, the infinite
+        terms are left out, which is right for every function that depends only on the span of the vectors.
+        With full_matrices, columns beyond k have no gradient, and asking for one is an error.
 
     Constraints:
         (C1) tensor holds floating-point or complex numbers.

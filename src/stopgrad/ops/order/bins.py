@@ -1,4 +1,4 @@
-"""Where numbers belong among sorted ones, and how many there are of each kind."""
+"""Positions of numbers among sorted ones, and counts of numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     DType,
     DTypeLike,
+    Namespace,
+    NumpyArray,
     Op,
+    Output,
     Promotion,
     ShapeError,
     Size,
@@ -41,16 +46,16 @@ __all__ = [
 
 
 class SearchSorted(Op):
-    """Where values belong in sorted sequences, so that these stay sorted.
+    """The positions at which values can be inserted into sorted sequences that stay sorted.
 
     Args:
         sequence: the sequences, sorted along the last axis; NaN counts as larger than all others.
-        x: what to look for; for each sequence as many as the last axis says.
-        right: whether a value stands behind the elements that equal it, instead of before them.
-        dtype: of the result.
+        x: the values to look for, a row for each sequence.
+        right: whether a value goes after the elements equal to it, instead of before them.
+        dtype: the dtype of the result.
 
     Returns:
-        The positions, of the values' shape: how many elements stand before each value.
+        The positions, in the values' shape: the number of elements before each value.
 
     Constraints:
         (C1) The sequence and the values hold real numbers of one dtype.
@@ -74,7 +79,7 @@ class SearchSorted(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
+    def lower(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Any:
         side = "right" if right else "left"
         if sequence.ndim == 1:
             return xp.searchsorted(sequence, x, side=side).astype(dtype.numpy)
@@ -84,7 +89,7 @@ class SearchSorted(Op):
         return found
 
     @staticmethod
-    def xla(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
+    def xla(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Any:
         side = "right" if right else "left"
         search: Any = lambda one, of: xp.searchsorted(one, of, side=side).astype(dtype.numpy)
         for _ in sequence.shape[:-1]:
@@ -101,23 +106,23 @@ class SearchSorted(Op):
 
 @d.builds(SearchSorted)
 def searchsorted(
-    sorted_sequence: Any,
-    values: Any,
+    sorted_sequence: ArrayLike,
+    values: ArrayLike,
     side: str = "left",
     out_type: DTypeLike = "int32",
     name: str | None = None,
 ) -> Tensor:
-    """Where values belong in sorted sequences, so that these stay sorted.
+    """The positions at which values can be inserted into sorted sequences that stay sorted.
 
     Args:
         sorted_sequence: one sequence, or several, sorted along the last axis; NaN counts as larger than all
             others.
-        values: what to look for; of any shape for one sequence, and for several as many rows as sequences.
-        side: "left" for before the elements that equal a value, "right" for behind them.
+        values: the values to look for; of any shape for one sequence, and a row for each of several.
+        side: "left" to go before the elements equal to a value, "right" to go after them.
         out_type: the dtype of the positions, int32 or int64.
 
     Returns:
-        The positions, of the values' shape: how many elements stand before each value.
+        The positions, in the values' shape: the number of elements before each value.
 
     Constraints:
         (C1) The sequence and the values hold real numbers.
@@ -140,17 +145,17 @@ def searchsorted(
 
 
 @d.guarded("digitize")
-def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) -> Tensor:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, name: str | None = None) -> Tensor:
     """The bins that numbers fall into.
 
     Args:
         x: real numbers.
         bins: a vector of the bins' edges, increasing or decreasing.
-        right: whether a bin holds its right edge instead of its left one.
+        right: whether a bin contains its right edge instead of its left edge.
 
     Returns:
-        The number of each one's bin as int32: i where it lies between the edges i - 1 and i, 0 before the
-        first edge.
+        The index of each number's bin, as int32: i if it lies between the edges i - 1 and i, 0 if it lies
+        before the first edge.
 
     Constraints:
         (C1) The bins are a vector.
@@ -179,10 +184,10 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
 # -------------------------------------------------------------------------------------------------- counts
 
 
-def _count(arr: Any, given: Any, least: Any, most: Any) -> Size:
-    """How many bins there are."""
-    if given is not None:
-        return d.shape_of(given)[0]
+def _count(arr: Output | NumpyArray, size: Size | str | None, least: int | None, most: int | None) -> Size:
+    """The number of bins."""
+    if size is not None:
+        return d.shape_of(size)[0]
     if is_traced(arr):
         if least is not None and most is not None and d.whole(least) == d.whole(most):
             return d.whole(least)
@@ -194,8 +199,8 @@ def _count(arr: Any, given: Any, least: Any, most: Any) -> Size:
 
 @d.guarded("bincount")
 def bincount(
-    arr: Any,
-    weights: Any = None,
+    arr: ArrayLike,
+    weights: ArrayLike | None = None,
     minlength: int | None = None,
     maxlength: int | None = None,
     dtype: DTypeLike = "int32",
@@ -203,37 +208,37 @@ def bincount(
     axis: int | None = None,
     binary_output: bool = False,
     *,
-    size: Any = None,
+    size: Size | str | None = None,
 ) -> Tensor:
-    """How often each number from 0 on occurs.
+    """The counts of the numbers 0, 1, 2, … among integers.
 
     Args:
         arr: integers, none negative.
-        weights: what each of them counts, of their shape; 1 by default.
-        minlength: how many numbers are counted at least.
-        maxlength: how many at most; larger ones are left out.
-        dtype: of the counts, where there are no weights, whose dtype they otherwise have.
-        axis: None or 0 for all numbers together; -1 for those of each row.
-        binary_output: whether to say, as 1 or 0, if a number occurs, instead of how often.
-        size: exactly how many numbers are counted. The integers may then be known only when the graph runs;
-            larger ones are left out.
+        weights: what each integer adds to its count, in the shape of arr; 1 by default.
+        minlength: the least length of the counts.
+        maxlength: the greatest length of the counts; larger integers are left out.
+        dtype: the dtype of the counts; with weights they have that of the weights.
+        axis: None or 0 to count all integers together; -1 to count each row.
+        binary_output: whether the result is 1 for a number that occurs and 0 for others, instead of counts.
+        size: the exact length of the counts. The integers may then be known only when the graph runs; larger
+            ones are left out.
 
     Returns:
         The counts, a vector; for axis=-1, a vector for each row. Weights have a gradient.
 
     Constraints:
         (C1) arr holds integers.
-        (C2) How many numbers are counted is known when the graph is built.
+        (C2) The length of the counts is known when the graph is built.
         (C3) The weights have arr's shape, and there are none for a binary output; axis is None, 0 or -1.
 
     Examples:
         >>> sg.bincount(np.array([1, 1, 3]))
         array([0, 2, 0, 1], dtype=int32)
     """
-    arr = as_indices(arr)
-    kind = d.type_of(arr)
+    at = as_indices(arr)
+    kind = d.type_of(at)
     d.check_dtype(kind, d.is_integer, "integers")
-    count = _count(arr, size, minlength, maxlength)
+    count = _count(at, size, minlength, maxlength)
     binary = d.flag(binary_output, "binary_output")
     axis = axis if axis is None else d.whole(axis)
     if axis not in (None, 0, -1) or (binary and weights is not None):
@@ -249,7 +254,7 @@ def bincount(
     flat = (d.product(leading), kind.shape[-1]) if rows else (d.product(kind.shape),)
     empty = zeros((*flat[:-1], count), d.type_of(each).dtype)
     batch = len(flat) - 1
-    found = d.apply(TensorScatterAdd, (empty, reshape(arr, flat), reshape(each, flat)), (batch, batch))
+    found = d.apply(TensorScatterAdd, (empty, reshape(at, flat), reshape(each, flat)), (batch, batch))
     if binary:
         found = cast(greater(found, 0), d.dtype_of(dtype))
     return reshape(found, (*leading, count), name)
@@ -257,30 +262,29 @@ def bincount(
 
 @d.guarded("confusion_matrix")
 def confusion_matrix(
-    labels: Any,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
+    labels: ArrayLike,
+    predictions: ArrayLike,
+    num_classes: Size | str | None = None,
+    weights: ArrayLike | None = None,
     dtype: DTypeLike = "int32",
     name: str | None = None,
 ) -> Tensor:
-    """How often each class was taken for each.
+    """The counts of pairs of actual and predicted classes.
 
     Args:
         labels: a vector of class numbers.
         predictions: a vector of the class numbers that were predicted.
-        num_classes: how many classes there are; by default one more than the greatest number, which then is
-            known when the graph is built.
-        weights: what each counts; 1 by default.
-        dtype: of the result.
+        num_classes: the number of classes; by default one more than the greatest class number, which must
+            then be known when the graph is built.
+        weights: what each pair adds to its count; 1 by default.
+        dtype: the dtype of the result.
 
     Returns:
-        A matrix of shape [num_classes, num_classes], with the labels' classes down and the predicted ones
-        across.
+        A matrix of shape [num_classes, num_classes]: a row for each label, a column for each prediction.
 
     Constraints:
         (C1) labels and predictions hold integers.
-        (C2) How many classes there are is known when the graph is built.
+        (C2) The number of classes is known when the graph is built.
         (C3) labels, predictions and weights are vectors of one length.
 
     Examples:
@@ -289,8 +293,8 @@ def confusion_matrix(
                [0, 1, 0],
                [1, 0, 1]], dtype=int32)
     """
-    labels, predictions = as_indices(labels), as_indices(predictions)
-    kinds = [d.type_of(labels), d.type_of(predictions)]
+    actual, predicted = as_indices(labels), as_indices(predictions)
+    kinds = [d.type_of(actual), d.type_of(predicted)]
     for kind in kinds:
         d.check_dtype(kind, d.is_integer, "integers as classes")
     each = (
@@ -303,17 +307,17 @@ def confusion_matrix(
         raise ShapeError(f"(C3) labels, predictions and weights must be vectors of one length, not {kinds}")
     if num_classes is not None:
         count = d.shape_of(num_classes)[0]
-    elif is_traced(labels) or is_traced(predictions):
+    elif is_traced(actual) or is_traced(predicted):
         raise needs_size("(C2) the number of classes", "num_classes=")
     else:
-        count = max([int(one.max()) + 1 for one in (labels, predictions) if one.size], default=0)
-    at = raveled([_not_from_end(labels), _not_from_end(predictions)], (count, count))
+        count = max([int(one.max()) + 1 for one in (actual, predicted) if one.size], default=0)
+    at = raveled([_not_from_end(actual), _not_from_end(predicted)], (count, count))
     empty = zeros((count * count,), d.type_of(each).dtype)
     return reshape(d.apply(TensorScatterAdd, (empty, at, each), (0, 0)), (count, count), name)
 
 
-def _not_from_end(at: Any) -> Any:
-    """Indices of which negative ones lie outside of the axis, instead of counting from its end."""
+def _not_from_end(at: ArrayLike) -> Tensor:
+    """Indices in which negative ones become out of range, instead of counting from the end."""
     if d.type_of(at).dtype.name.startswith("u"):
         return at
     return where(less(at, 0), np.int32(2**31 - 1), cast(at, d.int32))
@@ -321,7 +325,11 @@ def _not_from_end(at: Any) -> Any:
 
 @d.guarded("histogram_fixed_width_bins")
 def histogram_fixed_width_bins(
-    values: Any, value_range: Any, nbins: int = 100, dtype: DTypeLike = "int32", name: str | None = None
+    values: ArrayLike,
+    value_range: ArrayLike,
+    nbins: int = 100,
+    dtype: DTypeLike = "int32",
+    name: str | None = None,
 ) -> Tensor:
     """The bins of equal width that numbers fall into.
 
@@ -329,11 +337,11 @@ def histogram_fixed_width_bins(
         values: real numbers.
         value_range: the lower and the upper limit. Numbers below fall into the first bin, those above into
             the last.
-        nbins: how many bins.
-        dtype: of the result.
+        nbins: the number of bins.
+        dtype: the dtype of the result.
 
     Returns:
-        The numbers of the bins, of the values' shape.
+        The indices of the bins, in the values' shape.
 
     Constraints:
         (C1) The values hold real numbers, and value_range is a vector of two.
@@ -357,16 +365,20 @@ def histogram_fixed_width_bins(
 
 @d.guarded("histogram_fixed_width")
 def histogram_fixed_width(
-    values: Any, value_range: Any, nbins: int = 100, dtype: DTypeLike = "int32", name: str | None = None
+    values: ArrayLike,
+    value_range: ArrayLike,
+    nbins: int = 100,
+    dtype: DTypeLike = "int32",
+    name: str | None = None,
 ) -> Tensor:
-    """How many numbers fall into each of several bins of equal width.
+    """The counts of numbers in bins of equal width.
 
     Args:
         values: real numbers.
         value_range: the lower and the upper limit. Numbers below count in the first bin, those above in the
             last.
-        nbins: how many bins.
-        dtype: of the counts.
+        nbins: the number of bins.
+        dtype: the dtype of the counts.
 
     Returns:
         The counts, a vector of nbins.

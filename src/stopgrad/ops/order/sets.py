@@ -1,18 +1,17 @@
-"""Which values occur, and which of them elsewhere.
+"""Sets: the distinct values of tensors, and which of them occur in other tensors.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
-says how many values the result has: what is too much is left out, and ``fill_value`` stands where there are
-no more.
+The shape of such a result depends on data. For arrays it is known at once. For tensors of a graph, ``size``
+is the number of values in the result: more values are left out, and ``fill_value`` fills a rest.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import DTypeLike, Promotion, Tensor
+from stopgrad.graph.defining import ArrayLike, DTypeLike, Promotion, Size, Tensor
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise import convert
 from stopgrad.ops.elementwise.arithmetic import minimum, subtract
@@ -45,14 +44,14 @@ __all__ = [
 
 
 class Unique(NamedTuple):
-    """The values that occur, and for each element which of them it is."""
+    """The distinct values, and the index of each element among them."""
 
     y: Tensor
     idx: Tensor
 
 
 class UniqueWithCounts(NamedTuple):
-    """The values that occur, for each element which of them it is, and how often each occurs."""
+    """The distinct values, the index of each element among them, and their counts."""
 
     y: Tensor
     idx: Tensor
@@ -60,7 +59,7 @@ class UniqueWithCounts(NamedTuple):
 
 
 class UniqueAll(NamedTuple):
-    """The values that occur, where each does first, which of them each element is, and their counts."""
+    """The distinct values, their first positions, the index of each element among them, and their counts."""
 
     values: Tensor
     indices: Tensor
@@ -69,24 +68,23 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The values that occur, and how often."""
+    """The distinct values, and their counts."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """The values that occur, and for each element which of them it is."""
+    """The distinct values, and the index of each element among them."""
 
     values: Tensor
     inverse_indices: Tensor
 
 
 class _Groups(NamedTuple):
-    """The values of a vector in order, each once, as many places as it has elements; and what is known of
-    each.
+    """The distinct values of a vector in order, padded to its length, and each element's index among them.
 
-    ``first`` is where a value occurs first, ``counts`` how often: 0 where there are no more values.
+    ``first`` is the position where a value occurs first; ``counts`` is 0 for the padding.
     """
 
     values: Tensor
@@ -95,7 +93,7 @@ class _Groups(NamedTuple):
     counts: Tensor
 
 
-def _grouped(flat: Any) -> _Groups:
+def _grouped(flat: ArrayLike) -> _Groups:
     n = d.type_of(flat).shape[0]
     if isinstance(n, int) and n == 0:
         none = fill((0,), np.int32(0))
@@ -112,7 +110,7 @@ def _grouped(flat: Any) -> _Groups:
     return _Groups(values, first, put(zeros, order, group), counts)
 
 
-def _order(flat: Any) -> Tensor:
+def _order(flat: ArrayLike) -> Tensor:
     """The order that sorts a vector; complex numbers by their real parts, then by their imaginary ones."""
     if not d.type_of(flat).dtype.is_complex:
         return argsort(_sortable(flat))
@@ -120,13 +118,13 @@ def _order(flat: Any) -> Tensor:
     return gather(by_imaginary, argsort(gather(convert.real(flat), by_imaginary), stable=True))
 
 
-def _sortable(x: Any) -> Any:
-    """Numbers in the place of booleans."""
+def _sortable(x: ArrayLike) -> Tensor:
+    """*x*, with booleans converted to numbers."""
     return cast(x, "uint8") if d.type_of(x).dtype.is_bool else x
 
 
 def _by_appearance(groups: _Groups) -> _Groups:
-    """The values in the order in which they occur first."""
+    """The groups in order of first occurrence."""
     n = d.type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, d.int32, groups.first), groups.first))
     place = put(fill((n,), np.int32(0)), order, numbers(n))
@@ -134,8 +132,10 @@ def _by_appearance(groups: _Groups) -> _Groups:
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
 
-def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
-    """The groups of a tensor's elements, as many as *size* says, or as there are."""
+def _unique(
+    x: ArrayLike, size: Size | str | None, fill_value: ArrayLike | None, by_appearance: bool
+) -> _Groups:
+    """The groups of a tensor's elements, *size* of them, or by default all."""
     x = tensor(x)
     kind = d.type_of(x)
     exact = size is None
@@ -163,26 +163,30 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
 
 @d.guarded("unique")
 def unique(
-    x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
+    x: ArrayLike,
+    out_idx: DTypeLike = "int32",
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Unique:
-    """The values that occur in a tensor, in the order in which they do.
+    """The distinct values of a tensor, in order of first occurrence.
 
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is
-            too much is left out.
-        fill_value: what stands where there are no more values; the first value by default.
+        size: the number of values in the result. It is needed if x is known only when the graph runs; further
+            values are left out.
+        fill_value: the value for positions after the last value; the first value by default.
 
     Returns:
-        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x =
-            y[idx]. The
-        values have a gradient, which goes to where each occurs first.
+        A named tuple of the values, y, and the index of each element of x among them, idx: x = y[idx]. The
+        gradient of a value goes to the element where it occurs first.
 
     Constraints:
         (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into x's dtype without loss.
+        (C3) fill_value converts to x's dtype without loss.
 
     Examples:
         >>> sg.unique(np.array([3.0, 1.0, 3.0]))
@@ -194,26 +198,31 @@ def unique(
 
 @d.guarded("unique_with_counts")
 def unique_with_counts(
-    x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
+    x: ArrayLike,
+    out_idx: DTypeLike = "int32",
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> UniqueWithCounts:
-    """The values that occur in a tensor, in the order in which they do, and how often.
+    """The distinct values of a tensor, in order of first occurrence, and their counts.
 
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices and counts.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is
-            too much is left out.
-        fill_value: what stands where there are no more values, of which the count is 0; the first value by
+        size: the number of values in the result. It is needed if x is known only when the graph runs; further
+            values are left out.
+        fill_value: the value for positions after the last value, whose count is 0; the first value by
             default.
 
     Returns:
-        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its
-        count.
+        A named tuple of the values, y; the index of each element of x among them, idx; and the count of each
+        value.
 
     Constraints:
         (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into x's dtype without loss.
+        (C3) fill_value converts to x's dtype without loss.
 
     Examples:
         >>> sg.unique_with_counts(np.array([3.0, 1.0, 3.0])).count
@@ -226,23 +235,29 @@ def unique_with_counts(
 
 
 @d.guarded("unique_all")
-def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> UniqueAll:
-    """The values that occur in a tensor, sorted, and all that is known of them.
+def unique_all(
+    x: ArrayLike,
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> UniqueAll:
+    """The distinct values of a tensor, sorted, with their first positions, inverse indices and counts.
 
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
-        size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values, of which the count is 0; the least value by
+        size: the number of values in the result. It is needed if x is known only when the graph runs.
+        fill_value: the value for positions after the last value, whose count is 0; the least value by
             default.
 
     Returns:
-        A named tuple of the values; indices: where in x, in row-major order, each occurs first;
-        inverse_indices: for each element of x which value it is; and counts.
+        A named tuple of the values; indices: the position in x, in row-major order, where each occurs first;
+        inverse_indices: the index of each element of x among the values; and counts.
 
     Constraints:
         (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into x's dtype without loss.
+        (C3) fill_value converts to x's dtype without loss.
 
     Examples:
         >>> sg.unique_all(np.array([3.0, 1.0, 3.0])).indices
@@ -255,14 +270,18 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
 
 @d.guarded("unique_counts")
 def unique_counts(
-    x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
+    x: ArrayLike,
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> UniqueCounts:
-    """The values that occur in a tensor, sorted, and how often: of :func:`unique_all` two.
+    """The distinct values of a tensor, sorted, and their counts: two results of :func:`unique_all`.
 
     Args:
         x: booleans or real numbers.
-        size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values; the least value by default.
+        size: the number of values in the result. It is needed if x is known only when the graph runs.
+        fill_value: the value for positions after the last value; the least value by default.
 
     Returns:
         A named tuple of the values and their counts.
@@ -277,14 +296,18 @@ def unique_counts(
 
 @d.guarded("unique_inverse")
 def unique_inverse(
-    x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
+    x: ArrayLike,
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> UniqueInverse:
-    """The values that occur in a tensor, sorted, and for each element which it is: of :func:`unique_all` two.
+    """The distinct values of a tensor, sorted, and its inverse indices: two results of :func:`unique_all`.
 
     Args:
         x: booleans or real numbers.
-        size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values; the least value by default.
+        size: the number of values in the result. It is needed if x is known only when the graph runs.
+        fill_value: the value for positions after the last value; the least value by default.
 
     Returns:
         A named tuple of the values and the inverse indices.
@@ -298,13 +321,19 @@ def unique_inverse(
 
 
 @d.guarded("unique_values")
-def unique_values(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
-    """The values that occur in a tensor, sorted.
+def unique_values(
+    x: ArrayLike,
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tensor:
+    """The distinct values of a tensor, sorted.
 
     Args:
         x: booleans or real numbers.
-        size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values; the least value by default.
+        size: the number of values in the result. It is needed if x is known only when the graph runs.
+        fill_value: the value for positions after the last value; the least value by default.
 
     Returns:
         The values, a vector.
@@ -321,15 +350,15 @@ def unique_values(x: Any, name: str | None = None, *, size: Any = None, fill_val
 
 @d.guarded("isin")
 def isin(
-    x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False, name: str | None = None
+    x1: ArrayLike, x2: ArrayLike, assume_unique: bool = False, invert: bool = False, name: str | None = None
 ) -> Tensor:
     """Which elements of a tensor occur in another.
 
     Args:
         x1: booleans or real numbers.
-        x2: those to look among, of any shape; both are brought to one dtype.
-        assume_unique: whether x2 holds no value twice; it makes no difference.
-        invert: whether to tell which do not occur.
+        x2: the values to look for them among, of any shape; both are converted to one dtype.
+        assume_unique: whether x2 holds no value twice; the result is the same.
+        invert: whether to return which do not occur instead.
 
     Returns:
         Booleans of x1's shape. NaN occurs nowhere.
@@ -349,7 +378,7 @@ def isin(
     return logical_not(hit, name) if d.flag(invert, "invert") else named(hit, name)
 
 
-def _among(x: Any, among: Any) -> Tensor:
+def _among(x: ArrayLike, among: ArrayLike) -> Tensor:
     """Which elements of *x* occur in *among*."""
     count = d.product(d.type_of(among).shape)
     if isinstance(count, int) and count == 0:
@@ -359,8 +388,15 @@ def _among(x: Any, among: Any) -> Tensor:
     return equal(d.apply(GatherV2, (ordered, at), (0, 0)), x)
 
 
-def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str | None) -> Tensor:
-    """The values of *x*, sorted, that occur in *y*, or do not."""
+def _chosen(
+    x: ArrayLike,
+    y: ArrayLike,
+    size: Size | str | None,
+    fill_value: ArrayLike | None,
+    inside: bool,
+    name: str | None,
+) -> Tensor:
+    """The distinct values of *x*, sorted, that occur in *y*, or with *inside* False those that do not."""
     x, y = d.together(x, y, promotes=Promotion(d.is_any))
     for one in (x, y):
         d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
@@ -369,7 +405,7 @@ def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str 
         if is_traced(x) or is_traced(y):
             raise needs_size("(C2) the number of values", "size=, as many as there may be")
         values = np.unique(x, equal_nan=False)
-        size = np.count_nonzero(np.isin(values, y, invert=not inside))
+        size = int(np.count_nonzero(np.isin(values, y, invert=not inside)))
     groups = _grouped(reshape(x, (d.product(d.type_of(x).shape),)))
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
@@ -383,22 +419,22 @@ def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str 
 
 @d.guarded("setdiff1d")
 def setdiff1d(
-    x: Any,
-    y: Any,
+    x: ArrayLike,
+    y: ArrayLike,
     assume_unique: bool = False,
     name: str | None = None,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Tensor:
     """The values that occur in one tensor and not in another, sorted.
 
     Args:
         x: booleans or real numbers.
-        y: those to leave out; both are brought to one dtype.
-        assume_unique: whether neither holds a value twice; it makes no difference.
-        size: how many values the result has. It is needed where x or y is known only when the graph runs.
-        fill_value: what stands where there are no more values; the first of them by default.
+        y: the values to leave out; both are converted to one dtype.
+        assume_unique: whether neither holds a value twice; the result is the same.
+        size: the number of values in the result. It is needed if x or y is known only when the graph runs.
+        fill_value: the value for positions after the last value; the first value by default.
 
     Returns:
         The values, a vector.
@@ -406,7 +442,7 @@ def setdiff1d(
     Constraints:
         (C1) Both hold booleans or real numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into their dtype without loss.
+        (C3) fill_value converts to their dtype without loss.
 
     Examples:
         >>> sg.setdiff1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([1.0]))
@@ -418,22 +454,22 @@ def setdiff1d(
 
 @d.guarded("intersect1d")
 def intersect1d(
-    x: Any,
-    y: Any,
+    x: ArrayLike,
+    y: ArrayLike,
     assume_unique: bool = False,
     name: str | None = None,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Tensor:
     """The values that occur in both of two tensors, sorted.
 
     Args:
         x: booleans or real numbers.
-        y: others; both are brought to one dtype.
-        assume_unique: whether neither holds a value twice; it makes no difference.
-        size: how many values the result has. It is needed where x or y is known only when the graph runs.
-        fill_value: what stands where there are no more values; the first of them by default.
+        y: booleans or real numbers; both are converted to one dtype.
+        assume_unique: whether neither holds a value twice; the result is the same.
+        size: the number of values in the result. It is needed if x or y is known only when the graph runs.
+        fill_value: the value for positions after the last value; the first value by default.
 
     Returns:
         The values, a vector.
@@ -441,7 +477,7 @@ def intersect1d(
     Constraints:
         (C1) Both hold booleans or real numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into their dtype without loss.
+        (C3) fill_value converts to their dtype without loss.
 
     Examples:
         >>> sg.intersect1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([3.0, 2.0, 5.0]))
@@ -452,14 +488,21 @@ def intersect1d(
 
 
 @d.guarded("union1d")
-def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
+def union1d(
+    x: ArrayLike,
+    y: ArrayLike,
+    name: str | None = None,
+    *,
+    size: Size | str | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tensor:
     """The values that occur in one of two tensors or in both, sorted.
 
     Args:
         x: booleans or real numbers.
-        y: others; both are brought to one dtype.
-        size: how many values the result has. It is needed where x or y is known only when the graph runs.
-        fill_value: what stands where there are no more values; the least of them by default.
+        y: booleans or real numbers; both are converted to one dtype.
+        size: the number of values in the result. It is needed if x or y is known only when the graph runs.
+        fill_value: the value for positions after the last value; the least value by default.
 
     Returns:
         The values, a vector.
@@ -467,7 +510,7 @@ def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_v
     Constraints:
         (C1) Both hold booleans or real numbers.
         (C2) The size of the result is known when the graph is built.
-        (C3) fill_value goes into their dtype without loss.
+        (C3) fill_value converts to their dtype without loss.
 
     Examples:
         >>> sg.union1d(np.array([3.0, 1.0]), np.array([3.0, 2.0]))

@@ -1,4 +1,4 @@
-"""Elements in order: sorting, and the largest."""
+"""Sorting, and the k largest elements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Axis,
     DType,
     DTypeLike,
+    Namespace,
     Op,
     ShapeError,
     Size,
@@ -29,8 +32,8 @@ __all__ = [
 ]
 
 
-def _order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
-    """Positions in sorted order; equal elements keep theirs, in both directions."""
+def _order(xp: Namespace, x: Array, axis: int, descending: bool) -> Any:
+    """The positions in sorted order; equal elements keep their order, in both directions."""
     if not descending:
         return xp.argsort(x, axis=axis, stable=True)
     return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(x, axis), axis=axis, stable=True), axis)
@@ -42,8 +45,8 @@ def _along(x: TensorType, axis: int) -> None:
 
 
 @d.reads_arguments
-def _read(definition: type[Op], x: Any, axis: Any, direction: str) -> tuple[int, bool]:
-    """The attributes that a function's arguments mean."""
+def _read(definition: type[Op], x: ArrayLike, axis: int, direction: str) -> tuple[int, bool]:
+    """The attributes *axis* and *descending*, from a function's arguments."""
     if not isinstance(direction, str) or direction.upper() not in ("ASCENDING", "DESCENDING"):
         raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
     with d.about(definition, x):
@@ -55,11 +58,11 @@ class Argsort(Op):
 
     Args:
         x: the numbers to sort; NaN counts as larger than all others.
-        axis: along which.
+        axis: the axis along which to sort.
         descending: whether the largest comes first.
 
     Returns:
-        Positions as int32, of x's shape.
+        The positions as int32, in x's shape.
 
     Constraints:
         (C1) x holds real numbers.
@@ -85,7 +88,7 @@ class Argsort(Op):
 
 @d.builds(Argsort, by_type=True)
 def argsort(
-    values: Any,
+    values: ArrayLike,
     axis: int = -1,
     direction: str = "ASCENDING",
     stable: bool = False,
@@ -95,12 +98,12 @@ def argsort(
 
     Args:
         values: the numbers to sort; NaN counts as larger than all others.
-        axis: along which; the last by default.
+        axis: the axis along which to sort; the last by default.
         direction: "ASCENDING" or "DESCENDING".
         stable: whether equal elements must keep their order; they always do.
 
     Returns:
-        Positions as int32, of the values' shape; NaN counts as the largest, as in NumPy.
+        The positions as int32, in the values' shape.
 
     Constraints:
         (C1) values holds real numbers.
@@ -119,12 +122,12 @@ class Sort(Op):
 
     Args:
         x: the numbers to sort; NaN counts as larger than all others.
-        axis: along which.
+        axis: the axis along which to sort.
         descending: whether the largest comes first.
 
     Returns:
-        The sorted numbers; NaN counts as the largest, as in NumPy. The gradient goes back to where each
-        element came from; equal elements count as sorted in their order, so that each has its own part.
+        The sorted numbers. The gradient goes back to where each element came from; equal elements keep their
+        order, so that each gets its own gradient.
 
     Constraints:
         (C1) x holds real numbers.
@@ -136,7 +139,7 @@ class Sort(Op):
         _along(x, axis)
         return x
 
-    # The inverse of a permutation is the order that sorts it: no scatter.
+    # The order that sorts a permutation is its inverse, so that no scatter is needed.
     gradient = {
         "x": lambda g, op: take_along_axis(
             g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
@@ -147,7 +150,7 @@ class Sort(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: int, descending: bool) -> Any:
         ordered = xp.sort(x, axis=axis)
         return xp.flip(ordered, axis) if descending else ordered
 
@@ -160,17 +163,17 @@ class Sort(Op):
 
 
 @d.builds(Sort, by_type=True)
-def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+def sort(values: ArrayLike, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in sorted order, along an axis.
 
     Args:
         values: the numbers to sort; NaN counts as larger than all others.
-        axis: along which; the last by default.
+        axis: the axis along which to sort; the last by default.
         direction: "ASCENDING" or "DESCENDING".
 
     Returns:
-        The sorted numbers. The gradient goes back to where each element came from; equal elements count as
-        sorted in their order, so that each has its own part.
+        The sorted numbers. The gradient goes back to where each element came from; equal elements keep their
+        order, so that each gets its own gradient.
 
     Constraints:
         (C1) values holds real numbers.
@@ -183,26 +186,27 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
     return d.apply(Sort, (values,), _read(Sort, values, axis, direction), name)
 
 
-def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
+def _argsort(x: ArrayLike, axis: int, descending: bool) -> Tensor:
     return d.apply(Argsort, (x,), (axis, descending))
 
 
 class TopKV2(Op):
-    """The k largest elements along the last axis, largest first, and where they stand.
+    """The k largest elements along the last axis, largest first, and their positions.
 
     Args:
         x: the numbers to choose from; NaN counts as larger than all others.
-        k: how many.
-        dtype: of the positions.
+        k: the number of elements.
+        dtype: the dtype of the positions.
 
     Returns:
-        The values and their positions. Of equal elements the first come first; they alone take the gradient.
+        The values and their positions. Of equal elements the first is taken first; only the elements that
+        are taken get a gradient.
 
     Constraints:
         (C1) x holds real numbers.
         (C2) x has at least one axis.
         (C3) The last axis has at least k elements.
-        (C4) dtype is one of integers.
+        (C4) dtype is a dtype of integers.
     """
 
     @staticmethod
@@ -220,7 +224,7 @@ class TopKV2(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, k: int, dtype: DType) -> Any:
+    def lower(xp: Namespace, x: Array, k: int, dtype: DType) -> Any:
         order = _order(xp, x, x.ndim - 1, True)[..., :k]
         return xp.take_along_axis(x, order, -1), order.astype(dtype.numpy)
 
@@ -233,7 +237,7 @@ class TopKV2(Op):
 
 
 class TopK(NamedTuple):
-    """The largest elements, and where they stand."""
+    """The largest elements, and their positions."""
 
     values: Tensor
     indices: Tensor
@@ -241,24 +245,24 @@ class TopK(NamedTuple):
 
 @d.builds(TopKV2)
 def top_k(
-    input: Any,
-    k: Any = 1,
+    input: ArrayLike,
+    k: Size | str = 1,
     sorted: bool = True,
     index_type: DTypeLike = "int32",
     name: str | None = None,
 ) -> TopK:
-    """The k largest elements along the last axis, largest first, and where they stand.
+    """The k largest elements along the last axis, largest first, and their positions.
 
     Args:
         input: the numbers to choose from; NaN counts as larger than all others.
-        k: how many.
+        k: the number of elements.
         sorted: whether the largest must come first; they always come in that order.
         index_type: the dtype of the positions.
 
     Returns:
-        A named tuple of the values and their positions (indices). NaN counts as the largest, as in JAX (in
-        TensorFlow its place is undefined). Of equal elements the first come first;
-        they alone take the gradient.
+        A named tuple of the values and their positions (indices). NaN counts as the largest, as in JAX; in
+        TensorFlow its position is undefined. Of equal elements the first is taken first; only the elements
+        that are taken get a gradient.
 
     Constraints:
         (C1) The input holds real numbers.

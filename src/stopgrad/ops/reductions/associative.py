@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError
+from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError
 from stopgrad.ops.composing import tensor
 from stopgrad.ops.indexing.slices import StridedSlice, part_of
 from stopgrad.ops.shapes.join import concat, reverse as turned, stack
@@ -24,17 +24,17 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     It takes about 2 log₂ n calls of the function, each for many elements at once, instead of n.
 
     Args:
-        fn: a function of two structures like elems, to a third. It must be associative, and act on each place
-            along the axis by itself, as elementwise functions and products of stacked matrices do.
+        fn: a function of two structures like elems that returns a third. It must be associative, and treat
+            each place along the axis by itself, as elementwise functions and products of stacked matrices do.
         elems: a tensor, or a nested structure of tensors with one size along the axis.
-        reverse: whether it runs from the end.
-        axis: along which.
+        reverse: whether to run from the end.
+        axis: the axis along which to run.
 
     Returns:
         The running results, in the structure of elems.
 
     Constraints:
-        (C1) There is a tensor, and the axis exists in each.
+        (C1) There is at least one tensor, and the axis exists in each.
         (C2) The tensors have one size along the axis, known when the graph is built.
         (C3) fn returns a structure like elems, of the same sizes.
 
@@ -65,7 +65,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     return d.unflatten(spec, found)
 
 
-def _combined(fn: Callable[[Any, Any], Any], spec: Any, low: list[Any], high: list[Any]) -> list[Any]:
+def _combined(fn: Callable[[Any, Any], Any], spec: object, low: list[Any], high: list[Any]) -> list[Any]:
     made, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
     if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(made, low, strict=True)):
         raise ShapeError("(C3) fn must return a structure like its arguments, of the same sizes")
@@ -75,7 +75,7 @@ def _combined(fn: Callable[[Any, Any], Any], spec: Any, low: list[Any], high: li
 def _scanned(
     both: Callable[[list[Any], list[Any]], list[Any]], rows: list[Any], axes: list[int], size: int
 ) -> list[Any]:
-    """The running results: those of pairs of neighbours first, then from these all."""
+    """The running results: first for pairs of neighbours, and from these for all elements."""
     levels = []
     while size > 1:
         levels.append((rows, size))
@@ -83,7 +83,7 @@ def _scanned(
         rows = both(_every_second(rows, axes, 0, pairs), _every_second(rows, axes, 1, pairs))
         size = pairs
     for whole, count in reversed(levels):
-        odd = rows  # The results at the places 1, 3, 5, …
+        odd = rows  # The results at positions 1, 3, 5, …
         behind = (count - 1) // 2
         first = [part_of(x, a, 0, 1) for x, a in zip(whole, axes, strict=True)]
         if behind:
@@ -104,8 +104,8 @@ def _every_second(rows: list[Any], axes: list[int], start: int, count: int) -> l
     return found
 
 
-def _alternating(even: Any, odd: Any, axis: int, count: int) -> Any:
-    """*count* elements, in turn from two tensors."""
+def _alternating(even: ArrayLike, odd: ArrayLike, axis: int, count: int) -> Any:
+    """*count* elements, taken alternately from two tensors."""
     pairs = count // 2
     shape = d.type_of(odd).shape
     mixed = reshape(

@@ -1,4 +1,4 @@
-"""Linear recurrences: running sums with a factor for each step, and what is made of them."""
+"""Linear recurrences: running sums with a factor for each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Axis, Op, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Axis,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.shapes.join import pad
@@ -21,17 +32,17 @@ __all__ = [
 class LinearRecurrence(Op):
     """The sequence y with yᵢ = aᵢ · yᵢ₋₁ + bᵢ along an axis, beginning with y₀ = b₀.
 
-    Discounted sums, exponential averages and running products are of this form. XLA computes it in
-    logarithmic depth; the gradients are recurrences that run the other way, and multiply only.
+    Discounted sums, exponential averages and running products have this form. XLA computes it in
+    logarithmic depth. The gradients are recurrences in the other direction, and never divide.
 
     Args:
         a: the factors; the function broadcasts them with b.
         b: the terms.
-        axis: along which.
-        reverse: whether it runs from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
+        axis: the axis along which to run.
+        reverse: whether to run from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
 
     Returns:
-        The sequence y, of their shape.
+        The sequence y, in the shape of a and b.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers of one dtype.
@@ -62,7 +73,7 @@ class LinearRecurrence(Op):
     iterates = True
 
     @staticmethod
-    def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    def lower(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Any:
         factors, terms = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
         y = xp.empty_like(terms)
         last: Any = None
@@ -71,7 +82,7 @@ class LinearRecurrence(Op):
         return xp.moveaxis(y, 0, axis)
 
     @staticmethod
-    def xla(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    def xla(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Any:
         if 0 in b.shape:
             return b
         return xp.lax.associative_scan(
@@ -90,7 +101,7 @@ class LinearRecurrence(Op):
 
 @d.builds(LinearRecurrence)
 def linear_recurrence(
-    a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None
+    a: ArrayLike, b: ArrayLike, axis: int = 0, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     a, b = d.coerce(LinearRecurrence, (a, b))
     with d.about(LinearRecurrence, a, b):
@@ -100,15 +111,15 @@ def linear_recurrence(
     return d.apply(LinearRecurrence, (a, b), (position, d.flag(reverse)), name)
 
 
-def _backwards(g: Any, op: Any) -> Tensor:
-    """The cotangent of the terms: the recurrence the other way, each factor one step on."""
+def _backwards(g: Output, op: Operation) -> Tensor:
+    """The cotangent of the terms: the recurrence in the other direction, with factors shifted by one step."""
     return d.apply(
         LinearRecurrence, (conj(shifted(op.a, op.axis, not op.reverse)), g), (op.axis, not op.reverse)
     )
 
 
-def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
-    """*x* one step on along an axis, with 0 at the beginning; in reverse, one step back with 0 at the end."""
+def shifted(x: ArrayLike, axis: int, reverse: bool = False) -> Tensor:
+    """*x* shifted forward by one along an axis, with 0 at the start; in reverse, back, with 0 at the end."""
     kind = d.type_of(x)
     padding = [((0, 1) if reverse else (1, 0)) if i == axis else (0, 0) for i in range(kind.ndim)]
     return part_of(pad(x, padding), axis, 1 if reverse else 0, kind.shape[axis])

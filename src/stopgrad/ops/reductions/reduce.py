@@ -1,4 +1,4 @@
-"""Reductions over axes; the sum itself is in shapes/reshape.py, because every broadcast needs it."""
+"""Reductions over axes. The sum itself is in shapes/reshape.py, because every broadcast needs it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
     Axes,
     Axis,
     DType,
     DTypeError,
     DTypeLike,
+    Namespace,
     Op,
+    Operation,
+    Output,
     Promotion,
     ShapeError,
+    Size,
     Tensor,
     TensorType,
 )
@@ -64,7 +70,10 @@ def _reduction(allowed: Callable[[DType], bool]) -> Any:
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(
-        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+        input_tensor: ArrayLike,
+        axis: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        name: str | None = None,
     ) -> Tensor:
         values = (d.axes_in(definition, axis, input_tensor), d.flag(keepdims))
         return d.apply(definition, (input_tensor,), values, name)
@@ -101,12 +110,12 @@ class Reduction(Op, abstract=True):
     )
 
 
-def _count(op: Any) -> Any:
+def _count(op: Operation) -> Size:
     return d.product(op.x.shape[a] for a in op.axis)
 
 
-def _shared(g: Any, op: Any) -> Tensor:
-    """A cotangent in as many parts as elements are reduced, which may be more than its dtype can count."""
+def _shared(g: Output, op: Operation) -> Tensor:
+    """A cotangent divided by the number of reduced elements, which may be more than its dtype can count."""
     numbers = wide(g)
     return cast(numbers / size_as(_count(op), numbers.dtype, g), g.dtype)
 
@@ -128,7 +137,7 @@ class Mean(Reduction):
     keeps_sign = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         count = math.prod(x.shape[a] for a in axis)
         return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype) / xp.asarray(count, x.dtype)
 
@@ -137,16 +146,16 @@ reduce_mean = _public(Mean, "reduce_mean")
 
 
 class Extremum(Reduction, abstract=True):
-    """Real numbers (C1), reduced to an extreme one over axes (C2)."""
+    """Real numbers (C1), reduced to their largest or smallest over axes (C2)."""
 
     infer = _reduction(d.is_real)
     gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
-def _to_extreme(g: Any, op: Any) -> Tensor:
-    """The cotangent of a maximum or minimum, in equal shares to the elements that attain it.
+def _to_extreme(g: Output, op: Operation) -> Tensor:
+    """The cotangent of the operand of a maximum or minimum: equal shares for the elements that attain it.
 
-    No element attains a NaN: that is 0 / 0, and the NaN goes on to all of them.
+    No element attains a NaN, so that the share is 0 / 0, and all of them get a NaN.
     """
     hit = equal(op.x, unreduced(op.result, op))
     g = wide(unreduced(g, op))
@@ -155,11 +164,11 @@ def _to_extreme(g: Any, op: Any) -> Tensor:
 
 
 class Max(Extremum):
-    """Largest element over axes; NaN where there is one.
+    """Largest element over axes; NaN if any element is.
 
     Returns:
         The maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
-        gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+        gradient evenly. With a NaN, the gradient of all elements is NaN, as in TensorFlow.
 
     Examples:
         >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
@@ -173,11 +182,11 @@ reduce_max = _public(Max, "reduce_max")
 
 
 class Min(Extremum):
-    """Smallest element over axes; NaN where there is one.
+    """Smallest element over axes; NaN if any element is.
 
     Returns:
         The minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
-        gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+        gradient evenly. With a NaN, the gradient of all elements is NaN, as in TensorFlow.
 
     Examples:
         >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
@@ -190,13 +199,13 @@ class Min(Extremum):
 reduce_min = _public(Min, "reduce_min")
 
 
-def lowest(dtype: Any) -> Any:
-    """The value below all others of a NumPy dtype."""
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """The least value of a NumPy dtype: -∞ for floating-point ones."""
     return np.array(-np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).min, dtype)
 
 
-def highest(dtype: Any) -> Any:
-    """The value above all others of a NumPy dtype."""
+def highest(dtype: np.dtype[Any]) -> Any:
+    """The greatest value of a NumPy dtype: ∞ for floating-point ones."""
     return np.array(np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).max, dtype)
 
 
@@ -204,8 +213,8 @@ class Prod(Reduction):
     """Product over axes.
 
     Returns:
-        The product; 1 over no elements. The gradient is right where elements are 0, since it multiplies the
-        others instead of dividing.
+        The product; 1 over no elements. The gradient is right even where elements are 0, since it multiplies
+        the other elements instead of dividing by one.
 
     Examples:
         >>> sg.reduce_prod(np.array([2.0, 3.0]))
@@ -225,7 +234,7 @@ class Prod(Reduction):
 reduce_prod = _public(Prod, "reduce_prod")
 
 
-def _product_of_others(op: Any) -> Tensor:
+def _product_of_others(op: Operation) -> Tensor:
     """For each element, the product of all others that are reduced together with it."""
     x, kept = wide(op.x), tuple(i for i in range(op.x.ndim) if i not in op.axis)
     order = (*kept, *op.axis)
@@ -249,10 +258,10 @@ class BooleanReduction(Reduction, abstract=True):
 
 
 class AnyOf(BooleanReduction):
-    """Whether any element holds, over axes.
+    """Whether any element is True, over axes.
 
     Returns:
-        Whether any element holds; False over no elements.
+        Whether any element is True; False over no elements.
 
     Examples:
         >>> sg.reduce_any(np.array([False, True]))
@@ -267,10 +276,10 @@ reduce_any = _public(AnyOf, "reduce_any")
 
 
 class AllOf(BooleanReduction):
-    """Whether all elements hold, over axes.
+    """Whether all elements are True, over axes.
 
     Returns:
-        Whether all elements hold; True over no elements.
+        Whether all elements are True; True over no elements.
 
     Examples:
         >>> sg.reduce_all(np.array([False, True]))
@@ -288,7 +297,8 @@ class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
     Returns:
-        The logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
+        The logarithm of the sum of exponentials; -∞ if there are no elements or all are -∞, with a gradient
+        of 0 there.
 
     Examples:
         >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
@@ -300,7 +310,7 @@ class LogSumExp(Reduction):
     gradient = {"x": lambda g, op: _to_exponentials(g, op)}
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
@@ -310,10 +320,10 @@ class LogSumExp(Reduction):
 reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
 
 
-def _to_exponentials(g: Any, op: Any) -> Tensor:
-    """The cotangent of log Σ eˣ, in proportion to eˣ.
+def _to_exponentials(g: Output, op: Operation) -> Tensor:
+    """The cotangent of x for log Σ eˣ: g · eˣ / Σ eˣ.
 
-    The result as it was rounded will not do: an error of it is one of the exponent.
+    For dtypes of 16 bits the result is computed anew: its rounding error would be one of the exponent.
     """
     x = wide(op.x)
     total = op.result if x is op.x else d.apply(LogSumExp, (x,), (op.axis, op.keepdims))
@@ -336,7 +346,7 @@ class Variance(Reduction):
     gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod
-    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         centred = x - Mean.lower(xp, x, axis, True)
         return Mean.lower(xp, xp.square(centred), axis, keepdims)
 
@@ -344,13 +354,16 @@ class Variance(Reduction):
 reduce_variance = _public(Variance, "reduce_variance")
 
 
-def _to_distances(g: Any, x: Any, op: Any) -> Tensor:
+def _to_distances(g: Output, x: Output, op: Operation) -> Tensor:
     return spread(g * (2 / size_as(_count(op), x.dtype, g)), op) * (x - reduce_mean(x, op.axis, True))
 
 
 @d.guarded("reduce_std")
 def reduce_std(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    input_tensor: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """Standard deviation over axes: the square root of :func:`reduce_variance`.
 
@@ -370,13 +383,16 @@ def reduce_std(
     numbers = wide(input_tensor)
     if numbers is input_tensor:
         return sqrt(reduce_variance(numbers, axis, keepdims), name)
-    # Squares overflow in float16 long before their roots do.
+    # The squares overflow in float16 long before the root does.
     return cast(sqrt(reduce_variance(numbers, axis, keepdims)), d.type_of(input_tensor).dtype, name)
 
 
 @d.guarded("reduce_euclidean_norm")
 def reduce_euclidean_norm(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    input_tensor: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """Euclidean norm over axes: the square root of the sum of squared magnitudes.
 
@@ -405,7 +421,7 @@ def reduce_euclidean_norm(
 
 
 class ArgReduction(Op, abstract=True):
-    """The position of an extreme real number along one axis.
+    """The position of the largest or smallest real number along one axis.
 
     Args:
         x (``input``): real numbers.
@@ -413,7 +429,7 @@ class ArgReduction(Op, abstract=True):
         dtype (``output_type``): the dtype of the positions.
 
     Returns:
-        Positions, without that axis.
+        The positions, in x's shape without that axis.
 
     Constraints:
         (C1) x holds real numbers.
@@ -442,14 +458,16 @@ class ArgReduction(Op, abstract=True):
     ]
 
 
-def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: str | None) -> Tensor:
+def _position(
+    definition: type[Op], x: ArrayLike, axis: int | Sequence[int] | None, dtype: DTypeLike, name: str | None
+) -> Tensor:
     along = d.axis_in(definition, 0 if axis is None else axis, x)
     numbers = cast(x, d.uint8) if d.type_of(x).dtype is d.bool_ else x
     return d.apply(definition, (numbers,), (along, d.dtype_of(dtype)), name)
 
 
 class ArgMax(ArgReduction):
-    """The position of the largest element along an axis; of the first, at ties, and of a NaN before all.
+    """The position of the largest element along an axis: the first of equal ones, or the first NaN.
 
     Examples:
         >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
@@ -461,13 +479,13 @@ class ArgMax(ArgReduction):
 
 @d.builds(ArgMax, by_type=True)
 def argmax(
-    input: Any, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
+    input: ArrayLike, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
 ) -> Tensor:
     return _position(ArgMax, input, axis, output_type, name)
 
 
 class ArgMin(ArgReduction):
-    """The position of the smallest element along an axis; of the first, at ties, and of a NaN before all.
+    """The position of the smallest element along an axis: the first of equal ones, or the first NaN.
 
     Examples:
         >>> sg.argmin(np.array([1.0, 3.0, 1.0]))
@@ -479,6 +497,6 @@ class ArgMin(ArgReduction):
 
 @d.builds(ArgMin, by_type=True)
 def argmin(
-    input: Any, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
+    input: ArrayLike, axis: int | None = None, output_type: DTypeLike = d.int64, name: str | None = None
 ) -> Tensor:
     return _position(ArgMin, input, axis, output_type, name)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Axis, Op, Promotion, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Axis,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.compare import equal, logical_or, not_equal
 from stopgrad.ops.elementwise.convert import conj, where
 from stopgrad.ops.elementwise.powers import exp
@@ -30,13 +42,13 @@ __all__ = [
 
 
 class Running(Op, abstract=True):
-    """Numbers, accumulated along an axis.
+    """Numbers accumulated along an axis.
 
     Args:
         x: numbers.
         axis: the axis along which to accumulate.
-        exclusive: whether each element counts only those before it.
-        reverse: whether it runs from the end.
+        exclusive: whether each result leaves out the element at its own position.
+        reverse: whether to accumulate from the end.
 
     Constraints:
         (C1) x holds numbers.
@@ -62,7 +74,13 @@ class Running(Op, abstract=True):
 
 
 def _accumulate(
-    xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool, function: Any, neutral: int
+    xp: Namespace,
+    x: Array,
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+    function: Callable[..., Any],
+    neutral: int,
 ) -> Any:
     if reverse:
         x = xp.flip(x, axis)
@@ -90,7 +108,7 @@ class Cumsum(Running):
 
 @d.builds(Cumsum, by_type=True)
 def cumsum(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+    x: ArrayLike, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     return d.apply(Cumsum, (x,), (d.axis_in(Cumsum, axis, x), d.flag(exclusive), d.flag(reverse)), name)
 
@@ -99,7 +117,7 @@ class Cumprod(Running):
     """Running product along an axis.
 
     Returns:
-        The products, of x's shape. The gradient is right where elements are 0, since it never divides.
+        The products, of x's shape. The gradient is right even where elements are 0, since it never divides.
 
     Examples:
         >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
@@ -114,15 +132,15 @@ class Cumprod(Running):
 
 @d.builds(Cumprod, by_type=True)
 def cumprod(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+    x: ArrayLike, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     return d.apply(Cumprod, (x,), (d.axis_in(Cumprod, axis, x), d.flag(exclusive), d.flag(reverse)), name)
 
 
-def _cumprod_gradient(g: Any, op: Any) -> Tensor:
-    """For each element, the product of those before it times a sum over those from it on.
+def _cumprod_gradient(g: Output, op: Operation) -> Tensor:
+    """For each element, the product of the elements before it, times a sum over the results that it enters.
 
-    The terms of that sum are their cotangents, each times the elements in between.
+    Each term of that sum is the result's cotangent, times the elements between the two.
     """
     x, back = conj(op.x), not op.reverse
     if op.exclusive:
@@ -136,12 +154,12 @@ def _cumprod_gradient(g: Any, op: Any) -> Tensor:
 
 
 class RunningExtremum(Op, abstract=True):
-    """Real numbers, of which an extreme one so far along an axis.
+    """The largest or smallest of the real numbers so far, along an axis.
 
     Args:
         x: real numbers.
-        axis: the axis along which to go.
-        reverse: whether it runs from the end.
+        axis: the axis along which to run.
+        reverse: whether to run from the end.
 
     Constraints:
         (C1) x holds real numbers.
@@ -165,8 +183,8 @@ class RunningExtremum(Op, abstract=True):
     extremes = (([[1.0, math.nan, math.inf]],), ([[-math.inf, 0.0, -0.0]],))
 
 
-def _to_extremes(g: Any, op: Any) -> Tensor:
-    """The cotangent of running extremes, each to the last element that attains it, as a NaN does NaN."""
+def _to_extremes(g: Output, op: Operation) -> Tensor:
+    """The cotangent of running extremes: each goes to the last element that attains it; a NaN attains NaN."""
     x, axis = op.x, op.axis
     place = _places(x, axis)
     attains = logical_or(equal(x, op.result), not_equal(x, x))
@@ -177,17 +195,17 @@ def _to_extremes(g: Any, op: Any) -> Tensor:
     return d.apply(ScatterAddAlongAxis, (zeros_like(g), latest, g), (axis,))
 
 
-def _places(x: Any, axis: int) -> Tensor:
-    """The numbers of the elements along an axis, in a shape that broadcasts with the tensor."""
+def _places(x: Output, axis: int) -> Tensor:
+    """The positions 0, 1, 2, … along an axis, in a shape that broadcasts with the tensor."""
     size = x.shape[axis]
     return reshape(numbers(size), tuple(size if i == axis else 1 for i in range(x.ndim)))
 
 
 class Cummax(RunningExtremum):
-    """The largest element so far, along an axis; NaN from the first one on.
+    """The largest element so far, along an axis; NaN from the first NaN on.
 
     Returns:
-        The maxima, of x's shape. Of elements that tie, the latest takes the gradient.
+        The maxima, of x's shape. Of equal elements, the latest gets the gradient.
 
     Examples:
         >>> sg.cummax(np.array([1.0, 3.0, 2.0]))
@@ -199,15 +217,15 @@ class Cummax(RunningExtremum):
 
 
 @d.builds(Cummax)
-def cummax(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+def cummax(x: ArrayLike, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
     return d.apply(Cummax, (x,), (d.axis_in(Cummax, axis, x), d.flag(reverse)), name)
 
 
 class Cummin(RunningExtremum):
-    """The smallest element so far, along an axis; NaN from the first one on.
+    """The smallest element so far, along an axis; NaN from the first NaN on.
 
     Returns:
-        The minima, of x's shape. Of elements that tie, the latest takes the gradient.
+        The minima, of x's shape. Of equal elements, the latest gets the gradient.
 
     Examples:
         >>> sg.cummin(np.array([3.0, 1.0, 2.0]))
@@ -219,11 +237,11 @@ class Cummin(RunningExtremum):
 
 
 @d.builds(Cummin)
-def cummin(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+def cummin(x: ArrayLike, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
     return d.apply(Cummin, (x,), (d.axis_in(Cummin, axis, x), d.flag(reverse)), name)
 
 
-def _accumulated(xp: Any, x: Any, axis: int, reverse: bool, function: Any) -> Any:
+def _accumulated(xp: Namespace, x: Array, axis: int, reverse: bool, function: Callable[..., Any]) -> Any:
     if not x.size:
         return x
     return xp.flip(function(xp.flip(x, axis), axis), axis) if reverse else function(x, axis)
@@ -235,7 +253,7 @@ class CumulativeLogsumexp(Op):
     Args:
         x: floating-point.
         axis: the axis along which to accumulate.
-        reverse: whether it runs from the end.
+        reverse: whether to accumulate from the end.
 
     Returns:
         log(exp x₀ + … + exp xᵢ), of x's shape.
@@ -252,7 +270,8 @@ class CumulativeLogsumexp(Op):
         return x
 
     promotes = Promotion(d.is_floating)
-    # Of the cotangents from an element on, each times exp(this result - that result), which is at most 1.
+    # A sum over the results that an element enters: each cotangent times exp(x - that result), which is at
+    # most 1.
     gradient = {"x": lambda g, op: _share(op.x, op.result) * _from_here(g, op)}
     batch = d.ALONG
     rounds_once = True
@@ -267,15 +286,14 @@ class CumulativeLogsumexp(Op):
     extremes = (([[-math.inf, -math.inf, 1.0]],), ([[1.0, math.inf, 2.0]],), ([[0.0, math.nan]],))
 
 
-def _share(x: Any, result: Any) -> Tensor:
+def _share(x: Output, result: Output) -> Tensor:
     """exp(x - result), which is 1 where both are the same infinity."""
     return exp(where(equal(x, result), 0, x - result))
 
 
-def _from_here(g: Any, op: Any) -> Tensor:
+def _from_here(g: Output, op: Operation) -> Tensor:
     result, axis, back = op.result, op.axis, not op.reverse
     following = shifted(result, axis, back)
-    # Behind the last nothing follows.
     place = _places(result, axis)
     last = equal(place, 0 if op.reverse else size_as(result.shape[axis] - 1, d.int32, result))
     return linear_recurrence(_share(result, where(last, result, following)), g, axis, back)
@@ -283,15 +301,15 @@ def _from_here(g: Any, op: Any) -> Tensor:
 
 @d.builds(CumulativeLogsumexp)
 def cumulative_logsumexp(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+    x: ArrayLike, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
     """The logarithm of the running sum of exponentials along an axis, without overflow.
 
     Args:
-        x: floating-point; integers become it.
+        x: floating-point; integers are converted.
         axis: the axis along which to accumulate.
-        exclusive: whether each element counts only those before it, the first therefore being -∞.
-        reverse: whether it runs from the end.
+        exclusive: whether each result leaves out the element at its own position, so that the first is -∞.
+        reverse: whether to accumulate from the end.
 
     Returns:
         log(exp x₀ + … + exp xᵢ), of x's shape.

@@ -1,4 +1,4 @@
-"""What belongs to the same segment, together: sums, means, products, extremes."""
+"""Sums, means, products and extremes of the elements that belong to the same segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Op, ShapeError, Size, Tensor
+from stopgrad.graph.defining import (
+    ArgumentError,
+    ArrayLike,
+    NumpyArray,
+    Op,
+    Output,
+    ShapeError,
+    Size,
+    Tensor,
+)
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum
 from stopgrad.ops.elementwise.compare import greater
@@ -39,8 +48,8 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------- segments
 
 
-def _joined(definition: type[Op], data: Any, ids: Any, count: Size, start: Any) -> Tensor:
-    """The data of each segment joined, beginning with *start*."""
+def _joined(definition: type[Op], data: ArrayLike, ids: ArrayLike, count: Size, start: complex) -> Tensor:
+    """The data of each segment reduced by a scatter operation that begins with *start*."""
     kind, of = d.type_of(data), d.type_of(ids)
     d.check_dtype(of, d.is_integer, "integers as segment_ids")
     if not d.same_shape(kind.shape[: of.ndim], of.shape):
@@ -52,40 +61,40 @@ def _joined(definition: type[Op], data: Any, ids: Any, count: Size, start: Any) 
     return d.apply(definition, (empty, ids, data), (0, 0))
 
 
-def _sum(data: Any, ids: Any, count: Size) -> Tensor:
+def _sum(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return _joined(TensorScatterAdd, data, ids, count, 0)
 
 
-def _counted(data: Any, ids: Any, count: Size) -> Tensor:
-    """How many there are in each segment, at least 1, in a shape and dtype that go with the segments."""
+def _counted(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
+    """The number of elements in each segment, at least 1, in a shape and dtype that fit the segments."""
     shape, dtype = d.type_of(ids).shape, d.type_of(data).dtype
     found = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
     found = cast(found, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64)
     return reshape(found, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
 
 
-def _mean(data: Any, ids: Any, count: Size) -> Tensor:
+def _mean(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return divide(_sum(data, ids, count), _counted(data, ids, count))
 
 
-def _sqrt_n(data: Any, ids: Any, count: Size) -> Tensor:
+def _sqrt_n(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return divide(_sum(data, ids, count), sqrt(_counted(data, ids, count)))
 
 
-def _max(data: Any, ids: Any, count: Size) -> Tensor:
+def _max(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return _joined(TensorScatterMax, data, ids, count, _limit(lowest, data))
 
 
-def _min(data: Any, ids: Any, count: Size) -> Tensor:
+def _min(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return _joined(TensorScatterMin, data, ids, count, _limit(highest, data))
 
 
-def _limit(limit: Callable[[Any], Any], data: Any) -> Any:
+def _limit(limit: Callable[[Any], Any], data: ArrayLike) -> Any:
     d.check_dtype(d.type_of(data), d.is_real, "real numbers as data", "C1")
     return limit(d.type_of(data).dtype.numpy)
 
 
-def _prod(data: Any, ids: Any, count: Size) -> Tensor:
+def _prod(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return _joined(TensorScatterMul, data, ids, count, 1)
 
 
@@ -93,9 +102,9 @@ _UNSORTED = """The {what} of the data of each segment.
 
 Args:
     data: {data}.
-    segment_ids: integers, of the shape of the data's leading axes: which segment each part belongs to.
-        Negative ones, and those from num_segments on, are dropped.
-    num_segments: how many segments there are.
+    segment_ids: integers in the shape of the data's leading axes: the segment each part belongs to. Parts
+        with a negative id, or one of at least num_segments, are dropped.
+    num_segments: the number of segments.
 
 Returns:
     A tensor of shape [num_segments, *data.shape[segment_ids.ndim:]]; {empty} for a segment without
@@ -110,13 +119,13 @@ Examples:
     {example}
 """
 
-_SORTED = """The {what} of the data of each segment, which stand one after the other.
+_SORTED = """The {what} of the data of each segment, where segments follow one another.
 
 Args:
     data: {data}.
-    segment_ids: a vector of integers that do not decrease: which segment each row of the data belongs to.
-    num_segments: how many segments there are; by default one more than the last of the segment_ids, which
-        then are known when the graph is built.
+    segment_ids: a vector of integers that do not decrease: the segment each row of the data belongs to.
+    num_segments: the number of segments; by default one more than the last of the segment_ids, which must
+        then be known when the graph is built.
 
 Returns:
     A tensor of shape [num_segments, *data.shape[1:]]; {empty} for a segment without rows.{note}
@@ -125,7 +134,7 @@ Constraints:
     (C1) The segment_ids are integers{dtypes}.
     (C2) They are a vector, as long as the data, and do not decrease where that is known when the graph is
         built.
-    (C3) How many segments there are is known when the graph is built.
+    (C3) The number of segments is known when the graph is built.
 
 Examples:
     >>> sg.{name}(np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1]))
@@ -135,7 +144,9 @@ Examples:
 
 def _unsorted(join: Callable[..., Tensor], name: str, **parts: str) -> Callable[..., Tensor]:
     @d.guarded(name)
-    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    def function(
+        data: ArrayLike, segment_ids: ArrayLike, num_segments: Size | str, name: str | None = None
+    ) -> Tensor:
         data = tensor(data)
         return named(join(data, as_indices(segment_ids), d.shape_of(num_segments)[0]), name)
 
@@ -144,9 +155,17 @@ def _unsorted(join: Callable[..., Tensor], name: str, **parts: str) -> Callable[
     return function
 
 
-def _sorted(join: Callable[..., Tensor], otherwise: Any, name: str, **parts: str) -> Callable[..., Tensor]:
+def _sorted(
+    join: Callable[..., Tensor], otherwise: int | None, name: str, **parts: str
+) -> Callable[..., Tensor]:
     @d.guarded(name)
-    def function(data: Any, segment_ids: Any, name: str | None = None, *, num_segments: Any = None) -> Tensor:
+    def function(
+        data: ArrayLike,
+        segment_ids: ArrayLike,
+        name: str | None = None,
+        *,
+        num_segments: Size | str | None = None,
+    ) -> Tensor:
         data, ids = tensor(data), as_indices(segment_ids)
         count = _how_many(data, ids, num_segments)
         found = join(data, ids, count)
@@ -160,7 +179,7 @@ def _sorted(join: Callable[..., Tensor], otherwise: Any, name: str, **parts: str
     return function
 
 
-def _how_many(data: Any, ids: Any, given: Any) -> Size:
+def _how_many(data: ArrayLike, ids: Output | NumpyArray, given: Size | str | None) -> Size:
     kind = d.type_of(ids)
     d.check_dtype(kind, d.is_integer, "integers as segment_ids")
     if kind.ndim != 1 or not d.type_of(data).ndim:
@@ -183,14 +202,14 @@ _NUMBERS = {"data": "numbers", "dtypes": ", and the data numbers"}
 _REALS = {
     "data": "real numbers",
     "dtypes": ", and the data real numbers",
-    "note": " What ties shares the gradient evenly.",
+    "note": " Elements that tie share the gradient evenly.",
 }
 _MEANS = {
     "data": "floating-point or complex numbers; integers become float64",
     "dtypes": ", and the data numbers",
     "note": "",
 }
-_PRODUCTS = {**_NUMBERS, "note": " The gradient is right where factors are 0."}
+_PRODUCTS = {**_NUMBERS, "note": " The gradient is right even where factors are 0."}
 _SUMS = {**_NUMBERS, "note": ""}
 
 unsorted_segment_sum = _unsorted(

@@ -1,13 +1,24 @@
-"""Tensors made from numbers and from what is known of others: grids, masks of lengths, shapes, constants."""
+"""Grids, masks from lengths, shapes as tensors, and constants."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeError, DTypeLike, Promotion, ShapeError, Tensor
+from stopgrad.graph.defining import (
+    ArgumentError,
+    ArrayLike,
+    DType,
+    DTypeError,
+    DTypeLike,
+    Promotion,
+    ShapeError,
+    Size,
+    Tensor,
+)
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import less
@@ -31,17 +42,17 @@ __all__ = [
 
 
 @d.guarded("linspace")
-def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
+def linspace(start: ArrayLike, stop: ArrayLike, num: int, name: str | None = None, axis: int = 0) -> Tensor:
     """Numbers at equal distances from one to another, both included.
 
     Args:
-        start: the first: floating-point or complex; integers become it.
-        stop: the last.
-        num: how many.
-        axis: where the new axis comes, if start and stop are no scalars.
+        start: the first number, floating-point or complex; integers are converted.
+        stop: the last number.
+        num: the number of numbers.
+        axis: the position of the new axis, if start and stop are not scalars.
 
     Returns:
-        The numbers; of one, it is start. Both ends have gradients.
+        The numbers; only start if num is 1. Both ends have gradients.
 
     Constraints:
         (C1) start and stop have shapes that broadcast.
@@ -59,7 +70,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     position = d.normal_axis(axis, ndim + 1)
     dtype = d.type_of(first).dtype
     parts = np.arange(count, dtype=np.float64) / max(count - 1, 1)
-    # From the nearer end, so that the last is exactly the last.
+    # A weighted sum of both ends, so that the last number is exactly *stop*.
     spread = (count, *(1,) * (ndim - position))
     first, last = (expand_dims(_of_rank(x, ndim), position) for x in (first, last))
     there = np.reshape(parts, spread).astype(dtype.numpy)
@@ -67,23 +78,23 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     return add(multiply(first, back), multiply(last, there), name)
 
 
-def _of_rank(x: Any, ndim: int) -> Tensor:
+def _of_rank(x: ArrayLike, ndim: int) -> Tensor:
     """*x* with axes of size 1 in front."""
     sizes = d.type_of(x).shape
     return x if len(sizes) == ndim else reshape(x, (*(1,) * (ndim - len(sizes)), *sizes))
 
 
 @d.guarded("meshgrid")
-def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
+def meshgrid(*args: ArrayLike, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """The coordinates of the points of a grid.
 
     Args:
-        args: for each axis of the grid a vector of coordinates.
+        args: a vector of coordinates for each axis of the grid.
         indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes
             come in order.
 
     Returns:
-        For each vector a tensor with its coordinates at all points.
+        A tensor for each vector, with its coordinate at each point.
 
     Constraints:
         (C1) The arguments are vectors or scalars.
@@ -116,18 +127,22 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
 @d.guarded("sequence_mask")
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: str | None = None
+    lengths: ArrayLike,
+    maxlen: Size | str | None = None,
+    dtype: DTypeLike = "bool",
+    name: str | None = None,
 ) -> Tensor:
-    """Which places of sequences of different lengths are taken.
+    """A mask of the positions that sequences of different lengths fill.
 
     Args:
         lengths: integers, of any shape.
-        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph
-            is built.
-        dtype: of the result.
+        maxlen: the size of the new axis; by default the greatest length, which must then be known when the
+            graph is built.
+        dtype: the dtype of the result.
 
     Returns:
-        A tensor of shape [*lengths.shape, maxlen], true, or 1, at the first places of each row.
+        A tensor of shape [*lengths.shape, maxlen], True, or 1, at the first positions of each
+        row, as many as its length.
 
     Constraints:
         (C1) The lengths are integers.
@@ -138,27 +153,29 @@ def sequence_mask(
         array([[ True, False, False],
                [ True,  True,  True]])
     """
-    lengths = as_indices(lengths)
-    kind = d.type_of(lengths)
+    counts = as_indices(lengths)
+    kind = d.type_of(counts)
     d.check_dtype(kind, d.is_integer, "integers as lengths")
     if maxlen is not None:
         size = d.shape_of(maxlen)[0]
-    elif is_traced(lengths):
+    elif is_traced(counts):
         raise needs_size("(C2) the greatest length", "maxlen=")
     else:
-        size = max(int(lengths.max()), 0) if lengths.size else 0
-    hit = less(numbers(size), reshape(lengths, (*kind.shape, 1)))
+        size = max(int(counts.max()), 0) if counts.size else 0
+    hit = less(numbers(size), reshape(counts, (*kind.shape, 1)))
     return cast(hit, dtype, name)
 
 
 @d.guarded("full_like")
-def full_like(input: Any, fill_value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def full_like(
+    input: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     """One value in the shape of another tensor.
 
     Args:
         input: any tensor.
-        fill_value: the value: a number or a scalar tensor, which is brought to the dtype.
-        dtype: of the result; by default the input's.
+        fill_value: the value: a number or a scalar tensor, which is converted to the dtype.
+        dtype: the dtype of the result; by default the input's.
 
     Returns:
         A tensor of the input's shape.
@@ -179,14 +196,14 @@ def full_like(input: Any, fill_value: Any, dtype: DTypeLike | None = None, name:
 
 
 @d.guarded("rank")
-def rank(input: Any, name: str | None = None) -> Tensor:
-    """How many axes a tensor has.
+def rank(input: ArrayLike, name: str | None = None) -> Tensor:
+    """The number of axes of a tensor.
 
     Args:
         input: any tensor.
 
     Returns:
-        The number, a scalar of int32. ``x.ndim`` is the same as a number of Python.
+        The number, an int32 scalar. ``x.ndim`` is the same number as a Python int.
 
     Examples:
         >>> sg.rank(np.zeros((2, 3)))
@@ -196,7 +213,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("shape")
-def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def shape(input: ArrayLike, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """The sizes of a tensor, as a tensor.
 
     Args:
@@ -204,8 +221,8 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
         out_type: int32 or int64; int32 by default.
 
     Returns:
-        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as
-        a tuple.
+        A vector with the size of each axis; sizes that are not known yet are read when the graph runs.
+        ``x.shape`` is a tuple of the sizes.
 
     Constraints:
         (C1) out_type is a dtype of integers.
@@ -226,22 +243,25 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
 
 @d.guarded("convert_to_tensor")
 def convert_to_tensor(
-    value: Any, dtype: DTypeLike | None = None, dtype_hint: DTypeLike | None = None, name: str | None = None
+    value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    dtype_hint: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """A value as a tensor.
 
     Args:
         value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or
             complex64.
-        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to
-            it.
-        dtype_hint: a dtype to bring numbers to, if they go into it without loss.
+        dtype: the dtype that the result must have; tensors and arrays of another dtype are refused, and
+            Python numbers are converted.
+        dtype_hint: a dtype to which Python numbers are converted, if that loses nothing.
 
     Returns:
-        An output of a graph is returned as it is; outside of a graph, an array.
+        The tensor: an output of a graph unchanged, and an array outside of a graph.
 
     Constraints:
-        (C1) What has a dtype has the one that is asked for.
+        (C1) A value that has a dtype has the one that is asked for.
 
     Examples:
         >>> sg.convert_to_tensor([1.0, 2.0])
@@ -268,11 +288,11 @@ def convert_to_tensor(
     return constant(value, wanted, name=name)
 
 
-def _is_tensor(x: Any) -> bool:
+def _is_tensor(x: object) -> bool:
     return is_traced(x) or hasattr(x, "dtype")
 
 
-def _stacked(value: Any, wanted: Any) -> Tensor:
+def _stacked(value: Sequence[Any], wanted: DType | None) -> Tensor:
     """Nested lists with tensors among them as one tensor, the innermost lists first."""
     stack_of: list[tuple[Any, list[Any]]] = [(value, [])]
     while True:
@@ -289,26 +309,25 @@ def _stacked(value: Any, wanted: Any) -> Tensor:
             done.append(given[len(done)])
 
 
-def _together(parts: list[Any], wanted: Any) -> list[Any]:
+def _together(parts: list[Any], wanted: DType | None) -> list[Any]:
     return [d.as_array(p, wanted) if wanted is not None and d.is_python(p) else p for p in parts]
 
 
 @d.guarded("map_structure")
-def map_structure(func: Any, *structure: Any) -> Any:
-    """A structure with a function applied to each of its leaves; of several structures, to their leaves
-    together.
+def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
+    """A structure of a function's results, for each leaf of a structure or for those of several together.
 
     Args:
-        func: a function of as many arguments as there are structures.
+        func: a function with one argument for each structure.
         structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all
-            alike. None is an empty structure.
+            with the same nesting. None is an empty structure.
 
     Returns:
-        A structure like the first, of the function's results.
+        A structure like the first, with the function's results.
 
     Constraints:
         (C1) There is a function, and at least one structure.
-        (C2) The structures are alike.
+        (C2) The structures have the same nesting.
 
     Examples:
         >>> sg.map_structure(lambda x, y: x + y, {"a": 1, "b": (2, 3)}, {"a": 10, "b": (20, 30)})

@@ -10,11 +10,18 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
+    ArrayLike,
     Axes,
     Axis,
+    Namespace,
+    NumpyArray,
     Op,
+    Operation,
+    Output,
     Promotion,
     ShapeError,
+    Size,
     Sizes,
     Tensor,
     TensorType,
@@ -37,11 +44,11 @@ __all__ = [
 
 
 class ConcatV2(Op):
-    """Tensors one after the other along an axis that they have.
+    """Tensors joined one after the other along an existing axis.
 
     Args:
         xs: the tensors.
-        axis: along which.
+        axis: the axis along which to join.
 
     Returns:
         The tensors joined.
@@ -79,12 +86,12 @@ class ConcatV2(Op):
 
 
 @d.builds(ConcatV2, by_type=True)
-def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
-    """Tensors one after the other along an axis that they have.
+def concat(values: Sequence[ArrayLike], axis: int, name: str | None = None) -> Tensor:
+    """Tensors joined one after the other along an existing axis.
 
     Args:
-        values: a list of tensors; they are brought to one dtype.
-        axis: along which; counted from the end if negative.
+        values: a list of tensors; they are converted to one dtype.
+        axis: the axis along which to join; counted from the end if negative.
 
     Returns:
         The tensors joined.
@@ -109,7 +116,7 @@ def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
 
 
 class Pack(Op):
-    """Tensors side by side along a new axis.
+    """Tensors joined along a new axis.
 
     Args:
         xs: the tensors.
@@ -145,11 +152,11 @@ class Pack(Op):
 
 
 @d.builds(Pack, by_type=True)
-def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
-    """Tensors side by side along a new axis.
+def stack(values: Sequence[ArrayLike], axis: int = 0, name: str | None = None) -> Tensor:
+    """Tensors joined along a new axis.
 
     Args:
-        values: a list of tensors; they are brought to one dtype.
+        values: a list of tensors; they are converted to one dtype.
         axis: the position of the new axis in the result; counted from its end if negative.
 
     Returns:
@@ -176,13 +183,13 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tens
 
 
 @d.guarded("unstack")
-def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
+def unstack(value: ArrayLike, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
     """The parts of a tensor along an axis, without that axis.
 
     Args:
         value: any tensor.
-        num: how many parts there are; by default as many as the axis has elements, which is then a number.
-        axis: along which.
+        num: the number of parts; by default the size of the axis, which must then be known.
+        axis: the axis along which to take parts.
 
     Returns:
         A list of tensors.
@@ -214,10 +221,10 @@ class Split(Op):
     Args:
         x: any tensor.
         sizes: the sizes of the parts along the axis.
-        axis: along which.
+        axis: the axis along which to cut.
 
     Returns:
-        As many tensors as sizes.
+        A tensor for each size.
 
     Constraints:
         (C1) The axis exists in x.
@@ -241,7 +248,7 @@ class Split(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, sizes: tuple[int, ...], axis: int) -> Any:
         parts = tuple(xp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
         return parts if len(parts) > 1 else parts[0]
 
@@ -253,8 +260,8 @@ class Split(Op):
 
 @d.builds(Split)
 def split(
-    value: Any,
-    num_or_size_splits: int | Sequence[Any],
+    value: ArrayLike,
+    num_or_size_splits: int | Sequence[Size | str] | NumpyArray,
     axis: int = 0,
     num: int | None = None,
     name: str | None = None,
@@ -263,18 +270,18 @@ def split(
 
     Args:
         value: any tensor.
-        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one
-            may be -1, for what remains.
-        axis: along which.
-        num: how many parts there are, where sizes are given; it is known without.
+        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis; one of these
+            may be -1, which stands for the rest.
+        axis: the axis along which to cut.
+        num: the number of parts if sizes are given; not needed, and only checked.
 
     Returns:
         A tuple of tensors, one for each part.
 
     Constraints:
         (C1) The axis exists in value.
-        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are
-            num.
+        (C2) The size of the axis is a multiple of the number of parts, or the sum of the sizes; there are num
+            of these.
 
     Examples:
         >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
@@ -291,7 +298,7 @@ def split(
 
 
 @d.reads_arguments
-def _part_sizes(wanted: Any, size: Any, axis: int) -> tuple[Any, ...]:
+def _part_sizes(wanted: Any, size: Size, axis: int) -> tuple[Any, ...]:
     """The sizes of the parts of an axis, from their number or from sizes of which one may be -1."""
     if d.is_whole(wanted):
         count = d.whole(wanted)
@@ -317,8 +324,8 @@ class PadV2(Op):
 
     Args:
         x: any tensor.
-        value: what surrounds it.
-        paddings: for each axis how many elements come before and after.
+        value: the value around it.
+        paddings: for each axis, the numbers of elements before and after.
 
     Returns:
         The padded tensor.
@@ -353,12 +360,12 @@ class PadV2(Op):
     ]
 
 
-def _is_padding(op: Any) -> Tensor:
-    """Which elements of the padded tensor are the value."""
+def _is_padding(op: Operation) -> Tensor:
+    """A mask of the elements of the padded tensor that are padding."""
     return equal(d.apply(PadV2, (zeros_like(op.x), 1), (op.paddings,)), 1)
 
 
-def _unpadded(g: Any, op: Any) -> Tensor:
+def _unpadded(g: Output, op: Operation) -> Tensor:
     """The part of a padded tensor that came from the operand."""
     return d.apply(
         StridedSlice,
@@ -369,24 +376,28 @@ def _unpadded(g: Any, op: Any) -> Tensor:
 
 @d.builds(PadV2, by_type=True)
 def pad(
-    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+    tensor: ArrayLike,
+    paddings: Sequence[Sequence[Size]] | NumpyArray,
+    mode: str = "CONSTANT",
+    constant_values: ArrayLike = 0,
+    name: str | None = None,
 ) -> Tensor:
     """A tensor with elements put around it.
 
     Args:
         tensor: any tensor.
-        paddings: for each axis how many elements come before and after.
-        mode: "CONSTANT" for one value, "REFLECT" for the tensor mirrored at its first and last elements,
-            "SYMMETRIC" for the tensor mirrored at its edge, those elements included.
+        paddings: for each axis, the numbers of elements before and after.
+        mode: "CONSTANT" for one value; "REFLECT" for the tensor mirrored at its first and last elements;
+            "SYMMETRIC" for the tensor mirrored at its edges, so that those elements are repeated.
         constant_values: the value around it in the mode "CONSTANT"; 0 by default.
 
     Returns:
         The padded tensor.
 
     Constraints:
-        (C1) The value is a scalar, of a dtype that goes into the tensor's without loss.
-        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger
-            than what is there to mirror.
+        (C1) The value is a scalar, of a dtype that converts to the tensor's without loss.
+        (C2) There are two sizes for each axis of the tensor, none negative, and none larger than the number
+            of elements that can be mirrored.
 
     Examples:
         >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
@@ -417,7 +428,7 @@ def pad(
 
 
 @d.reads_arguments
-def _pairs(paddings: Any) -> tuple[Any, ...]:
+def _pairs(paddings: Sequence[Sequence[Size]] | NumpyArray) -> tuple[Any, ...]:
     found = []
     for pair in paddings:
         low, high = pair
@@ -444,7 +455,7 @@ class Tile(Op):
 
     Args:
         x: any tensor.
-        multiples: for each axis how often.
+        multiples: for each axis, the number of repetitions.
 
     Returns:
         The repeated tensor.
@@ -471,12 +482,12 @@ class Tile(Op):
 
 
 @d.builds(Tile, by_type=True)
-def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
+def tile(input: ArrayLike, multiples: Sequence[Any], name: str | None = None) -> Tensor:
     """A tensor repeated along its axes.
 
     Args:
         input: any tensor.
-        multiples: for each axis how often.
+        multiples: for each axis, the number of repetitions.
 
     Returns:
         The repeated tensor.
@@ -491,17 +502,17 @@ def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tenso
     return d.apply(Tile, (input,), (d.shape_of(multiples),), name)
 
 
-def _untile(g: Any, op: Any) -> Tensor:
+def _untile(g: Output, op: Operation) -> Tensor:
     interleaved = tuple(n for pair in zip(op.multiples, op.x.shape, strict=True) for n in pair)
     return sum_axes(reshape(g, interleaved), tuple(range(0, 2 * op.x.ndim, 2)))
 
 
 class ReverseV2(Op):
-    """A tensor with the order of its elements turned round along some axes.
+    """A tensor with the order of its elements reversed along some axes.
 
     Args:
         tensor: any tensor.
-        axis: which axes.
+        axis: the axis or axes to reverse.
 
     Returns:
         The reversed tensor.
@@ -526,5 +537,5 @@ class ReverseV2(Op):
 
 
 @d.builds(ReverseV2, by_type=True)
-def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+def reverse(tensor: ArrayLike, axis: int | Sequence[int] | None, name: str | None = None) -> Tensor:
     return d.apply(ReverseV2, (tensor,), (d.normal_axes(axis, d.type_of(tensor).ndim, "C1"),), name)

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Promotion, Shape, ShapeError, Tensor
+from stopgrad.graph.defining import (
+    ArgumentError,
+    ArrayLike,
+    Promotion,
+    Shape,
+    ShapeError,
+    ShapeLike,
+    Size,
+    Tensor,
+)
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, minimum, subtract
 from stopgrad.ops.elementwise.compare import not_equal
@@ -42,7 +51,7 @@ __all__ = [
 
 
 @d.reads_arguments
-def _each(given: Any, what: str) -> list[Any]:
+def _each(given: object, what: str) -> list[Any]:
     """One whole number or several, as a list."""
     if d.is_whole(given):
         return [d.whole(given)]
@@ -54,14 +63,16 @@ def _each(given: Any, what: str) -> list[Any]:
 
 
 @d.guarded("roll")
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """A tensor with its elements moved along axes; what leaves at one end comes back at the other.
+def roll(
+    input: ArrayLike, shift: ArrayLike, axis: int | Sequence[int] | None, name: str | None = None
+) -> Tensor:
+    """A tensor with its elements shifted cyclically along axes.
 
     Args:
         input: any tensor.
-        shift: by how many places, towards higher indices: an integer, which a tensor may say, or one for each
-            axis.
-        axis: along which axis or axes; None for the elements in one row, whatever the shape.
+        shift: the number of positions to move by, towards higher indices: an integer, which may be a tensor,
+            or one for each axis.
+        axis: the axis or axes along which to shift; None to shift the flattened tensor.
 
     Returns:
         The rolled tensor.
@@ -92,7 +103,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     return named(input, name)
 
 
-def _rolled(x: Any, by: Any, axis: int) -> Tensor:
+def _rolled(x: ArrayLike, by: ArrayLike, axis: int) -> Tensor:
     size = d.type_of(x).shape[axis]
     if isinstance(by, int) and isinstance(size, int):
         low = -by % max(size, 1)
@@ -106,29 +117,29 @@ def _rolled(x: Any, by: Any, axis: int) -> Tensor:
 
 @d.guarded("repeat")
 def repeat(
-    input: Any,
-    repeats: Any,
+    input: ArrayLike,
+    repeats: ArrayLike,
     axis: int | None = None,
     name: str | None = None,
     *,
-    total_repeat_length: Any = None,
+    total_repeat_length: Size | str | None = None,
 ) -> Tensor:
     """A tensor with each element repeated along an axis.
 
     Args:
         input: any tensor.
-        repeats: how often: one integer, or one for each element along the axis.
-        axis: along which; None for the elements in one row, whatever the shape.
-        total_repeat_length: the size of the axis afterwards. It is needed where repeats are known only when
-            the graph runs; what is too much is cut off, and the last element fills what is missing.
+        repeats: the number of repetitions: one integer, or one for each element along the axis.
+        axis: the axis along which to repeat; None to repeat the elements of the flattened tensor.
+        total_repeat_length: the size of the axis in the result. It is needed if repeats are known only when
+            the graph runs; elements beyond it are cut off, and the last element fills a rest.
 
     Returns:
         The repeated tensor.
 
     Constraints:
         (C1) The axis exists.
-        (C2) repeats are not negative, and as many as the axis has elements, or one.
-        (C3) The size of the axis afterwards is known when the graph is built.
+        (C2) repeats are not negative; there is one, or one for each element along the axis.
+        (C3) The size of the axis in the result is known when the graph is built.
 
     Examples:
         >>> sg.repeat(np.array([1.0, 2.0]), 2)
@@ -168,15 +179,17 @@ def repeat(
     return named(found, name)
 
 
-def _repeated(x: Any, count: int, axis: int) -> Tensor:
+def _repeated(x: ArrayLike, count: int, axis: int) -> Tensor:
     shape = d.type_of(x).shape
     apart = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     spread = broadcast_to(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
     return reshape(spread, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
 
-def _repeated_by(x: Any, repeats: Any, axis: int, length: Any, name: str | None) -> Tensor:
-    """As often as a tensor says: the element at a place is the one whose repetitions reach beyond it."""
+def _repeated_by(
+    x: ArrayLike, repeats: ArrayLike, axis: int, length: Size | str | None, name: str | None
+) -> Tensor:
+    """Repetition by a tensor: each position holds the first element whose repetitions end beyond it."""
     d.check_dtype(d.type_of(repeats), d.is_integer, "integers as repeats", "C2")
     if length is None:
         raise needs_size("(C3) the size of the repeated axis", "total_repeat_length=")
@@ -187,12 +200,12 @@ def _repeated_by(x: Any, repeats: Any, axis: int, length: Any, name: str | None)
 
 
 @d.guarded("flip")
-def flip(x: Any, axis: Any = None, name: str | None = None) -> Tensor:
-    """A tensor with the order of its elements turned round along axes.
+def flip(x: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    """A tensor with the order of its elements reversed along axes.
 
     Args:
         x: any tensor.
-        axis: which axis or axes; None for all.
+        axis: the axis or axes; None for all.
 
     Returns:
         The flipped tensor.
@@ -209,19 +222,21 @@ def flip(x: Any, axis: Any = None, name: str | None = None) -> Tensor:
 
 
 @d.guarded("moveaxis")
-def moveaxis(x: Any, source: Any, destination: Any, name: str | None = None) -> Tensor:
+def moveaxis(
+    x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int], name: str | None = None
+) -> Tensor:
     """A tensor with some axes at other positions; the others keep their order.
 
     Args:
         x: any tensor.
-        source: the axis or axes.
-        destination: where each of them goes.
+        source: the axis or axes to move.
+        destination: the new position of each.
 
     Returns:
         The tensor with its axes moved.
 
     Constraints:
-        (C1) The axes exist, none is named twice, and there are as many of one as of the other.
+        (C1) The axes exist, none is named twice, and there is one destination for each source.
 
     Examples:
         >>> sg.moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
@@ -238,16 +253,16 @@ def moveaxis(x: Any, source: Any, destination: Any, name: str | None = None) -> 
 
 
 @d.guarded("swapaxes")
-def swapaxes(x: Any, axis1: int, axis2: int, name: str | None = None) -> Tensor:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int, name: str | None = None) -> Tensor:
     """A tensor with two axes exchanged.
 
     Args:
         x: any tensor.
-        axis1: one of them.
-        axis2: the other.
+        axis1: one axis.
+        axis2: the other axis.
 
     Returns:
-        The tensor with these axes exchanged.
+        The tensor with the two axes exchanged.
 
     Constraints:
         (C1) The axes exist.
@@ -264,19 +279,19 @@ def swapaxes(x: Any, axis1: int, axis2: int, name: str | None = None) -> Tensor:
 
 
 @d.guarded("rot90")
-def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Tensor:
-    """A tensor turned by right angles in the plane of two axes, from the first towards the second.
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Tensor:
+    """A tensor rotated by right angles in the plane of two axes, from the first towards the second.
 
     Args:
         m: any tensor.
-        k: by how many right angles.
+        k: the number of right angles.
         axes: the two axes.
 
     Returns:
-        The turned tensor.
+        The rotated tensor.
 
     Constraints:
-        (C1) The axes exist, and are two.
+        (C1) There are two different axes, and they exist.
 
     Examples:
         >>> sg.rot90(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -299,14 +314,14 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = N
 
 
 @d.guarded("take")
-def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None, name: str | None = None) -> Tensor:
     """Slices of a tensor along an axis, chosen by indices: :func:`gather` with NumPy's arguments.
 
     Args:
         x: any tensor.
-        indices: where along the axis; negative ones count from its end. Those outside of it give 0 and take
-            no gradient.
-        axis: along which to choose; None for the elements in one row, whatever the shape.
+        indices: positions along the axis; negative ones count from its end. Those out of range give 0 and
+            get no gradient.
+        axis: the axis along which to choose; None to choose from the flattened tensor.
 
     Returns:
         A tensor of shape x.shape[:axis] + indices.shape + x.shape[axis + 1:].
@@ -326,16 +341,21 @@ def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None)
 
 @d.guarded("diff")
 def diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None, name: str | None = None
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """The differences of neighbours along an axis.
 
     Args:
-        a: any tensor; of booleans, it is told whether they differ.
-        n: how often differences are taken.
-        axis: along which.
-        prepend: what is put before a along the axis first: a number or a tensor.
-        append: what is put behind it.
+        a: any tensor; for booleans, the result says whether neighbours differ.
+        n: the number of times to take differences.
+        axis: the axis along which to take them.
+        prepend: a number or a tensor to put before a along the axis first.
+        append: a number or a tensor to put after it.
 
     Returns:
         The differences, n fewer along the axis.
@@ -368,46 +388,46 @@ def diff(
 
 
 @d.guarded("invert_permutation")
-def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """The permutation that undoes another.
+def invert_permutation(x: ArrayLike, name: str | None = None) -> Tensor:
+    """The inverse of a permutation.
 
     Args:
-        x: a vector with each of the numbers 0 … n - 1 once.
+        x: a vector that holds each of the numbers 0 … n - 1 once.
 
     Returns:
-        Where each number stands, of x's type.
+        The position of each number, of x's type.
 
     Constraints:
         (C1) x holds integers.
-        (C2) It is a vector, and a permutation where that is known when the graph is built.
+        (C2) It is a vector and, if its values are known when the graph is built, a permutation.
 
     Examples:
         >>> sg.invert_permutation(np.array([3, 0, 1, 2]))
         array([1, 2, 3, 0])
     """
-    x = as_indices(x)
-    kind = d.type_of(x)
+    places = as_indices(x)
+    kind = d.type_of(places)
     d.check_dtype(kind, d.is_integer, "integers")
     if kind.ndim != 1:
         raise ShapeError(f"(C2) a permutation is a vector, not {kind!r}")
-    if not is_traced(x) and sorted(x.tolist()) != list(np.arange(x.size)):
+    if not is_traced(places) and sorted(places.tolist()) != list(np.arange(places.size)):
         raise ArgumentError(
-            f"(C2) {x.tolist()!r:.60} does not hold each of the numbers 0 to {x.size - 1} once"
+            f"(C2) {places.tolist()!r:.60} does not hold each of the numbers 0 to {places.size - 1} once"
         )
-    return cast(argsort(x), kind.dtype, name)
+    return cast(argsort(places), kind.dtype, name)
 
 
 @d.guarded("unravel_index")
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
-    """The indices along several axes of elements that are given by their numbers in row-major order.
+def unravel_index(indices: ArrayLike, dims: Sequence[int], name: str | None = None) -> Tensor:
+    """The indices along several axes of elements that are given by their positions in row-major order.
 
     Args:
-        indices: the numbers, integers in a tensor of at most one axis.
+        indices: the positions, integers in a tensor of at most one axis.
         dims: the sizes of the axes.
 
     Returns:
-        A tensor of shape [len(dims), *indices.shape], of the indices' dtype: in its first row the indices
-        along the first axis, and so on.
+        A tensor of shape [len(dims), *indices.shape], of the indices' dtype: its first row holds the
+        indices along the first axis, and so on.
 
     Constraints:
         (C1) The indices are integers.
@@ -428,15 +448,15 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
 
 
 @d.guarded("broadcast_static_shape")
-def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
+def broadcast_static_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Shape:
     """The shape that two shapes broadcast to.
 
     Args:
         shape_x: sizes, which may be symbolic.
-        shape_y: others.
+        shape_y: the sizes to broadcast them with.
 
     Returns:
-        The shape, a tuple.
+        The shape as a tuple.
 
     Constraints:
         (C1) The shapes broadcast.
@@ -452,14 +472,14 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
 
 
 @d.guarded("broadcast_tensors")
-def broadcast_tensors(xs: Sequence[Any], name: str | None = None) -> list[Tensor]:
-    """Tensors repeated so that all have one shape.
+def broadcast_tensors(xs: Sequence[ArrayLike], name: str | None = None) -> list[Tensor]:
+    """Tensors broadcast to one shape.
 
     Args:
         xs: a list of tensors, which may differ in dtype.
 
     Returns:
-        A list of the tensors in the shape that all of theirs broadcast to.
+        A list of the tensors in the shape to which their shapes broadcast.
 
     Constraints:
         (C1) The shapes broadcast.

@@ -10,14 +10,17 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    ArrayLike,
     Dim,
     DType,
     DTypeLike,
     Kind,
+    Namespace,
     Op,
     Promotion,
     Scalar,
     ShapeError,
+    Size,
     StopgradError,
     Tensor,
     TensorType,
@@ -32,25 +35,25 @@ class Range(Op):
 
     Args:
         start: the first number; a number or a size.
-        size: how many numbers.
-        delta: the distance.
-        dtype: of the result.
+        size: the number of numbers.
+        delta: the distance from one to the next.
+        dtype: the dtype of the result.
 
     Returns:
-        The numbers start, start + delta, and so on: as many as size says.
+        The numbers start, start + delta, and so on, size of them.
 
     Constraints:
         (C1) delta is a number other than 0.
         (C2) The dtype is one of numbers.
         (C3) start and delta, and the function's limit, are Python numbers or sizes, known when the graph is
             built.
-        (C4) Where one of them is symbolic, all are whole numbers.
+        (C4) If one of them is symbolic, all are whole numbers.
     """
 
     kinds = {"size": Kind.SIZE}
 
     @staticmethod
-    def infer(*, start: Scalar, size: Any, delta: Scalar, dtype: DType) -> TensorType:
+    def infer(*, start: Scalar, size: Size, delta: Scalar, dtype: DType) -> TensorType:
         d.check_dtype(d.tensor_type(dtype, ()), d.is_number, "numbers", "C2")
         return d.tensor_type(dtype, (size,))
 
@@ -58,8 +61,8 @@ class Range(Op):
     remade = True
 
     @staticmethod
-    def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
-        # In float32 for dtypes of 16 bits, so that each number is rounded once.
+    def lower(xp: Namespace, start: float, size: int, delta: float, dtype: DType) -> Any:
+        # In float32 for 16-bit dtypes, so that each number is rounded once.
         wide = np.dtype(np.float32) if dtype.is_floating and dtype.itemsize == 2 else dtype.numpy
         return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)
 
@@ -70,7 +73,7 @@ class Range(Op):
     ]
 
 
-def _plain(number: Any) -> int | float | Dim:
+def _plain(number: object) -> int | float | Dim:
     if isinstance(number, Dim):
         return number
     try:
@@ -82,8 +85,8 @@ def _plain(number: Any) -> int | float | Dim:
         ) from None
 
 
-def _common(*numbers: Any) -> DType:
-    """The dtype of numbers, of which NumPy's have their own."""
+def _common(*numbers: object) -> DType:
+    """The common dtype of numbers, of which NumPy's have dtypes of their own."""
     strong = [d.dtype_of(n.dtype) for n in numbers if isinstance(n, (np.generic, np.ndarray))]
     weak = [d.float32 if isinstance(n, float) else d.int32 for n in numbers if not hasattr(n, "dtype")]
     return Promotion(d.is_number).common(strong, weak)
@@ -91,16 +94,20 @@ def _common(*numbers: Any) -> DType:
 
 @d.builds(Range)
 def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
+    start: ArrayLike | Dim,
+    limit: ArrayLike | Dim | None = None,
+    delta: ArrayLike | Dim = 1,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Numbers at equal distances.
 
     Args:
         start: the first number; or, if it is the only argument, the limit, and the first number is 0.
-        limit: where the numbers end; the limit itself is not among them.
+        limit: the end of the numbers, which is not among them.
         delta: the distance from one to the next.
-        dtype: of the result; by default that of NumPy's numbers among the arguments; of Python's int32, or
-            float32 if one of them is a float.
+        dtype: the dtype of the result; by default that of NumPy numbers among the arguments; for Python's
+            numbers int32, or float32 if one of them is a float.
 
     Returns:
         The numbers start, start + delta, and so on, as far as they lie before the limit.
@@ -109,7 +116,7 @@ def range(
         (C1) delta is a number other than 0.
         (C2) The dtype is one of numbers.
         (C3) start, limit and delta are Python numbers or sizes, known when the graph is built.
-        (C4) Where one of them is symbolic, all are whole numbers.
+        (C4) If one of them is symbolic, all are whole numbers.
 
     Examples:
         >>> sg.range(2, 8, 3)
@@ -119,20 +126,21 @@ def range(
         start, limit = 0, start
     if dtype is None:
         dtype = _common(start, limit, delta)
-    numbers = start, limit, delta = [_plain(n) for n in (start, limit, delta)]
-    if isinstance(delta, Dim) or delta == 0:
-        raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
-    symbolic = isinstance(start, Dim) or isinstance(limit, Dim)
+    numbers: list[Any] = [_plain(n) for n in (start, limit, delta)]
+    first, last, step = numbers
+    if isinstance(step, Dim) or step == 0:
+        raise ShapeError(f"(C1) delta must be a number other than 0, not {step!r}")
+    symbolic = isinstance(first, Dim) or isinstance(last, Dim)
     if any(isinstance(n, float) for n in numbers):
         if symbolic:
             raise ShapeError("(C4) with a symbolic size, start, limit and delta must be whole numbers")
-        size = max(math.ceil((limit - start) / delta), 0)
+        size = max(math.ceil((last - first) / step), 0)
     elif symbolic:
-        reach = (limit - start) if delta > 0 else (start - limit)
-        size = limit if start == 0 and delta == 1 else d.at_least((reach + (abs(delta) - 1)) // abs(delta), 0)
+        reach = (last - first) if step > 0 else (first - last)
+        size = last if first == 0 and step == 1 else d.at_least((reach + (abs(step) - 1)) // abs(step), 0)
     else:
-        size = len(builtins.range(start, limit, delta))
-    values = (start, size, delta, d.dtype_of(dtype))
+        size = len(builtins.range(first, last, step))
+    values = (first, size, step, d.dtype_of(dtype))
     graph = d.default_graph()
     d.check_name(name)
     return evaluate(Range, (), values) if graph is None else d.emit(Range, (), values, name, graph).outputs[0]

@@ -1,4 +1,4 @@
-"""Elements in another shape: reshape, transpose, broadcast, and the sum that undoes a broadcast."""
+"""Changes of shape: reshape, transpose, broadcast, and the sum that undoes a broadcast."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    ArrayLike,
     Axes,
     Dim,
     DTypeError,
+    NumpyArray,
     Op,
+    Operation,
     Output,
     Permutation,
     Shape,
     ShapeError,
     ShapeLike,
+    Size,
     Tensor,
     TensorType,
 )
@@ -38,13 +42,13 @@ class Reshape(Op):
 
     Args:
         x (``tensor``): any tensor.
-        shape: the new sizes; the function works out one that is given as -1.
+        shape: the new sizes; the function computes one that is given as -1.
 
     Returns:
         The tensor in that shape.
 
     Constraints:
-        (C1) The product of the sizes is x's number of elements, and at most one of them is given as -1.
+        (C1) The product of the sizes is the number of x's elements, and at most one size is given as -1.
 
     Examples:
         >>> sg.reshape(np.arange(4.0), [2, -1])
@@ -77,9 +81,10 @@ class Reshape(Op):
 
 
 @d.builds(Reshape, by_type=True)
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+def reshape(tensor: ArrayLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or d.is_whole(shape)
-    wanted: list[Any] = [shape] if alone else list(shape)
+    sizes: Any = [shape] if alone else shape
+    wanted = list(sizes)
     if not _PLAIN.issuperset(map(type, wanted)):
         wanted = [
             s if type(s) is Dim else d.whole(s) if d.is_whole(s) else d.shape_of([s])[0] for s in wanted
@@ -97,8 +102,8 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 _PLAIN = {int, Dim}
 
 
-def _missing_size(x: TensorType, wanted: list[Any]) -> Any:
-    """The size for which -1 stands."""
+def _missing_size(x: TensorType, wanted: list[Any]) -> Size:
+    """The size that is given as -1."""
     total, rest = d.product(x.shape), d.product(d.shape_of([s for s in wanted if s != -1]))
     missing = d.exact_quotient(total, rest)
     if missing is None and isinstance(total, int) and isinstance(rest, int):
@@ -111,8 +116,8 @@ class Transpose(Op):
 
     Args:
         x (``a``): any tensor.
-        perm: which axis of x comes at each position; the function reverses their order by default. With
-            ``conjugate=True`` it takes the complex conjugate as well.
+        perm: for each axis of the result, the axis of x that it is; by default the function reverses the
+            order. With ``conjugate=True`` it takes the complex conjugate as well.
 
     Returns:
         The tensor with its axes permuted.
@@ -142,7 +147,7 @@ class Transpose(Op):
 
 @d.builds(Transpose, by_type=True)
 def transpose(
-    a: Any, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
+    a: ArrayLike, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
 ) -> Tensor:
     if d.flag(conjugate, "conjugate"):
         a = conj(a)
@@ -201,12 +206,12 @@ class BroadcastTo(Op):
 
 
 @d.builds(BroadcastTo, by_type=True)
-def broadcast_to(input: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
+def broadcast_to(input: ArrayLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     return d.apply(BroadcastTo, (input,), (d.shape_of(shape),), name)
 
 
 @d.guarded("expand_dims", by_type=True)
-def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
+def expand_dims(input: ArrayLike, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """A tensor with axes of size 1 inserted.
 
     Args:
@@ -231,13 +236,13 @@ def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) 
 
 
 @d.guarded("squeeze", by_type=True)
-def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+def squeeze(input: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """A tensor without axes of size 1.
 
     Args:
         input: any tensor.
-        axis: which axes to leave out; by default all whose size is known to be 1. An empty list is none, as
-            in NumPy, where it is all in TensorFlow.
+        axis: the axes to leave out; by default all whose size is known to be 1. An empty list means none, as
+            in NumPy; in TensorFlow it means all.
 
     Returns:
         The tensor in its new shape.
@@ -269,12 +274,12 @@ class Sum(Op):
 
     Args:
         x (``input_tensor``): numbers.
-        axis: which axes; the function takes all by default.
+        axis: the axes to sum over; by default the function takes all.
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        The sum; 0 over no elements. float16 and bfloat16 are added in float32, and the sum is rounded; so it
-        is wherever numbers are added up (docs/numerics.md).
+        The sum; 0 over no elements. float16 and bfloat16 are added in float32, and the sum is rounded, as
+        everywhere where numbers are added up (docs/numerics.md).
 
     Constraints:
         (C1) x holds numbers.
@@ -307,7 +312,10 @@ class Sum(Op):
 
 @d.builds(Sum, by_type=True)
 def reduce_sum(
-    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    input_tensor: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     axes = d.normal_axes(axis, d.type_of(input_tensor).ndim)
     return d.apply(Sum, (input_tensor,), (axes, d.flag(keepdims)), name)
@@ -320,21 +328,21 @@ def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
     )
 
 
-def spread(g: Any, op: Any) -> Tensor:
-    """A tensor of a reduction's result type, repeated over the axes that were reduced."""
+def spread(g: Output, op: Operation) -> Tensor:
+    """A tensor of the type of a reduction's result, repeated along the axes that were reduced."""
     g = unreduced(g, op)
     return g if g.type.shape == op.x.shape else broadcast_to(g, op.x.shape)
 
 
-def unreduced(g: Any, op: Any) -> Tensor:
-    """A tensor of a reduction's result type, in a shape that broadcasts with the reduction's operand."""
+def unreduced(g: Output, op: Operation) -> Tensor:
+    """A tensor of the type of a reduction's result, reshaped to broadcast with the reduction's operand."""
     if op.keepdims or op.x.ndim == len(op.axis):
         return g
     return reshape(g, tuple(1 if i in op.axis else s for i, s in enumerate(op.x.shape)))
 
 
-def sum_axes(x: Any, axis: tuple[int, ...]) -> Tensor:
-    """Sum over these axes, which go."""
+def sum_axes(x: ArrayLike, axis: tuple[int, ...]) -> Tensor:
+    """The sum over these axes, without them."""
     return d.apply(Sum, (x,), (axis, False))
 
 
@@ -350,12 +358,12 @@ def sum_to(dx: Output, x: TensorType) -> Output:
     fitted: Output = d.emit(Sum, (dx,), (axes, extra == 0)).outputs[0] if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)
-    # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.
+    # Sizes that were only assumed to be equal: the gradient keeps its operand's type, and a run checks them.
     return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)
 
 
-def beside(setting: Any, x: Any) -> Tensor:
-    """A scalar, or one for each example along leading axes of x, in a shape that broadcasts with x."""
+def beside(setting: Output | NumpyArray, x: Output | NumpyArray) -> Tensor:
+    """A scalar, or one value for each index of x's leading axes, in a shape that broadcasts with x."""
     if not setting.ndim:
         return setting
     return reshape(setting, (*setting.shape, *(1,) * (x.ndim - setting.ndim)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import RealElementwise, Tensor
+from stopgrad.graph.defining import Array, Namespace, Output, RealElementwise, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import where
@@ -13,8 +13,8 @@ from stopgrad.ops.elementwise.convert import where
 __all__ = ["bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e"]
 
 
-def _unscaled(xp: Any, y: Any, x: Any) -> Any:
-    """y · e to the power of |x|, in two steps: JAX's own overflows before the product does."""
+def _unscaled(xp: Namespace, y: Array, x: Array) -> Any:
+    """y · exp |x|, in two steps; JAX's functions without a scale overflow before the product does."""
     half = xp.exp(xp.abs(x) / 2)
     return y * half * half
 
@@ -31,7 +31,7 @@ class BesselI0(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * bessel_i1(op.x)}
-    # The libraries give NaN at infinity.
+    # SciPy and JAX give NaN at infinity.
     lower = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
     xla = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
     samples = d.singles()
@@ -98,7 +98,7 @@ class BesselI1e(RealElementwise):
 bessel_i1e = d.unary(BesselI1e, "bessel_i1e")
 
 
-def _over(y: Any, x: Any) -> Tensor:
-    """y / x where y is about x / 2 near 0."""
+def _over(y: Output, x: Output) -> Tensor:
+    """y / x, for a y that is about x / 2 near 0."""
     zero = equal(x, 0)
     return where(zero, 0.5, y / where(zero, 1, x))

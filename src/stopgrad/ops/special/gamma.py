@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Op, Promotion, RealElementwise, Tensor, TensorType
+from stopgrad.graph.defining import (
+    ArgumentError,
+    Array,
+    ArrayLike,
+    Namespace,
+    Op,
+    Promotion,
+    RealElementwise,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import multiply, square
 from stopgrad.ops.elementwise.powers import exp
 
@@ -74,7 +84,7 @@ class Erfinv(RealElementwise):
         x: floating-point, in (-1, 1).
 
     Returns:
-        The y of which erf y = x.
+        The y with erf y = x.
 
     Examples:
         >>> sg.erfinv(np.array([0.0, 0.5]))
@@ -96,8 +106,8 @@ class Ndtri(RealElementwise):
         x: floating-point, probabilities.
 
     Returns:
-        The quantile y, so that a standard normal variable lies below y with probability x; -∞ at 0, ∞ at 1,
-        and NaN outside of [0, 1].
+        The quantile y: a standard normal variable lies below y with probability x. -∞ at 0, ∞ at 1, and NaN
+        outside [0, 1].
 
     Examples:
         >>> sg.ndtri(np.array([0.5, 0.975]))
@@ -113,7 +123,7 @@ ndtri = d.unary(Ndtri, "ndtri")
 
 
 @d.guarded("erfcinv")
-def erfcinv(x: Any, name: str | None = None) -> Tensor:
+def erfcinv(x: ArrayLike, name: str | None = None) -> Tensor:
     """Elementwise inverse of the complementary error function.
 
     Args:
@@ -121,7 +131,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
         name: of the last operation; by default none.
 
     Returns:
-        The y of which erfc y = x, precise for small x.
+        The y with erfc y = x, precise for small x.
 
     Examples:
         >>> sg.erfcinv(np.array([1.0, 0.5]))
@@ -153,8 +163,8 @@ class Lgamma(RealElementwise):
     xla = lambda xp, x: xp.special.gammaln(x)
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        # SciPy gives -∞ at -∞, and ∞ at the least of numbers, where Γ(x) is 1 / x.
+    def lower(xp: Namespace, x: Array) -> Any:
+        # SciPy gives -∞ at -∞, and ∞ at the smallest numbers, where Γ(x) is 1 / x.
         size = xp.abs(x)
         small = size < xp.finfo(x.dtype).tiny
         found = xp.special.gammaln(xp.where(small | (size == d.INF), xp.ones((), x.dtype), x))
@@ -168,11 +178,11 @@ lgamma = d.unary(Lgamma, "lgamma")
 
 
 # ------------------------------------------------------------------------------------------- polygamma
-# Left of 0 the libraries are wrong: JAX's zeta function below about -7.4, SciPy's digamma near its poles.
-# There both engines reflect (DLMF 5.15.6): ψ⁽ⁿ⁾(x) = (-1)ⁿ ψ⁽ⁿ⁾(1 - x) - dⁿ/dxⁿ π cot πx.
+# For negative x the libraries are wrong: JAX's zeta function below about -7.4, SciPy's digamma near poles.
+# So there both engines reflect (DLMF 5.15.6): ψ⁽ⁿ⁾(x) = (-1)ⁿ ψ⁽ⁿ⁾(1 - x) - dⁿ/dxⁿ π cot πx.
 
 
-def _cotangent(xp: Any, r: Any) -> Any:
+def _cotangent(xp: Namespace, r: Array) -> Any:
     """cot πr for |r| ≤ 1/2, precise near both its pole and its zeros."""
     size = xp.abs(r)
     complement = xp.tan(math.pi * (0.5 - size))
@@ -181,9 +191,9 @@ def _cotangent(xp: Any, r: Any) -> Any:
 
 @functools.lru_cache(64)
 def _derivative_of_cotangent(n: int) -> tuple[float, ...]:
-    """dⁿ/dxⁿ π cot πx as a polynomial in c = cot πx: its coefficients, those of high powers first.
+    """dⁿ/dxⁿ π cot πx as a polynomial in c = cot πx: its coefficients, highest power first.
 
-    By c′ = -π (1 + c²) the next derivative is -π (1 + c²) times that of the polynomial.
+    Since c′ = -π (1 + c²), the next derivative is -π (1 + c²) times the polynomial's derivative.
     """
     powers = [0, 1]
     for _ in range(n):
@@ -193,12 +203,12 @@ def _derivative_of_cotangent(n: int) -> tuple[float, ...]:
 
 
 def _product(whole: int, x: float) -> float:
-    """Their product, infinite where it is too large."""
+    """whole · x, infinite where it is too large."""
     return math.copysign(d.INF, whole) if abs(whole) > 1e300 / x else whole * x
 
 
-def _reflected(xp: Any, x: Any, n: int, right: Callable[[Any], Any], pole: float) -> Any:
-    """ψ⁽ⁿ⁾(x) from a function that computes it right of 0."""
+def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pole: float) -> Any:
+    """ψ⁽ⁿ⁾(x), from a function that computes it for x > 0."""
     left = x < 0
     r = x - xp.round(x)
     c = _cotangent(xp, xp.where(r == 0, xp.full((), 0.25, x.dtype), r))
@@ -211,8 +221,8 @@ def _reflected(xp: Any, x: Any, n: int, right: Callable[[Any], Any], pole: float
     return xp.where(left & (r == 0), xp.full((), pole, x.dtype), found)
 
 
-def _trigamma_and_higher(xp: Any, x: Any, n: int) -> Any:
-    """ψ⁽ⁿ⁾(x) right of 0, by the zeta function of Hurwitz (DLMF 5.15.3 and 25.11.12)."""
+def _trigamma_and_higher(xp: Namespace, x: Array, n: int) -> Any:
+    """ψ⁽ⁿ⁾(x) for x > 0, from the Hurwitz zeta function (DLMF 5.15.3 and 25.11.12)."""
     limits = np.finfo(x.dtype)
     zeta = xp.special.zeta(xp.full((), n + 1, x.dtype), x)
     if math.factorial(n) < float(limits.max):
@@ -221,7 +231,7 @@ def _trigamma_and_higher(xp: Any, x: Any, n: int) -> Any:
         size = xp.exp(math.lgamma(n + 1) + xp.log(zeta))
     size = xp.where(x == 0, xp.full((), d.INF, x.dtype), size)
     if math.factorial(n - 1) < float(limits.max):
-        # The first terms of DLMF 5.15.8, for JAX's zeta function is 0 or NaN far out.
+        # The first terms of DLMF 5.15.8, since JAX's zeta function is 0 or NaN for large x.
         far = xp.asarray(float(math.factorial(n - 1)), x.dtype) * xp.power(1 / x, n) * (1 + n / 2 / x)
         size = xp.where(x > n / math.sqrt(limits.eps), far, size)
     return size if n % 2 else -size
@@ -231,8 +241,8 @@ class Digamma(RealElementwise):
     """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
 
     Returns:
-        The quotient Γ′(x) / Γ(x). As in SciPy, -∞ at 0 and ∞ at -0.0, and NaN at the other poles, -1, -2 and
-        so on, and at -∞.
+        The quotient Γ′(x) / Γ(x). As in SciPy, it is -∞ at 0, ∞ at -0.0, and NaN at -∞ and at the other
+        poles: -1, -2 and so on.
 
     Examples:
         >>> sg.digamma(np.array([1.0, 4.0]))
@@ -243,7 +253,7 @@ class Digamma(RealElementwise):
     cures = (_POLE,)
 
     @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
+    def lower(xp: Namespace, x: Array) -> Any:
         found = _reflected(xp, x, 0, xp.special.digamma, d.NAN)
         # JAX gives NaN at both zeros.
         return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), found)
@@ -259,12 +269,12 @@ class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
     Args:
-        n (``a``): the order of the derivative, an integer or a float that is whole; 0 gives :func:`digamma`.
+        n (``a``): the order of the derivative, an integer or a whole float; 0 gives :func:`digamma`.
         x: floating-point.
 
     Returns:
-        The derivative ψ⁽ⁿ⁾(x). At the poles 0, -1, -2 and so on ∞ for odd n and, as in SciPy, -∞ for even n,
-        where the two sides differ; NaN at -∞.
+        The derivative ψ⁽ⁿ⁾(x). At the poles 0, -1, -2 and so on it is ∞ for odd n; for even n, where the two
+        one-sided limits differ, -∞, as in SciPy. NaN at -∞.
 
     Constraints:
         (C1) x is floating-point.
@@ -295,7 +305,7 @@ class Polygamma(Op):
 
 
 @d.builds(Polygamma)
-def polygamma(a: int, x: Any, name: str | None = None) -> Tensor:
+def polygamma(a: int, x: ArrayLike, name: str | None = None) -> Tensor:
     order = int(a) if isinstance(a, (float, np.floating)) and a == a // 1 else a
     if not d.is_whole(order) or order < 0:
         raise ArgumentError(

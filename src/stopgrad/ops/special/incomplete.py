@@ -1,4 +1,4 @@
-"""The incomplete gamma and beta functions (chapter 8 of the DLMF), and how a gamma quantile moves."""
+"""The incomplete gamma and beta functions (chapter 8 of the DLMF), and the derivative of gamma quantiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Op, Operation, Promotion, ShapeError, Tensor, TensorType
+from stopgrad.graph.defining import (
+    Array,
+    ArrayLike,
+    Namespace,
+    Op,
+    Operation,
+    Output,
+    Promotion,
+    ShapeError,
+    Tensor,
+    TensorType,
+)
 from stopgrad.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
 from stopgrad.ops.elementwise.compare import greater, is_finite, is_nan, less, logical_and
 from stopgrad.ops.elementwise.convert import where, wide
@@ -25,14 +36,14 @@ __all__ = [
 # ------------------------------------------------------------------------------------------- moments
 # With f the density of the gamma distribution of shape a, z = exp y a number and k ≥ 0, let
 #     M_k(a, y) = ∫ vᵏ f(z exp v) z exp v dv / (z f(z)) = ∫ vᵏ exp(a v - z (exp v - 1)) dv
-# over v < 0; or, with the opposite sign, over v > 0, where that is the smaller part of the distribution. Then
+# over v < 0; or, with the opposite sign, over v > 0, if that is the smaller part of the distribution. Then
 #     d log z / d a = -(M₁ + (y - ψ(a)) M₀)
-# along the quantiles, where the distribution function does not change (Figurnov, Mohamed and Mnih 2018,
-# arXiv:1805.08498, which call it implicit reparametrisation). By parts,
+# along a quantile, where the distribution function is constant (implicit reparametrisation: Figurnov, Mohamed
+# and Mnih 2018, arXiv:1805.08498). Integration by parts gives
 #     ∂M_k/∂a = M_(k+1),    ∂M_k/∂y = (z - a) M_k - k M_(k-1) + [k = 0].
 # The integrals are sums over the nodes of H. Takahasi and M. Mori 1974, "Double exponential formulas for
-# numerical integration", for functions that fall exponentially: with 96, the error is below 10⁻¹¹ for a above
-# 10⁻⁴.
+# numerical integration", for functions that fall exponentially; with 96 nodes, the error is below 10⁻¹¹ for
+# a > 10⁻⁴.
 
 _T = np.linspace(-3.8, 4.5, 96)
 _NODES = np.exp(_T - np.exp(-_T))
@@ -43,7 +54,7 @@ _SHAPES, _INSIDE = d.floats(3, low=0.5, high=4.0), d.floats(3, low=0.1, high=0.9
 
 
 class LogGammaMoment(Op):
-    """The moment M of order k of the smaller part of a gamma distribution, from a number on.
+    """The moment M of order k of a gamma distribution on one side of a number, the smaller one.
 
     Args:
         a: the shape of the distribution; positive.
@@ -51,8 +62,8 @@ class LogGammaMoment(Op):
         k: the order.
 
     Returns:
-        The integral of vᵏ exp(a v - z (exp v - 1)) over v < 0, where z < max(a, 0.001); elsewhere that over
-        v > 0, with the opposite sign.
+        The integral of vᵏ exp(a v - z (exp v - 1)) over v < 0 where z < max(a, 0.001); elsewhere minus the
+        integral over v > 0.
 
     Constraints:
         (C1) Both are floating-point, of one dtype.
@@ -74,7 +85,7 @@ class LogGammaMoment(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, a: Any, y: Any, k: int) -> Any:
+    def lower(xp: Namespace, a: Array, y: Array, k: int) -> Any:
         z, reach = _reach(xp, a, y)
         total = xp.zeros((), reach.dtype)
         for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -82,7 +93,7 @@ class LogGammaMoment(Op):
         return -reach * total
 
     @staticmethod
-    def xla(xp: Any, a: Any, y: Any, k: int) -> Any:
+    def xla(xp: Namespace, a: Array, y: Array, k: int) -> Any:
         z, reach = _reach(xp, a, y)
         nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
         inner = _integrand(xp, a[..., None], z[..., None], reach[..., None] * nodes, k)
@@ -96,10 +107,10 @@ class LogGammaMoment(Op):
     extremes = ((1.0, 0.0), (d.NAN, 0.0), (1.0, d.NAN), (-1.0, 0.0), (2.0, -d.INF))
 
 
-def _reach(xp: Any, a: Any, y: Any) -> tuple[Any, Any]:
-    """The number z, and the distance at which what is integrated has fallen.
+def _reach(xp: Namespace, a: Array, y: Array) -> tuple[Any, Any]:
+    """The number z, and the distance within which most of the integrand lies.
 
-    To the left it is one of v, and negative. To the right it is one of s = z (exp v - 1), in which the tail
+    To the left the distance is in v, and negative. To the right it is in s = z (exp v - 1), in which the tail
     is exp -s.
     """
     z = xp.exp(y)
@@ -108,7 +119,7 @@ def _reach(xp: Any, a: Any, y: Any) -> tuple[Any, Any]:
     return z, xp.where(z < xp.maximum(a, 1e-3), -xp.maximum(reach, 1 / a), xp.maximum(z * reach, 1))
 
 
-def _integrand(xp: Any, a: Any, z: Any, at: Any, k: int) -> Any:
+def _integrand(xp: Namespace, a: Array, z: Array, at: Array, k: int) -> Any:
     left = at < 0
     v = xp.where(left, at, xp.log1p(at / z))
     found = xp.exp(a * v - xp.where(left, z * xp.expm1(at), at)) / xp.where(left, 1, z + at)
@@ -126,25 +137,24 @@ def _moment_slope(op: Operation) -> Tensor:
 
 
 @d.builds(LogGammaMoment)
-def log_gamma_moment(a: Any, y: Any, k: int, name: str | None = None) -> Tensor:
+def log_gamma_moment(a: ArrayLike, y: ArrayLike, k: int, name: str | None = None) -> Tensor:
     return d.apply(LogGammaMoment, (a, y), (k,), name)
 
 
-def log_gamma_slope(a: Any, y: Any) -> Tensor:
-    """How the logarithm y of a quantile of the gamma distribution of shape a moves with a."""
+def log_gamma_slope(a: ArrayLike, y: ArrayLike) -> Tensor:
+    """The derivative of a gamma distribution's quantile exp y with respect to the shape a, as that of y."""
     moved = multiply(subtract(y, digamma(a)), log_gamma_moment(a, y, 0))
     return negative(add(log_gamma_moment(a, y, 1), moved))
 
 
-# The same for a beta distribution: with w = logit t, from the number x on,
+# The same for a beta distribution and the number x:
 #     M_kl(a, b, x) = ∫ pᵏ qˡ exp(a p + b q) dv,  p = log(t / x),  q = log((1 - t) / (1 - x)),
-# where logit t = logit x + v,
-# with ∂/∂a = M_(k+1)l, ∂/∂b = M_k(l+1) and
+# where logit t = logit x + v. Then ∂/∂a = M_(k+1)l, ∂/∂b = M_k(l+1) and
 #     ∂M_kl/∂x = (b M_kl + l M_k(l-1)) / (1 - x) - (a M_kl + k M_(k-1)l) / x + [k = l = 0] / (x (1 - x)).
 
 
 class BetaMoment(Op):
-    """The moment M of orders k and l of the smaller part of a beta distribution, from a number on.
+    """The moment M of orders k and l of a beta distribution on one side of a number, the smaller one.
 
     Args:
         a: the first parameter of the distribution; positive.
@@ -154,8 +164,8 @@ class BetaMoment(Op):
         l: the order in log((1 - t) / (1 - x)).
 
     Returns:
-        The integral over t < x, where x < max(a, 1) / (max(a, 1) + max(b, 1)); elsewhere that over t > x,
-        with the opposite sign.
+        The integral over t < x where x < max(a, 1) / (max(a, 1) + max(b, 1)); elsewhere minus the integral
+        over t > x.
 
     Constraints:
         (C1) All are floating-point, of one dtype.
@@ -175,7 +185,7 @@ class BetaMoment(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+    def lower(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Any:  # noqa: E741
         reach = _beta_reach(xp, a, b, x)
         total = xp.zeros((), reach.dtype)
         for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -183,7 +193,7 @@ class BetaMoment(Op):
         return -reach * total
 
     @staticmethod
-    def xla(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+    def xla(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Any:  # noqa: E741
         reach = _beta_reach(xp, a, b, x)
         nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
         operands = (a[..., None], b[..., None], x[..., None], reach[..., None] * nodes)
@@ -203,15 +213,15 @@ class BetaMoment(Op):
     extremes = ((1.0, 1.0, 0.5), (d.NAN, 1.0, 0.5), (1.0, d.NAN, 0.5), (1.0, 1.0, d.NAN), (-1.0, 1.0, 0.5))
 
 
-def _beta_reach(xp: Any, a: Any, b: Any, x: Any) -> Any:
-    """As :func:`_reach`."""
+def _beta_reach(xp: Namespace, a: Array, b: Array, x: Array) -> Any:
+    """The distance in v within which most of the integrand lies; negative to the left."""
     away, bend = xp.abs(a - (a + b) * x), (a + b) * x * (1 - x)
     reach = 2 / (away + xp.sqrt(away * away + 2 * bend))
     first, second = xp.maximum(a, 1), xp.maximum(b, 1)
     return xp.where(x * (first + second) < first, -xp.maximum(reach, 1 / a), xp.maximum(reach, 1 / b))
 
 
-def _beta_integrand(xp: Any, a: Any, b: Any, x: Any, v: Any, k: int, l: int) -> Any:  # noqa: E741
+def _beta_integrand(xp: Namespace, a: Array, b: Array, x: Array, v: Array, k: int, l: int) -> Any:  # noqa: E741
     left = v < 0
     change = xp.expm1(-xp.abs(v))
     near = -xp.log1p(xp.where(left, x, 1 - x) * change)
@@ -237,12 +247,12 @@ def _beta_moment_slope(op: Operation) -> Tensor:
 
 
 @d.builds(BetaMoment)
-def beta_moment(a: Any, b: Any, x: Any, k: int, l: int, name: str | None = None) -> Tensor:  # noqa: E741
+def beta_moment(a: ArrayLike, b: ArrayLike, x: ArrayLike, k: int, l: int, name: str | None = None) -> Tensor:  # noqa: E741
     return d.apply(BetaMoment, (a, b, x), (k, l), name)
 
 
 def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
-    """The type of what is computed elementwise of three floating-point operands."""
+    """The type of the result of an elementwise function of three floating-point operands."""
     d.check_dtype(a, d.is_floating, "floating-point numbers")
     return d.tensor_type(d.check_same_dtype(a, b, x), d.broadcast_c2(a.shape, b.shape, x.shape))
 
@@ -250,15 +260,15 @@ def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
 # -------------------------------------------------------------------------------------------- functions
 
 
-def _limit(a: Any, one: Any) -> Tensor:
-    """x to the power a - 1 at 0, where *one* is what it is for a = 1."""
+def _limit(a: ArrayLike, one: ArrayLike) -> Tensor:
+    """The limit of xᵃ⁻¹ at x = 0; *one* where a is 1."""
     at = d.as_array(1, d.type_of(a).dtype)
     infinite, zero = d.as_array(d.INF, d.type_of(a).dtype), d.as_array(0, d.type_of(a).dtype)
     return where(less(a, at), infinite, where(greater(a, at), zero, one))
 
 
-def _by_number(g: Any, op: Any) -> Tensor:
-    """The density: x to the power a - 1, times exp -x / Γ(a)."""
+def _by_number(g: Output, op: Operation) -> Tensor:
+    """The cotangent of x: g times the density xᵃ⁻¹ exp(-x) / Γ(a)."""
     a, x = wide(op.a), wide(op.x)
     one, zero = d.as_array(1, a.dtype), d.as_array(0, a.dtype)
     inside = logical_and(greater(x, zero), is_finite(x))
@@ -268,8 +278,8 @@ def _by_number(g: Any, op: Any) -> Tensor:
     return multiply(g, where(inside, density, where(is_nan(x), x, outside)))
 
 
-def _by_shape(g: Any, op: Any) -> Tensor:
-    """Minus the density, times how the quantile at x moves."""
+def _by_shape(g: Output, op: Operation) -> Tensor:
+    """The cotangent of a: minus g, times the density, times the quantile's derivative with respect to a."""
     a, x = wide(op.a), wide(op.x)
     one, zero = d.as_array(1, a.dtype), d.as_array(0, a.dtype)
     inside = logical_and(greater(x, zero), is_finite(x))
@@ -281,7 +291,7 @@ def _by_shape(g: Any, op: Any) -> Tensor:
 
 
 class IncompleteGamma(Op, abstract=True):
-    """A share of a gamma distribution.
+    """The part of a gamma distribution on one side of a number.
 
     Args:
         a: the shape of a gamma distribution; positive, floating-point.
@@ -301,10 +311,10 @@ class Igamma(IncompleteGamma):
     """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
 
     Args:
-        x: where it is cut off; not negative.
+        x: the upper limit of the integral; not negative.
 
     Returns:
-        The share of the distribution below x: ∫₀ˣ exp(-t) tᵃ⁻¹ dt / Γ(a). Both have gradients.
+        The part of the distribution below x: ∫₀ˣ exp(-t) tᵃ⁻¹ dt / Γ(a). Both operands have gradients.
 
     Examples:
         >>> sg.igamma(2.0, np.array([0.5, 1.0, 20.0]))
@@ -317,7 +327,7 @@ class Igamma(IncompleteGamma):
 
 
 @d.builds(Igamma)
-def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igamma(a: ArrayLike, x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Igamma, (a, x), (), name)
 
 
@@ -325,10 +335,10 @@ class Igammac(IncompleteGamma):
     """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
 
     Args:
-        x: where it begins; not negative.
+        x: the lower limit of the integral; not negative.
 
     Returns:
-        The share of the distribution above x, precise where it is small. Both have gradients.
+        The part of the distribution above x, precise where it is small. Both operands have gradients.
 
     Examples:
         >>> sg.igammac(2.0, np.array([0.5, 1.0, 3.0]))
@@ -344,7 +354,7 @@ class Igammac(IncompleteGamma):
 
 
 @d.builds(Igammac)
-def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
+def igammac(a: ArrayLike, x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Igammac, (a, x), (), name)
 
 
@@ -354,10 +364,10 @@ class Betainc(Op):
     Args:
         a: the first parameter of a beta distribution; positive, floating-point.
         b: the second; positive.
-        x: where it is cut off, in [0, 1].
+        x: the upper limit of the integral, in [0, 1].
 
     Returns:
-        The share of the distribution below x. All have gradients.
+        The part of the distribution below x. All operands have gradients.
 
     Constraints:
         (C1) All are floating-point, of one dtype.
@@ -394,29 +404,32 @@ class Betainc(Op):
     )
 
 
-def _mass(a: Any, b: Any, x: Any, less_one: int) -> Tensor:
-    """x to the power a - c, times 1 - x to the power b - c, over the beta function, for c = 0 or 1."""
-    c = d.as_array(less_one, a.dtype)
+def _mass(a: Output, b: Output, x: Output, less: int) -> Tensor:
+    """xᵃ⁻ᶜ (1 - x)ᵇ⁻ᶜ / B(a, b), for c = *less*, which is 0 or 1."""
+    c = d.as_array(less, a.dtype)
     powers = add(multiply(subtract(a, c), log(x)), multiply(subtract(b, c), log1p(negative(x))))
     return exp(subtract(powers, subtract(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))))
 
 
-def _inside(x: Any) -> tuple[Any, Any]:
-    """Where x lies in (0, 1), and x there."""
+def _inside(x: Output) -> tuple[Any, Any]:
+    """Whether x lies in (0, 1), and x, with 0.5 in the place of what does not."""
     inside = logical_and(greater(x, d.as_array(0, x.dtype)), less(x, d.as_array(1, x.dtype)))
     return inside, where(inside, x, d.as_array(0.5, x.dtype))
 
 
-def _by_fraction(g: Any, op: Any) -> Tensor:
-    """The density of the beta distribution at x."""
+def _by_fraction(g: Output, op: Operation) -> Tensor:
+    """The cotangent of x: g times the density of the beta distribution."""
     a, b, x = wide(op.a), wide(op.b), wide(op.x)
     inside, some = _inside(x)
     at_end = where(less(x, d.as_array(1, x.dtype)), _limit(a, b), _limit(b, a))
     return multiply(g, where(inside, _mass(a, b, some, 1), where(is_nan(x), x, at_end)))
 
 
-def _by_parameter(g: Any, op: Any, first: bool) -> Tensor:
-    """The mass, times how the logarithm of t or 1 - t differs from its mean over what lies below x."""
+def _by_parameter(g: Output, op: Operation, first: bool) -> Tensor:
+    """The cotangent of a or b.
+
+    g times the mass, times the amount by which log x or log(1 - x) exceeds its mean over the part below x.
+    """
     a, b, x = wide(op.a), wide(op.b), wide(op.x)
     inside, some = _inside(x)
     one, other = (a, log(some)) if first else (b, log1p(negative(some)))
@@ -427,20 +440,20 @@ def _by_parameter(g: Any, op: Any, first: bool) -> Tensor:
 
 
 @d.builds(Betainc)
-def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(Betainc, (a, b, x), (), name)
 
 
 @d.guarded("lbeta")
-def lbeta(x: Any, name: str | None = None) -> Tensor:
+def lbeta(x: ArrayLike, name: str | None = None) -> Tensor:
     """The logarithm of the beta function of the numbers along the last axis.
 
     Args:
         x: floating-point, with at least one axis; positive.
 
     Returns:
-        The sum of log Γ(x) less log Γ of the sum: of two numbers, log B(x₁, x₂) (DLMF 5.12.1); of several,
-        the logarithm by which the density of a Dirichlet distribution is normalised. 0 numbers have -∞.
+        Σ log Γ(xᵢ) - log Γ(Σ xᵢ): for two numbers log B(x₁, x₂) (DLMF 5.12.1); for several the logarithm of
+        the normalisation of a Dirichlet distribution; for no numbers -∞.
 
     Examples:
         >>> sg.lbeta(np.array([[2.0, 3.0], [1.0, 1.0]]))

@@ -1,8 +1,8 @@
 """The Python array API standard, version 2025.12, on NumPy arrays and on outputs of graphs alike.
 
-Functions take arrays and return arrays where no graph is about; with an output among their arguments, they
-build. Most are the library's own under the standard's names. They are used in every style, run on any engine,
-and have gradients.
+Outside of a graph, functions take and return arrays; with an output among their arguments, they build
+operations. Most are the library's own functions under the standard's names: they work in every style, run on
+any engine, and have gradients.
 
 Examples:
     >>> import stopgrad.xp as xp
@@ -40,4 +40,4 @@ pi = _math.pi
 
 __array_api_version__ = "2025.12"
 VERSIONS = ("2022.12", "2023.12", "2024.12", "2025.12")
-"""Of the standard, those that this namespace keeps: each takes what the one before took."""
+"""The versions of the standard that this namespace follows; each accepts all that the one before accepted."""

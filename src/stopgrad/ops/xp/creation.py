@@ -1,4 +1,4 @@
-"""New arrays. Outside of a graph they are NumPy's; where a graph is the default, they are built there."""
+"""New arrays. Outside of a graph they are NumPy arrays; if there is a default graph, they are built there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DType, DTypeLike, Output, ShapeLike, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Dim, DType, DTypeLike, Output, ShapeLike, Tensor
 from stopgrad.ops.linalg.matrices import eye as _eye, tril as _tril, triu as _triu
 from stopgrad.ops.shapes.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.shapes.join import stack
@@ -48,11 +48,11 @@ __all__ = [
 def asarray(
     obj: Any, /, dtype: DTypeLike | None = None, device: str | None = None, copy: bool | None = None
 ) -> Tensor:
-    """An array of numbers, nested lists, or what is an array already; nested lists may hold outputs.
+    """An array from a number, nested lists, which may hold outputs, or another array.
 
     Args:
-        obj: what becomes an array. Python's numbers become int32, float32 or complex64.
-        dtype: of the result; by default that of *obj*.
+        obj: the values of the array. Python's numbers become int32, float32 or complex64.
+        dtype: the dtype of the result; by default that of *obj*.
         device: None or "cpu".
         copy: True for a copy, False to refuse one.
 
@@ -84,14 +84,14 @@ def asarray(
     return np.array(found) if copy and same else found
 
 
-def _made(obj: Any, dtype: Any) -> Tensor:
+def _made(obj: ArrayLike, dtype: DTypeLike | None) -> Tensor:
     if d.default_graph() is not None:
         return constant(obj, dtype)
     return of_dtype(d.as_array(obj), dtype) if dtype is None else d.as_array(obj, d.dtype_of(dtype))
 
 
-def _holds_outputs(obj: Any) -> bool:
-    """Whether a nested list holds outputs somewhere."""
+def _holds_outputs(obj: object) -> bool:
+    """Whether nested lists hold an output."""
     if isinstance(obj, (list, tuple)):
         return any([_holds_outputs(part) for part in obj])  # noqa: C419 - in a list, it shows as our own code
     return isinstance(obj, Output)
@@ -102,15 +102,20 @@ def _stacked(obj: Any) -> Tensor:
 
 
 def _own(x: Tensor) -> Tensor:
-    """An array that may be written to; the library's own share one element."""
+    """A writable array; the library's own constant arrays are read-only views of one element."""
     return np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x
 
 
 @standard
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, device: str | None = None
+    start: ArrayLike | Dim,
+    /,
+    stop: ArrayLike | Dim | None = None,
+    step: ArrayLike | Dim = 1,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
-    """Numbers at equal distances, the end left out: :func:`stopgrad.range`.
+    """Numbers at equal distances, without the end: :func:`stopgrad.range`.
 
     Examples:
         >>> sg.xp.arange(1, 4)
@@ -122,7 +127,7 @@ def arange(
 
 @standard
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """An array whose elements are to mean nothing: zeros.
+    """An array with arbitrary elements, which are zeros.
 
     Examples:
         >>> sg.xp.empty(2)
@@ -132,8 +137,8 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None =
 
 
 @standard
-def empty_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """An array of *x*'s shape whose elements are to mean nothing: zeros.
+def empty_like(x: ArrayLike, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """An array of *x*'s shape with arbitrary elements, which are zeros.
 
     Examples:
         >>> sg.xp.empty_like(np.ones(2))
@@ -154,10 +159,10 @@ def eye(
     """Ones on a diagonal, zeros elsewhere.
 
     Args:
-        n_rows: how many rows.
-        n_cols: how many columns; by default as many.
-        k: which diagonal; above the main one for positive numbers.
-        dtype: of the result; float32 by default.
+        n_rows: the number of rows.
+        n_cols: the number of columns; by default that of the rows.
+        k: the diagonal: 0 for the main one, positive for those above it.
+        dtype: the dtype of the result; float32 by default.
         device: None or "cpu".
 
     Returns:
@@ -170,14 +175,14 @@ def eye(
     """
     check_device(device)
     columns, offset = n_rows if n_cols is None else n_cols, k
-    if d.is_whole(k) and d.is_whole(n_rows) and d.is_whole(columns):  # However far from the matrix.
+    if d.is_whole(k) and d.is_whole(n_rows) and d.is_whole(columns):  # Any k is allowed.
         offset = max(-d.whole(n_rows), min(d.whole(k), d.whole(columns)))
     return _eye(n_rows, columns, dtype=d.float32 if dtype is None else dtype, k=offset)
 
 
 @standard
 def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """An array of another library's, through DLPack, without a copy where that can be.
+    """An array of another library, through DLPack, without a copy if possible.
 
     Examples:
         >>> sg.xp.from_dlpack(np.arange(3.0))
@@ -195,9 +200,9 @@ def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) 
 
 @standard
 def full(
-    shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, device: str | None = None
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
-    """One number throughout: :func:`stopgrad.full`.
+    """An array filled with one number: :func:`stopgrad.full`.
 
     Examples:
         >>> sg.xp.full(2, 7)
@@ -209,9 +214,9 @@ def full(
 
 @standard
 def full_like(
-    x: Any, /, fill_value: Any, dtype: DTypeLike | None = None, device: str | None = None
+    x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike | None = None, device: str | None = None
 ) -> Tensor:
-    """One number throughout, in *x*'s shape and, unless *dtype* says another, its dtype.
+    """An array filled with one number, in *x*'s shape and by default its dtype.
 
     Examples:
         >>> sg.xp.full_like(np.zeros(2), 7)
@@ -223,15 +228,15 @@ def full_like(
 
 @standard
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     /,
     num: int,
     dtype: DTypeLike | None = None,
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """Numbers at equal distances, of which there are *num*.
+    """*num* numbers at equal distances from *start* to *stop*.
 
     Examples:
         >>> sg.xp.linspace(0.0, 1.0, 3)
@@ -246,14 +251,14 @@ def linspace(
     return of_dtype(found, wanted)
 
 
-def _floating(*numbers: Any) -> DType:
+def _floating(*numbers: ArrayLike) -> DType:
     """The dtype of numbers as floats: that of :func:`result_type`, but float32 for integers."""
     found = result_type(*numbers)
     return found if found.is_differentiable else d.float32
 
 
 @standard
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
+def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> tuple[Tensor, ...]:
     """The coordinates of a grid, one array for each axis: :func:`stopgrad.meshgrid`.
 
     Examples:
@@ -276,7 +281,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = 
 
 
 @standard
-def ones_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+def ones_like(x: ArrayLike, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Ones in *x*'s shape: :func:`stopgrad.ones_like`.
 
     Examples:
@@ -288,7 +293,7 @@ def ones_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = No
 
 
 @standard
-def tril(x: Any, /, k: int = 0) -> Tensor:
+def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The lower triangle of matrices, up to a diagonal; 0 above it.
 
     Examples:
@@ -300,7 +305,7 @@ def tril(x: Any, /, k: int = 0) -> Tensor:
 
 
 @standard
-def triu(x: Any, /, k: int = 0) -> Tensor:
+def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The upper triangle of matrices, from a diagonal on; 0 below it.
 
     Examples:
@@ -324,7 +329,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None =
 
 
 @standard
-def zeros_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+def zeros_like(x: ArrayLike, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Zeros in *x*'s shape: :func:`stopgrad.zeros_like`.
 
     Examples:

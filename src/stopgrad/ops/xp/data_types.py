@@ -1,4 +1,4 @@
-"""Element types and what is known of them, and what the namespace says of itself."""
+"""Element types, their limits and promotion, and information about the namespace."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from stopgrad.base.types import (
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    ArrayLike,
     DType,
     DTypeError,
     DTypeLike,
@@ -63,13 +64,13 @@ __all__ = [
 
 
 @standard
-def astype(x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
+def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:
         x: any tensor.
-        dtype: of the result.
-        copy: whether an array that has the dtype already is copied.
+        dtype: the dtype of the result.
+        copy: whether to copy an array that has the dtype already.
         device: None or "cpu".
 
     Returns:
@@ -94,8 +95,8 @@ def _dtype(x: Any) -> DType:
 
 
 @standard
-def can_cast(from_: Any, to: DTypeLike, /) -> Any:
-    """Whether a dtype, or an array of it, converts to another without loss by the rules of promotion.
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> Any:
+    """Whether a dtype, or an array's dtype, is promoted to another without loss.
 
     Examples:
         >>> sg.xp.can_cast(sg.int32, sg.float64), sg.xp.can_cast(sg.float64, sg.float32)
@@ -105,7 +106,7 @@ def can_cast(from_: Any, to: DTypeLike, /) -> Any:
 
 
 class FInfo(NamedTuple):
-    """What is known of a floating-point dtype."""
+    """The limits of a floating-point dtype."""
 
     bits: int
     eps: float
@@ -116,7 +117,7 @@ class FInfo(NamedTuple):
 
 
 class IInfo(NamedTuple):
-    """What is known of an integer dtype."""
+    """The limits of an integer dtype."""
 
     bits: int
     max: int
@@ -125,7 +126,7 @@ class IInfo(NamedTuple):
 
 
 @standard
-def finfo(type: Any, /) -> FInfo:
+def finfo(type: ArrayLike | DTypeLike, /) -> FInfo:
     """The limits of a floating-point dtype, or of the parts of a complex one.
 
     Examples:
@@ -141,7 +142,7 @@ def finfo(type: Any, /) -> FInfo:
 
 
 @standard
-def iinfo(type: Any, /) -> IInfo:
+def iinfo(type: ArrayLike | DTypeLike, /) -> IInfo:
     """The limits of an integer dtype.
 
     Examples:
@@ -167,11 +168,11 @@ _KINDS: dict[str, Callable[[DType], Any]] = {
 
 
 @standard
-def isdtype(dtype: DTypeLike, kind: Any) -> Any:
-    """Whether a dtype is another, or of a kind, or any of several.
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> Any:
+    """Whether a dtype equals another, or is of a kind, or of one of several.
 
     Args:
-        dtype: which is asked about.
+        dtype: the dtype to test.
         kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex
             floating" or "numeric"; or a tuple of these.
 
@@ -186,7 +187,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> Any:
     return any([_is_of(found, one) for one in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
-def _is_of(dtype: DType, kind: Any) -> Any:
+def _is_of(dtype: DType, kind: DTypeLike) -> Any:
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](dtype)
     try:
@@ -197,8 +198,8 @@ def _is_of(dtype: DType, kind: Any) -> Any:
 
 
 @standard
-def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that arrays, numbers and dtypes have together.
+def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> DType:
+    """The common dtype of arrays, numbers and dtypes.
 
     Examples:
         >>> sg.xp.result_type(np.zeros(2, np.int8), sg.uint8, 1)
@@ -215,11 +216,11 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 class Info:
-    """What the namespace says of itself."""
+    """The namespace's information about itself."""
 
     @standard
     def capabilities(self) -> dict[str, Any]:
-        """What it can: masks take elements of arrays, not of outputs, whose shapes cannot depend on data."""
+        """Its capabilities: masks select elements of arrays, but not of outputs, whose shapes are fixed."""
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     @standard
@@ -229,7 +230,7 @@ class Info:
 
     @standard
     def devices(self) -> tuple[str, ...]:
-        """All the devices there are."""
+        """All devices."""
         return (CPU,)
 
     @standard
@@ -244,8 +245,10 @@ class Info:
         }
 
     @standard
-    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
-        """The dtypes that the standard knows, by name; of some kinds only."""
+    def dtypes(
+        self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, DType]:
+        """The standard's dtypes by name; with *kind* only those of a kind or of several."""
         check_device(device)
         known = {name: d.DTYPES[name] for name in __all__ if name in d.DTYPES}
         return known if kind is None else {n: d for n, d in known.items() if isdtype(d, kind)}
@@ -253,7 +256,7 @@ class Info:
 
 @standard
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
-    """What the namespace says of itself.
+    """The namespace's information about itself.
 
     Examples:
         >>> sg.xp.__array_namespace_info__().default_dtypes()["real floating"]

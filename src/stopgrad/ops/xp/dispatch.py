@@ -1,18 +1,19 @@
 """NumPy's dispatch protocols: ``np.exp(x)`` and ``np.concatenate([x, y])`` on outputs build our operations.
 
-NumPy hands its ufuncs to ``__array_ufunc__`` and other functions to ``__array_function__``, by their names.
+NumPy passes its ufuncs to ``__array_ufunc__`` and other functions to ``__array_function__``; we find ours
+by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, Output
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Output
 from stopgrad.ops.elementwise.arithmetic import abs, multiply
 from stopgrad.ops.elementwise.composite import xlogy
 from stopgrad.ops.elementwise.elementary import angle
@@ -52,7 +53,7 @@ _MODULES = (
     sets,
     numpy_values,
     numpy_shapes,
-)  # Whose functions NumPy may call; the last two add to FORMS.
+)  # NumPy may call the functions of these modules; the last two add to FORMS.
 
 _STANDARD: dict[str, Callable[..., Any]] = {
     name: getattr(module, name) for module in _MODULES for name in getattr(module, "__all__", ())
@@ -92,7 +93,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "right_shift": elementwise.bitwise_right_shift,
     "rint": round,
     "vecdot": linalg.vecdot,
-    # SciPy's, of scipy.special:
+    # Of scipy.special:
     "digamma": digamma,
     "erf": erf,
     "erfc": erfc,
@@ -103,7 +104,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "psi": digamma,
     "xlogy": xlogy,
 }
-"""By the names of ufuncs."""
+"""Our functions by the names of ufuncs."""
 
 _REDUCE: dict[str, Callable[..., Any]] = {
     "add": statistical.sum,
@@ -131,7 +132,7 @@ def _unknown(what: str) -> ArgumentError:
 
 
 @d.reads_arguments
-def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def array_ufunc(self: Output, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's ``__array_ufunc__``: a ufunc, or a method of one, was called with an output."""
     name = ufunc.__name__
     for x in inputs:
@@ -165,14 +166,20 @@ def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: A
     return found(*inputs, **{"axis": 0, **kwargs})
 
 
-def _last(x: Any, y: Any) -> tuple[int, ...]:
-    """The axes that *x* needs after its own to stand beside all of *y*."""
+def _last(x: ArrayLike, y: ArrayLike) -> tuple[int, ...]:
+    """The new last axes that *x* needs so that it broadcasts with *y* as an outer product."""
     return tuple([-1 - i for i in range(d.type_of(y).ndim)])
 
 
 @d.reads_arguments
-def array_function(self: Output, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's ``__array_function__``: a function of NumPy's was called with an output."""
+def array_function(
+    self: Output,
+    func: Callable[..., Any],
+    types: Iterable[type],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """NumPy's ``__array_function__``: a NumPy function was called with an output."""
     if not all([issubclass(kind, (Output, np.ndarray)) for kind in types]):  # noqa: C419
         return NotImplemented
     module, name = func.__module__.partition(".")[2], func.__name__

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Tensor
+from stopgrad.graph.defining import ArrayLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import (
     abs as abs,
     add as add,
@@ -154,13 +154,13 @@ __all__ = [
 
 
 def _on_bits(name: str, bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Tensor]:
-    def function(x1: Any, x2: Any, /) -> Tensor:
+    def function(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         both = d.type_of(x1).dtype.is_bool and d.type_of(x2).dtype.is_bool
         return (logical if both else bitwise)(x1, x2)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"``{name}`` of integers bit by bit: :func:`stopgrad.{bitwise.__name__}`; of booleans, "
+        f"``{name}`` of integers bit by bit: :func:`stopgrad.{bitwise.__name__}`; for booleans, "
         f":func:`stopgrad.{logical.__name__}`."
     )
     return standard(function)
@@ -172,8 +172,8 @@ bitwise_xor = _on_bits("bitwise_xor", _bitwise_xor, logical_xor)
 
 
 @standard
-def bitwise_invert(x: Any, /) -> Tensor:
-    """Every bit of integers turned round; of booleans, their negation.
+def bitwise_invert(x: ArrayLike, /) -> Tensor:
+    """The complement of the bits of integers; for booleans, the negation.
 
     Examples:
         >>> sg.xp.bitwise_invert(np.array([0, 5]))
@@ -183,8 +183,8 @@ def bitwise_invert(x: Any, /) -> Tensor:
 
 
 @standard
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
-    """Each element, not below *min* and not above *max*; None stands for no bound.
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:
+    """The elements, raised to *min* if below it and lowered to *max* if above it; None stands for no bound.
 
     Examples:
         >>> sg.xp.clip(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
@@ -194,8 +194,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 
 
 @standard
-def conj(x: Any, /) -> Tensor:
-    """Complex conjugates; real numbers as they are.
+def conj(x: ArrayLike, /) -> Tensor:
+    """Complex conjugates; real numbers unchanged.
 
     Examples:
         >>> sg.xp.conj(np.array([1 + 2j]))
@@ -205,8 +205,8 @@ def conj(x: Any, /) -> Tensor:
 
 
 @standard
-def real(x: Any, /) -> Tensor:
-    """The real part; real numbers as they are.
+def real(x: ArrayLike, /) -> Tensor:
+    """The real part; real numbers unchanged.
 
     Examples:
         >>> sg.xp.real(np.array([1 + 2j]))
@@ -216,7 +216,7 @@ def real(x: Any, /) -> Tensor:
 
 
 @standard
-def imag(x: Any, /) -> Tensor:
+def imag(x: ArrayLike, /) -> Tensor:
     """The imaginary part, which is 0 for real numbers.
 
     Examples:
@@ -227,8 +227,8 @@ def imag(x: Any, /) -> Tensor:
 
 
 @standard
-def positive(x: Any, /) -> Tensor:
-    """The operand itself: what ``+x`` is.
+def positive(x: ArrayLike, /) -> Tensor:
+    """The operand itself, as ``+x``.
 
     Examples:
         >>> sg.xp.positive(np.array([-1.0]))

@@ -42,7 +42,7 @@ __all__ = [
 
 @standard
 def fftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`fft` stand for, where samples have a distance of *d*.
+    """The frequencies of the elements of :func:`fft`, for samples at a distance of *d*.
 
     Examples:
         >>> sg.xp.fft.fftfreq(4)
@@ -54,7 +54,7 @@ def fftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike | None = None, device: s
 
 @standard
 def rfftfreq(n: int, /, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """The frequencies that the elements of :func:`rfft` stand for, where samples have a distance of *d*.
+    """The frequencies of the elements of :func:`rfft`, for samples at a distance of *d*.
 
     Examples:
         >>> sg.xp.fft.rfftfreq(4)

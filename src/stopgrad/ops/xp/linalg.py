@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeLike, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast
@@ -107,7 +107,7 @@ class SVDResult(NamedTuple):
 
 
 @standard
-def tensordot(x1: Any, x2: Any, /, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+def tensordot(x1: ArrayLike, x2: ArrayLike, /, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over axes of both: :func:`stopgrad.tensordot`.
 
     Examples:
@@ -121,7 +121,7 @@ def tensordot(x1: Any, x2: Any, /, axes: int | Sequence[Sequence[int]] = 2) -> T
 
 
 @standard
-def diagonal(x: Any, /, offset: int = 0) -> Tensor:
+def diagonal(x: ArrayLike, /, offset: int = 0) -> Tensor:
     """The diagonals of matrices: the main one, or one above (positive *offset*) or below it.
 
     Examples:
@@ -132,7 +132,7 @@ def diagonal(x: Any, /, offset: int = 0) -> Tensor:
 
 
 @standard
-def trace(x: Any, /, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
+def trace(x: ArrayLike, /, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sums of diagonals, with the arguments of :func:`diagonal`.
 
     Examples:
@@ -146,8 +146,8 @@ def trace(x: Any, /, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
 
 
 @standard
-def cholesky(x: Any, /, upper: bool = False) -> Tensor:
-    """The factor L of positive definite matrices L·Lᴴ: :func:`stopgrad.cholesky`; or Lᴴ, for ``upper=True``.
+def cholesky(x: ArrayLike, /, upper: bool = False) -> Tensor:
+    """The Cholesky factor L of matrices L·Lᴴ: :func:`stopgrad.cholesky`; with ``upper=True``, Lᴴ.
 
     Examples:
         >>> sg.xp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -159,7 +159,7 @@ def cholesky(x: Any, /, upper: bool = False) -> Tensor:
 
 
 @standard
-def qr(x: Any, /, mode: str = "reduced") -> QRResult:
+def qr(x: ArrayLike, /, mode: str = "reduced") -> QRResult:
     """Matrices as products of an orthogonal and a triangular one: :func:`stopgrad.qr`.
 
     Examples:
@@ -172,7 +172,7 @@ def qr(x: Any, /, mode: str = "reduced") -> QRResult:
 
 
 @standard
-def svd(x: Any, /, full_matrices: bool = True) -> SVDResult:
+def svd(x: ArrayLike, /, full_matrices: bool = True) -> SVDResult:
     """Matrices as U·diag(S)·Vh, with orthogonal U and Vh: :func:`stopgrad.svd`.
 
     Examples:
@@ -184,7 +184,7 @@ def svd(x: Any, /, full_matrices: bool = True) -> SVDResult:
 
 
 @standard
-def eigh(x: Any, /) -> EighResult:
+def eigh(x: ArrayLike, /) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices: :func:`stopgrad.eigh`.
 
     Examples:
@@ -195,7 +195,7 @@ def eigh(x: Any, /) -> EighResult:
 
 
 @standard
-def eig(x: Any, /) -> EigResult:
+def eig(x: ArrayLike, /) -> EigResult:
     """Eigenvalues and eigenvectors of square matrices, complex: :func:`stopgrad.eig`.
 
     Examples:
@@ -206,12 +206,12 @@ def eig(x: Any, /) -> EigResult:
 
 
 @standard
-def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
-    """How many singular values of matrices are not almost 0, as int64.
+def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None) -> Tensor:
+    """The ranks of matrices: the numbers of singular values above a tolerance, as int64.
 
     Args:
         x: matrices.
-        rtol: what counts as 0, beside the largest; by default max(M, N)·eps.
+        rtol: the tolerance, relative to the largest singular value; by default max(M, N)·eps.
 
     Returns:
         The ranks.
@@ -232,7 +232,7 @@ def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
 
 
 @standard
-def pinv(x: Any, /, rtol: Any = None) -> Tensor:
+def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None) -> Tensor:
     """The Moore-Penrose inverse of matrices: :func:`stopgrad.pinv`.
 
     Examples:
@@ -246,7 +246,7 @@ def pinv(x: Any, /, rtol: Any = None) -> Tensor:
 
 
 @standard
-def det(x: Any, /) -> Tensor:
+def det(x: ArrayLike, /) -> Tensor:
     """The determinants of square matrices: :func:`stopgrad.det`.
 
     Examples:
@@ -257,7 +257,7 @@ def det(x: Any, /) -> Tensor:
 
 
 @standard
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """The sign of determinants and the logarithm of their absolute values: :func:`stopgrad.slogdet`.
 
     Examples:
@@ -268,7 +268,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
 
 
 @standard
-def inv(x: Any, /) -> Tensor:
+def inv(x: ArrayLike, /) -> Tensor:
     """The inverses of square matrices: :func:`stopgrad.inv`.
 
     Examples:
@@ -280,8 +280,8 @@ def inv(x: Any, /) -> Tensor:
 
 
 @standard
-def solve(x1: Any, x2: Any, /) -> Tensor:
-    """What solves systems of linear equations: :func:`stopgrad.solve`; *x2* is one vector, or matrices.
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
+    """The solutions of linear equations: :func:`stopgrad.solve`; *x2* is one vector, or matrices.
 
     Examples:
         >>> sg.xp.linalg.solve(np.diag([4.0, 2.0]), np.array([1.0, 1.0]))

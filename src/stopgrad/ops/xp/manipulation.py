@@ -1,14 +1,13 @@
-"""Functions that move elements about, and those that take some by their positions."""
+"""Functions that move elements, or choose elements by position."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Output, Shape, ShapeLike, Tensor
+from stopgrad.graph.defining import ArrayLike, Output, Shape, ShapeLike, Tensor
 from stopgrad.ops.indexing.gather import take_along_axis as _take_along_axis
 from stopgrad.ops.linalg.matrices import matrix_transpose as matrix_transpose
 from stopgrad.ops.shapes.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
@@ -53,7 +52,7 @@ __all__ = [
 
 @standard
 def broadcast_shapes(*shapes: ShapeLike) -> Shape:
-    """The shape that shapes broadcast to.
+    """The shape to which several shapes broadcast.
 
     Examples:
         >>> sg.xp.broadcast_shapes((3, 1), (4,))
@@ -63,8 +62,8 @@ def broadcast_shapes(*shapes: ShapeLike) -> Shape:
 
 
 @standard
-def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """Arrays brought to the shape that they broadcast to.
+def broadcast_arrays(*arrays: ArrayLike) -> tuple[Tensor, ...]:
+    """Arrays broadcast to one shape.
 
     Examples:
         >>> a, b = sg.xp.broadcast_arrays(np.zeros((2, 1)), np.zeros(3))
@@ -76,8 +75,8 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 
 
 @standard
-def broadcast_to(x: Any, /, shape: ShapeLike) -> Tensor:
-    """*x* repeated to a shape that it broadcasts to: :func:`stopgrad.broadcast_to`.
+def broadcast_to(x: ArrayLike, /, shape: ShapeLike) -> Tensor:
+    """*x* broadcast to a shape: :func:`stopgrad.broadcast_to`.
 
     Examples:
         >>> sg.xp.broadcast_to(np.array([1.0]), (2,))
@@ -87,8 +86,8 @@ def broadcast_to(x: Any, /, shape: ShapeLike) -> Tensor:
 
 
 @standard
-def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
-    """Arrays one after the other along an axis; with ``axis=None``, all flattened.
+def concat(arrays: Sequence[ArrayLike], /, axis: int | None = 0) -> Tensor:
+    """Arrays joined along an axis; with ``axis=None``, flattened and joined.
 
     Examples:
         >>> sg.xp.concat([np.zeros((1, 1)), np.ones((1, 1))], axis=None)
@@ -99,8 +98,8 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
 
 
 @standard
-def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Tensor:
-    """New axes of size 1: :func:`stopgrad.expand_dims`.
+def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
+    """The array with new axes of size 1: :func:`stopgrad.expand_dims`.
 
     Examples:
         >>> sg.xp.expand_dims(np.zeros(3), (0, -1)).shape
@@ -110,7 +109,7 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 
 @standard
-def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
+def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
     """The axes in another order: :func:`stopgrad.transpose`.
 
     Examples:
@@ -121,8 +120,8 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
 
 
 @standard
-def reshape(x: Any, /, shape: ShapeLike, copy: bool | None = None) -> Tensor:
-    """The elements in another shape: :func:`stopgrad.reshape`; -1 stands for the size that is left.
+def reshape(x: ArrayLike, /, shape: ShapeLike, copy: bool | None = None) -> Tensor:
+    """The elements in another shape: :func:`stopgrad.reshape`; -1 stands for the size that remains.
 
     Examples:
         >>> sg.xp.reshape(np.arange(4.0), (2, -1))
@@ -135,8 +134,8 @@ def reshape(x: Any, /, shape: ShapeLike, copy: bool | None = None) -> Tensor:
 
 
 @standard
-def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """The elements shifted along axes, those that fall out coming in again; None for all elements, flattened.
+def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """The elements shifted cyclically along axes; with ``axis=None``, those of the flattened array.
 
     Examples:
         >>> sg.xp.roll(np.array([1.0, 2.0, 3.0]), 1)
@@ -146,8 +145,8 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None
 
 
 @standard
-def squeeze(x: Any, /, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Axes of size 1 left out: :func:`stopgrad.squeeze`.
+def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
+    """The array without axes of size 1: :func:`stopgrad.squeeze`.
 
     Examples:
         >>> sg.xp.squeeze(np.zeros((1, 3)), 0).shape
@@ -157,8 +156,8 @@ def squeeze(x: Any, /, axis: int | Sequence[int] | None = None) -> Tensor:
 
 
 @standard
-def stack(arrays: Sequence[Any], /, axis: int = 0) -> Tensor:
-    """Arrays of one shape along a new axis: :func:`stopgrad.stack`.
+def stack(arrays: Sequence[ArrayLike], /, axis: int = 0) -> Tensor:
+    """Arrays of one shape joined along a new axis: :func:`stopgrad.stack`.
 
     Examples:
         >>> sg.xp.stack([np.zeros(2), np.ones(2)])
@@ -169,8 +168,8 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Tensor:
 
 
 @standard
-def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
-    """The whole array several times along its axes, to which axes are added in front where they are too few.
+def tile(x: ArrayLike, repetitions: int | Sequence[int], /) -> Tensor:
+    """The array repeated along its axes; missing axes are added in front.
 
     Examples:
         >>> sg.xp.tile(np.array([1.0, 2.0]), (2, 2))
@@ -186,8 +185,8 @@ def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
 
 
 @standard
-def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts of an array along an axis, whose size is known, as a tuple.
+def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts of an array along an axis of known size, as a tuple.
 
     Examples:
         >>> sg.xp.unstack(np.array([1.0, 2.0]))
@@ -197,8 +196,8 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @standard
-def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
-    """Elements along an axis, whose positions differ from place to place: :func:`stopgrad.take_along_axis`.
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int = -1) -> Tensor:
+    """Elements along an axis, at positions of their own for each row: :func:`stopgrad.take_along_axis`.
 
     Examples:
         >>> sg.xp.take_along_axis(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [0]]))

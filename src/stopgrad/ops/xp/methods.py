@@ -1,4 +1,4 @@
-"""The methods and attributes that outputs have as arrays, with the parameters of NumPy's.
+"""The methods and attributes of arrays on outputs, with NumPy's parameters.
 
 Installed here because the graph stands below the operations; :mod:`stopgrad.base.arrays` declares them.
 """
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from stopgrad.base.hints import OF_OUTPUTS, hint_for_output
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeLike, GraphError, Output, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeLike, GraphError, Output, Tensor
 from stopgrad.ops import xp
 from stopgrad.ops.shapes import moving
 from stopgrad.ops.xp.dispatch import array_function, array_ufunc
@@ -30,7 +30,7 @@ def reshape(self: Output, *shape: Any, order: str = "C", copy: bool | None = Non
 
 @d.guarded("transpose")
 def transpose(self: Output, *axes: Any) -> Tensor:
-    """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; reversed without any."""
+    """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; without any, reversed."""
     if not axes or axes[0] is None:
         return xp.permute_dims(self, tuple(range(self.ndim))[::-1])
     return xp.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
@@ -51,22 +51,24 @@ def astype(
 
 
 @d.guarded("clip")
-def clip(self: Output, min: Any = None, max: Any = None, out: None = None) -> Tensor:
-    """Each element, not below *min* and not above *max*."""
+def clip(
+    self: Output, min: ArrayLike | None = None, max: ArrayLike | None = None, out: None = None
+) -> Tensor:
+    """The elements, raised to *min* if below it and lowered to *max* if above it."""
     without("clip", {"out": out})
     return xp.clip(self, min, max)
 
 
 @d.guarded("flatten")
 def flatten(self: Output, order: str = "C") -> Tensor:
-    """The elements with one axis."""
+    """The elements in a tensor with one axis."""
     without("flatten", {"order": order})
     return flat(self)
 
 
 @d.guarded("to_device")
-def to_device(self: Output, device: str, /, *, stream: Any = None) -> Tensor:
-    """The output itself: where it is computed, the engine decides."""
+def to_device(self: Output, device: str, /, *, stream: object = None) -> Tensor:
+    """The output itself: the engine decides where it is computed."""
     check_device(device)
     return self
 
@@ -121,7 +123,7 @@ _ATTRIBUTES: dict[str, Callable[[Output], Any]] = {
 
 def _without_value(what: str) -> Callable[..., NoReturn]:
     @d.reads_arguments
-    def method(self: Output, *_: Any, **__: Any) -> NoReturn:
+    def method(self: Output, *_: object, **__: object) -> NoReturn:
         raise self._no_value(what)
 
     return method
@@ -129,7 +131,7 @@ def _without_value(what: str) -> Callable[..., NoReturn]:
 
 def _immutable(name: str, cure: str) -> Callable[..., NoReturn]:
     @d.reads_arguments
-    def method(self: Output, *_: Any, **__: Any) -> NoReturn:
+    def method(self: Output, *_: object, **__: object) -> NoReturn:
         raise GraphError(f"{name} would change an array in place, and outputs never change; {cure}")
 
     return method
@@ -161,9 +163,9 @@ _IN_PLACE = {
 
 
 class _Elsewhere:
-    """In the place of an attribute that other libraries' tensors have: says what to write here.
+    """Stands for an attribute that other libraries' tensors have; its error says what to write instead.
 
-    One for each name, and no ``__getattr__``, which would make every attribute of every output slow.
+    There is one for each name: a ``__getattr__`` would make every attribute of every output slow.
     """
 
     __slots__ = ("name",)

@@ -1,4 +1,4 @@
-"""How NumPy's functions on outputs are declared: with NumPy's parameters, of which some mean nothing here."""
+"""The decorator for NumPy's functions on outputs, and NumPy's parameters that have no meaning for outputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from stopgrad.graph.defining import ArgumentError
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMS: dict[str, Callable[..., Any]] = {}
-"""The functions, by the names that NumPy has them under.
+"""The functions by NumPy's names, if their parameters differ from those of the standard's function.
 
-Only those whose parameters differ from those of the standard's function of that name, which takes the call
-otherwise.
+Otherwise the standard's function takes the call.
 """
 
 _IN_PLACE = "an output never changes, nor does an array that meets one; take the result: y = np.{name}(...)"
@@ -38,14 +37,14 @@ _AT_DEFAULT: dict[str, tuple[tuple[Any, ...], str]] = {
     "signature": ((None,), "leave it out"),
     "device": ((None, "cpu"), "sg.Session(engine=...) and sg.function(engine=...) say where to compute"),
 }
-"""What NumPy takes, and outputs at its default only: the values that do no harm, and the cure for others."""
+"""Parameters that outputs take at NumPy's default only: the harmless values, and the cure for others."""
 
 
 def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments without those that stand at NumPy's default.
+    """The keyword arguments without those of the parameters above, which must have a harmless value.
 
     Raises:
-        ArgumentError: one that asks for what cannot be.
+        ArgumentError: one of them has another value.
     """
     left = {}
     for key, value in kwargs.items():
@@ -60,7 +59,7 @@ def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def form(function: F) -> F:
-    """Decorator: this is NumPy's function of that name."""
+    """Decorator: the function is called for NumPy's function of its name."""
     code, name = function.__code__, function.__name__.rstrip("_")
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = set(parameters)

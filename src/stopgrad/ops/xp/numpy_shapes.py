@@ -7,9 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeLike, ShapeError, Tensor
+from stopgrad.graph.defining import (
+    ArgumentError,
+    ArrayLike,
+    DTypeLike,
+    NumpyArray,
+    ShapeError,
+    ShapeLike,
+    Tensor,
+)
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import einsum as _einsum, tensordot
@@ -26,24 +35,24 @@ from stopgrad.ops.xp.support import as_tuple, flat, of_dtype
 
 
 @form
-def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
+def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Tensor:
     without("reshape", {"order": order})
     return manipulation.reshape(a, shape, copy)
 
 
 @form
-def ravel(a: Any, order: str = "C") -> Tensor:
+def ravel(a: ArrayLike, order: str = "C") -> Tensor:
     without("ravel", {"order": order})
     return flat(a)
 
 
 @form
-def transpose(a: Any, axes: Sequence[int] | None = None) -> Tensor:
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Tensor:
     return _transpose(a, axes)
 
 
 @form
-def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Tensor:
     ndim = d.type_of(a).ndim
     axis, place = d.normal_axis(axis, ndim), d.whole(start) % (ndim + 1) if start < 0 else d.whole(start)
     return manipulation.moveaxis(a, axis, place - 1 if axis < place else place)
@@ -51,43 +60,43 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 @form
 def concatenate(
-    arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None
+    arrays: Sequence[ArrayLike], /, axis: int | None = 0, out: None = None, *, dtype: DTypeLike | None = None
 ) -> Tensor:
     return of_dtype(manipulation.concat(arrays, axis), dtype)
 
 
 @form
 def stack(
-    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
+    arrays: Sequence[ArrayLike], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
 ) -> Tensor:
     return of_dtype(_stack(d.as_list(arrays), axis), dtype)
 
 
-def _raised(x: Any, ndim: int) -> Tensor:
-    """*x* with axes of size 1 in front, up to a number of axes."""
+def _raised(x: ArrayLike, ndim: int) -> Tensor:
+    """*x* with axes of size 1 in front, so that it has at least *ndim* axes."""
     shape = d.type_of(x).shape
     return x if len(shape) >= ndim else manipulation.reshape(x, (1,) * (ndim - len(shape)) + shape)
 
 
 @form
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Any:
     made = tuple([_raised(x, 1) for x in arys])
     return made[0] if len(made) == 1 else made
 
 
 @form
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Any:
     made = tuple([_raised(x, 2) for x in arys])
     return made[0] if len(made) == 1 else made
 
 
 @form
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Any:
     made = tuple([_three(x) for x in arys])
     return made[0] if len(made) == 1 else made
 
 
-def _three(x: Any) -> Tensor:
+def _three(x: ArrayLike) -> Tensor:
     shape = d.type_of(x).shape
     if len(shape) > 2:
         return x
@@ -95,29 +104,31 @@ def _three(x: Any) -> Tensor:
 
 
 @form
-def vstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
+def vstack(tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None) -> Tensor:
     return of_dtype(_concat([_raised(x, 2) for x in d.as_list(tup)], 0), dtype)
 
 
 @form
-def hstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
+def hstack(tup: Sequence[ArrayLike], *, dtype: DTypeLike | None = None) -> Tensor:
     parts = [_raised(x, 1) for x in d.as_list(tup)]
     return of_dtype(_concat(parts, 0 if d.type_of(parts[0]).ndim == 1 else 1), dtype)
 
 
 @form
-def dstack(tup: Sequence[Any]) -> Tensor:
+def dstack(tup: Sequence[ArrayLike]) -> Tensor:
     return _concat([_three(x) for x in d.as_list(tup)], 2)
 
 
 @form
-def column_stack(tup: Sequence[Any]) -> Tensor:
+def column_stack(tup: Sequence[ArrayLike]) -> Tensor:
     parts = [_raised(x, 1) for x in d.as_list(tup)]
     return _concat([manipulation.expand_dims(x, 1) if d.type_of(x).ndim == 1 else x for x in parts], 1)
 
 
 @form
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: int | Sequence[int] | NumpyArray, axis: int = 0
+) -> list[Tensor]:
     axis = d.normal_axis(axis, d.type_of(ary).ndim)
     size = d.type_of(ary).shape[axis]
     if not isinstance(size, int):
@@ -135,44 +146,48 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tenso
 
 
 @form
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def split(
+    ary: ArrayLike, indices_or_sections: int | Sequence[int] | NumpyArray, axis: int = 0
+) -> list[Tensor]:
     if isinstance(indices_or_sections, (Sequence, np.ndarray)):
         return array_split(ary, indices_or_sections, axis)
     return list(_split(ary, d.whole(indices_or_sections), axis))
 
 
 @form
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | NumpyArray) -> list[Tensor]:
     return split(ary, indices_or_sections, 0 if d.type_of(ary).ndim == 1 else 1)
 
 
 @form
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | NumpyArray) -> list[Tensor]:
     return split(ary, indices_or_sections, 0)
 
 
 @form
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | NumpyArray) -> list[Tensor]:
     return split(ary, indices_or_sections, 2)
 
 
 @form
-def fliplr(m: Any) -> Tensor:
+def fliplr(m: ArrayLike) -> Tensor:
     return manipulation.flip(m, 1)
 
 
 @form
-def flipud(m: Any) -> Tensor:
+def flipud(m: ArrayLike) -> Tensor:
     return manipulation.flip(m, 0)
 
 
 @form
-def tile(A: Any, reps: int | Sequence[int]) -> Tensor:
+def tile(A: ArrayLike, reps: int | Sequence[int]) -> Tensor:
     return manipulation.tile(A, reps)
 
 
 @form
-def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Tensor:
+def pad(
+    array: ArrayLike, pad_width: npt.ArrayLike, mode: str = "constant", *, constant_values: ArrayLike = 0
+) -> Tensor:
     ndim = d.type_of(array).ndim
     widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2)).tolist()
     modes = {"constant": "CONSTANT", "reflect": "REFLECT", "symmetric": "SYMMETRIC"}
@@ -182,28 +197,28 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
 
 
 @form
-def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tensor:
+def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Tensor:
     return manipulation.broadcast_to(array, shape)
 
 
 @form
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     return d.type_of(a).ndim
 
 
 @form
-def shape(a: Any) -> tuple[Any, ...]:
+def shape(a: ArrayLike) -> tuple[Any, ...]:
     return d.type_of(a).shape
 
 
 @form
-def size(a: Any, axis: int | Sequence[int] | None = None) -> Any:
+def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Any:
     found = d.type_of(a).shape
     return d.product(tuple([found[i] for i in d.normal_axes(axis, len(found))]))
 
 
 @form
-def copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
+def copy(a: ArrayLike, order: str = "K", subok: bool = False) -> Tensor:
     return identity(a)
 
 
@@ -211,22 +226,22 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
 
 
 @form
-def zeros_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
     return creation.zeros_like(a, dtype)
 
 
 @form
-def ones_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+def ones_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
     return creation.ones_like(a, dtype)
 
 
 @form
-def empty_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+def empty_like(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
     return creation.zeros_like(a, dtype)
 
 
 @form
-def full_like(a: Any, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
+def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
     return creation.full_like(a, fill_value, dtype)
 
 
@@ -234,7 +249,7 @@ def full_like(a: Any, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor
 
 
 @form
-def dot(a: Any, b: Any, out: None = None) -> Tensor:
+def dot(a: ArrayLike, b: ArrayLike, out: None = None) -> Tensor:
     left, right = d.type_of(a).ndim, d.type_of(b).ndim
     if not left or not right:
         return multiply(a, b)
@@ -242,7 +257,7 @@ def dot(a: Any, b: Any, out: None = None) -> Tensor:
 
 
 @form
-def inner(a: Any, b: Any, /) -> Tensor:
+def inner(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     left, right = d.type_of(a).ndim, d.type_of(b).ndim
     if not left or not right:
         return multiply(a, b)
@@ -250,17 +265,22 @@ def inner(a: Any, b: Any, /) -> Tensor:
 
 
 @form
-def vdot(a: Any, b: Any, /) -> Tensor:
+def vdot(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     return statistical.sum(multiply(elementwise.conj(flat(a)), flat(b)))
 
 
 @form
-def outer(a: Any, b: Any, out: None = None) -> Tensor:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Tensor:
     return multiply(manipulation.expand_dims(flat(a), 1), flat(b))
 
 
 @form
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+def norm(
+    x: ArrayLike,
+    ord: float | str | None = None,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+) -> Tensor:
     if axis is None and ord is None:
         return linalg.vector_norm(x, None, keepdims)
     axes = as_tuple(tuple(range(d.type_of(x).ndim)) if axis is None else axis)
@@ -269,7 +289,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     return _matrix_norm(x, keepdims, "fro" if ord is None else ord, axes)
 
 
-FORMS["linalg.norm"] = FORMS.pop("norm")  # np.norm is none.
+FORMS["linalg.norm"] = FORMS.pop("norm")  # There is no np.norm.
 
 
 @form
@@ -279,16 +299,21 @@ def einsum(*operands: Any) -> Tensor:
 
 @form
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
 ) -> Tensor:
     return statistical.sum(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
 @form
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     return linalg.diagonal(manipulation.moveaxis(a, (axis1, axis2), (-2, -1)), offset)
 
 
 @form
-def diag(v: Any, k: int = 0) -> Tensor:
+def diag(v: ArrayLike, k: int = 0) -> Tensor:
     return _diag(v, k=k) if d.type_of(v).ndim == 1 else linalg.diagonal(v, k)

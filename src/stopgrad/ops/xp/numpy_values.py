@@ -5,12 +5,11 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, DTypeLike, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeLike, Tensor
 from stopgrad.ops.elementwise.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.elementwise.compare import equal, less_equal, logical_and, logical_or
 from stopgrad.ops.elementwise.convert import cast
@@ -27,29 +26,41 @@ from stopgrad.ops.xp.support import flat, of_dtype
 
 @form
 def sum(
-    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     return statistical.sum(a, axis, dtype, keepdims)
 
 
 @form
 def prod(
-    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     return statistical.prod(a, axis, dtype, keepdims)
 
 
 @form
 def mean(
-    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     return statistical.mean(of_dtype(a, dtype), axis, keepdims)
 
 
 @form
 def var(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: float = 0,
@@ -62,8 +73,8 @@ def var(
 
 @form
 def std(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: float = 0,
@@ -75,57 +86,74 @@ def std(
 
 
 @form
-def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+def max(
+    a: ArrayLike, axis: int | Sequence[int] | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.max(a, axis, keepdims)
 
 
 @form
-def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+def min(
+    a: ArrayLike, axis: int | Sequence[int] | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.min(a, axis, keepdims)
 
 
 @form
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+def ptp(
+    a: ArrayLike, axis: int | Sequence[int] | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return subtract(statistical.max(a, axis, keepdims), statistical.min(a, axis, keepdims))
 
 
 @form
-def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+def all(
+    a: ArrayLike, axis: int | Sequence[int] | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.all(a, axis, keepdims)
 
 
 @form
-def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+def any(
+    a: ArrayLike, axis: int | Sequence[int] | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.any(a, axis, keepdims)
 
 
 @form
-def argmax(a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
+def argmax(a: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
     return statistical.argmax(a, axis, keepdims)
 
 
 @form
-def argmin(a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
+def argmin(a: ArrayLike, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
     return statistical.argmin(a, axis, keepdims)
 
 
 @form
-def cumsum(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Tensor:
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Tensor:
     return statistical.cumulative_sum(flat(a) if axis is None else a, axis, dtype)
 
 
 @form
-def cumprod(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Tensor:
+def cumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+) -> Tensor:
     return statistical.cumulative_prod(flat(a) if axis is None else a, axis, dtype)
 
 
 @form
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False) -> Tensor:
+def average(
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+) -> Tensor:
     if d.flag(returned, "returned"):
         raise ArgumentError("returned=True cannot be had on outputs; sum the weights by themselves")
     if weights is None:
         return statistical.mean(a, axis)
-    if d.type_of(weights).ndim != d.type_of(a).ndim:  # As NumPy has it: weights of one axis.
+    if d.type_of(weights).ndim != d.type_of(a).ndim:  # As in NumPy: weights along one axis.
         axis = d.normal_axis(axis, d.type_of(a).ndim)
         weights = manipulation.expand_dims(weights, tuple(range(1, d.type_of(a).ndim - axis)))
     weights = multiply(weights, creation.ones_like(a))
@@ -134,14 +162,22 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 @form
 def nansum(
-    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    a: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    keepdims: bool = False,
 ) -> Tensor:
     return statistical.sum(where(elementwise.isnan(a), 0, a), axis, dtype, keepdims)
 
 
 @form
 def nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
 ) -> Tensor:
     limits = np.finfo(d.type_of(x).dtype.real.numpy) if d.type_of(x).dtype.is_floating else None
     if limits is None:
@@ -157,13 +193,19 @@ def nan_to_num(
 
 @form
 def clip(
-    a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None, max: Any = None
+    a: ArrayLike,
+    a_min: ArrayLike | None = None,
+    a_max: ArrayLike | None = None,
+    out: None = None,
+    *,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
 ) -> Tensor:
     return elementwise.clip(a, a_min if min is None else min, a_max if max is None else max)
 
 
 @form
-def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Tensor:
     places = d.whole(decimals)
     dtype = d.type_of(a).dtype
     if not places or (not dtype.is_differentiable and (places > 0 or dtype is d.bool_)):
@@ -176,7 +218,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
 
 
 @form
-def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def isclose(
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     near = less_equal(abs(subtract(a, b)), add(atol, multiply(rtol, abs(b))))
     near = logical_or(equal(a, b), logical_and(near, elementwise.isfinite(b)))
     if not equal_nan:
@@ -185,12 +229,14 @@ def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan:
 
 
 @form
-def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     return statistical.all(isclose(a, b, rtol, atol, equal_nan))
 
 
 @form
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Tensor:
     return (
         statistical.all(equal(a1, a2))
         if d.type_of(a1).shape == d.type_of(a2).shape
@@ -199,12 +245,12 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
 
 
 @form
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     return d.type_of(x).dtype.is_complex
 
 
 @form
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     return not d.type_of(x).dtype.is_complex
 
 
@@ -213,7 +259,12 @@ def isrealobj(x: Any) -> bool:
 
 @form
 def sort(
-    a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+    a: ArrayLike,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    stable: bool | None = None,
 ) -> Tensor:
     without("sort", {"kind": kind, "order": order})
     return _sort(flat(a) if axis is None else a, -1 if axis is None else axis)
@@ -221,25 +272,32 @@ def sort(
 
 @form
 def argsort(
-    a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+    a: ArrayLike,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    stable: bool | None = None,
 ) -> Tensor:
     without("argsort", {"kind": kind, "order": order})
     return _argsort(flat(a) if axis is None else a, -1 if axis is None else axis)
 
 
 @form
-def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Tensor:
+def take(
+    a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: str = "raise"
+) -> Tensor:
     without("take", {"mode": mode})
     return manipulation.take(a, indices, axis)
 
 
 @form
-def where_(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
+def where_(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Tensor:
     return where(condition, x, y)
 
 
 @form
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Tensor:
     found = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         found = where(condition, choice, found)

@@ -1,14 +1,12 @@
 """Set functions, and others whose results have shapes that depend on data.
 
-Of arrays they are known at once; of outputs, ``size=`` says how many elements the result has.
+For arrays the shapes are known at once; for outputs, ``size=`` is the number of elements of the result.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import Tensor
+from stopgrad.graph.defining import ArrayLike, Tensor
 from stopgrad.ops.indexing.masks import nonzero as nonzero
 from stopgrad.ops.order.bins import searchsorted as _searchsorted
 from stopgrad.ops.order.sets import (
@@ -33,14 +31,16 @@ __all__ = [
 
 
 @standard
-def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where numbers would have to stand in a sorted vector: :func:`stopgrad.searchsorted`.
+def searchsorted(
+    x1: ArrayLike, x2: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None
+) -> Tensor:
+    """The positions at which numbers fit into a sorted vector: :func:`stopgrad.searchsorted`.
 
     Args:
         x1: a vector, in ascending order.
         x2: numbers of any shape.
-        side: of elements equal to a number, whether it comes to the "left" or the "right".
-        sorter: indices that sort *x1*, where it is not sorted.
+        side: "left" for the position before elements equal to a number, "right" for the one after them.
+        sorter: indices that sort *x1*, if it is not sorted.
 
     Returns:
         The positions, as int64, in x2's shape.

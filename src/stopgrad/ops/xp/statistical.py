@@ -1,11 +1,11 @@
-"""Sums, means, extremes and running sums; tests of all elements, searching and sorting."""
+"""Reductions over axes, running sums and products, positions of extremes, and sorting."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import DTypeLike, ShapeError, Tensor
+from stopgrad.graph.defining import ArrayLike, DTypeLike, ShapeError, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, maximum, multiply, subtract
 from stopgrad.ops.elementwise.compare import not_equal
 from stopgrad.ops.elementwise.convert import cast
@@ -52,13 +52,19 @@ __all__ = [
 
 
 @standard
-def sum(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: ArrayLike,
+    /,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+) -> Tensor:
     """Sums over axes.
 
     Args:
         x: numbers, or booleans, which count as 0 and 1.
         axis: one axis or several; None for all.
-        dtype: in which to add; by default x's, and for integers of fewer than 32 bits int32 or uint32.
+        dtype: the dtype in which to add; by default x's, and for integers under 32 bits int32 or uint32.
         keepdims: whether the axes stay, with size 1.
 
     Returns:
@@ -72,7 +78,13 @@ def sum(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: b
 
 
 @standard
-def prod(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
+def prod(
+    x: ArrayLike,
+    /,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+) -> Tensor:
     """Products over axes, with the arguments of :func:`sum`.
 
     Examples:
@@ -83,7 +95,7 @@ def prod(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: 
 
 
 @standard
-def mean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+def mean(x: ArrayLike, /, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Means over axes, with the arguments of :func:`stopgrad.reduce_mean`.
 
     Examples:
@@ -94,17 +106,19 @@ def mean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @standard
-def var(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def var(
+    x: ArrayLike, /, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """Variances over axes.
 
     Args:
         x: numbers.
         axis: one axis or several; None for all.
-        correction: what the number of elements is made smaller by before it divides; 1 for Bessel's.
+        correction: subtracted from the number of elements N in the divisor; 1 for Bessel's correction.
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        Σ (x - mean)² / (N - correction); where that is no positive number, infinity or NaN, as in NumPy.
+        Σ (x - mean)² / (N - correction); infinity or NaN if the divisor is not positive, as in NumPy.
 
     Examples:
         >>> sg.xp.var(np.array([1.0, 3.0]), correction=1)
@@ -120,7 +134,9 @@ def var(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = F
 
 
 @standard
-def std(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+def std(
+    x: ArrayLike, /, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Tensor:
     """Standard deviations over axes: the square roots of :func:`var`.
 
     Examples:
@@ -131,7 +147,7 @@ def std(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = F
 
 
 @standard
-def max(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+def max(x: ArrayLike, /, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The largest elements over axes: :func:`stopgrad.reduce_max`.
 
     Examples:
@@ -142,7 +158,7 @@ def max(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @standard
-def min(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+def min(x: ArrayLike, /, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The smallest elements over axes: :func:`stopgrad.reduce_min`.
 
     Examples:
@@ -153,8 +169,8 @@ def min(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @standard
-def all(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements over axes are other than 0.
+def all(x: ArrayLike, /, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements over axes are not 0.
 
     Examples:
         >>> sg.xp.all(np.array([1.0, 0.0]))
@@ -164,8 +180,8 @@ def all(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @standard
-def any(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over axes is other than 0.
+def any(x: ArrayLike, /, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """Whether any element over axes is not 0.
 
     Examples:
         >>> sg.xp.any(np.array([1.0, 0.0]))
@@ -174,16 +190,23 @@ def any(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
     return reduce_any(_truth(x), axis, keepdims)
 
 
-def _truth(x: Any) -> Tensor:
-    """Booleans, which stay, or whether numbers are other than 0."""
+def _truth(x: ArrayLike) -> Tensor:
+    """Booleans unchanged; for numbers, whether they are not 0."""
     return x if d.type_of(x).dtype.is_bool else not_equal(x, 0)
 
 
 # ----------------------------------------------------------------------------------- running and differing
 
 
-def _running(function: Any, empty: Any, x: Any, axis: Any, dtype: Any, include_initial: Any) -> Tensor:
-    """Sums or products up to each element; before them, where asked, that of no elements."""
+def _running(
+    function: Callable[..., Tensor],
+    empty: int,
+    x: ArrayLike,
+    axis: int | None,
+    dtype: DTypeLike | None,
+    include_initial: bool,
+) -> Tensor:
+    """Running sums or products; with *include_initial*, after the one of no elements, *empty*."""
     ndim = d.type_of(x).ndim
     if axis is None:
         if ndim != 1:
@@ -200,15 +223,15 @@ def _running(function: Any, empty: Any, x: Any, axis: Any, dtype: Any, include_i
 
 @standard
 def cumulative_sum(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
-    """Sums of each element and those before it, along an axis.
+    """Running sums along an axis.
 
     Args:
         x: numbers.
-        axis: along which; may be left out where there is only one.
-        dtype: in which to add; as for :func:`sum`.
-        include_initial: whether the sum of no elements, 0, comes first.
+        axis: the axis along which to add; it may be left out if there is only one.
+        dtype: the dtype in which to add; as for :func:`sum`.
+        include_initial: whether to put the sum of no elements, 0, first.
 
     Returns:
         The sums.
@@ -222,9 +245,9 @@ def cumulative_sum(
 
 @standard
 def cumulative_prod(
-    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+    x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Tensor:
-    """Products of each element and those before it, with the arguments of :func:`cumulative_sum`.
+    """Running products along an axis, with the arguments of :func:`cumulative_sum`.
 
     Examples:
         >>> sg.xp.cumulative_prod(np.array([1.0, 2.0, 3.0]))
@@ -237,16 +260,16 @@ def cumulative_prod(
 
 
 @standard
-def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the largest element stands along an axis, the first of several; int64.
+def argmax(x: ArrayLike, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position of the largest element along an axis, as int64; the first of equal ones.
 
     Args:
         x: real numbers.
-        axis: along which; None counts through all elements.
+        axis: the axis along which to look; None for the position in the flattened array.
         keepdims: whether the axis stays, with size 1.
 
     Returns:
-        Its position.
+        The positions.
 
     Examples:
         >>> sg.xp.argmax(np.array([1.0, 3.0, 3.0]))
@@ -256,8 +279,8 @@ def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
 
 @standard
-def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the smallest element stands along an axis, with the arguments of :func:`argmax`.
+def argmin(x: ArrayLike, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position of the smallest element along an axis, with the arguments of :func:`argmax`.
 
     Examples:
         >>> sg.xp.argmin(np.array([1.0, 3.0, 1.0]))
@@ -266,7 +289,7 @@ def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
     return _position(_argmin, x, axis, keepdims)
 
 
-def _position(function: Any, x: Any, axis: Any, keepdims: Any) -> Tensor:
+def _position(function: Callable[..., Tensor], x: ArrayLike, axis: int | None, keepdims: bool) -> Tensor:
     ndim = d.type_of(x).ndim
     found = function(flat(x) if axis is None else x, 0 if axis is None else axis, d.int64)
     if not d.flag(keepdims, "keepdims"):
@@ -275,14 +298,14 @@ def _position(function: Any, x: Any, axis: Any, keepdims: Any) -> Tensor:
 
 
 @standard
-def sort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(x: ArrayLike, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements in sorted order along an axis: :func:`stopgrad.sort`.
 
     Args:
         x: real numbers.
-        axis: along which.
+        axis: the axis along which to sort.
         descending: whether the largest comes first.
-        stable: equal elements keep their order, whatever this says.
+        stable: equal elements keep their order in any case.
 
     Returns:
         A sorted copy.
@@ -296,8 +319,8 @@ def sort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 
 @standard
-def argsort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Where the elements in sorted order stand, as int64, with the arguments of :func:`sort`.
+def argsort(x: ArrayLike, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The positions of the elements in sorted order, as int64, with the arguments of :func:`sort`.
 
     Examples:
         >>> sg.xp.argsort(np.array([3.0, 1.0, 2.0]))

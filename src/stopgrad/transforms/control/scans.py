@@ -163,7 +163,8 @@ class _Pull:
 
     def next_sums(self) -> list[Output]:
         """What has arrived at the constants so far, with what this step adds."""
-        return [add(self.sums[i], wide(self.found[i])) for i in self.constants]
+        found = [(i, part) for i in self.constants if (part := self.found[i]) is not None]
+        return [add(self.sums[i], wide(part)) for i, part in found]
 
     def slices(self) -> list[Output]:
         """The cotangents of the sequences' parts at this step."""
