@@ -413,8 +413,7 @@ def diag_part(
         name: of the operation; by default none.
         k: the diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
         padding_value: the value that pads the shorter ones of several diagonals.
-        align: the side to which the shorter diagonals are aligned in their rows, first for those above the
-            main diagonal, then for those below: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+        align: as in :func:`diag`.
 
     Returns:
         The elements, [..., length]; for several diagonals [..., diagonals, longest length], from the highest
@@ -522,9 +521,8 @@ def eye(
     ones = full((_length(rows, columns, offset),), 1, d.dtype_of(dtype))
     if batch_shape is None:
         return _to_matrix(ones, offset, rows, columns, name)
-    return broadcast_to(
-        _to_matrix(ones, offset, rows, columns), (*d.shape_of(batch_shape), rows, columns), name
-    )
+    shape = (*d.shape_of(batch_shape), rows, columns)
+    return broadcast_to(_to_matrix(ones, offset, rows, columns), shape, name)
 
 
 @d.guarded("trace")
