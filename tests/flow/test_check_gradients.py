@@ -20,13 +20,13 @@ from stopgrad.base.types import dtype_of, tensor_type
 from stopgrad.flow.checking.compared import ELEMENTWISE
 from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX
-from stopgrad.ops.random.gamma_quantiles import moved_log_gamma
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, prepared
 from stopgrad.graph.op import REGISTRY, Kind, Op, Unsupported
 from stopgrad.graph.operands import type_of
+from stopgrad.ops.random.gamma_quantiles import moved_log_gamma
 from stopgrad.ops.structural.sources import Placeholder
 
 Array = np.ndarray[Any, Any]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+
+ARRAY = np.ones(3, np.float32)
 
 
 class Setting:
@@ -134,3 +138,20 @@ def refused(s: Setting, case: Bad) -> str:
     assert isinstance(caught.value, sg.StopgradError)
     assert isinstance(caught.value, case.builtin)
     return str(caught.value)
+
+
+def check_refused(case: Bad) -> None:
+    """Refused with an error that names the line of the test or of the setting; nothing has changed."""
+    s = Setting()
+    message = refused(s, case)
+    missing = [part for part in case.says if part not in message]
+    assert not missing, message
+    run = {(inspect.getfile(Setting), line) for line in lines_of(Setting.run)}
+    here = inspect.getfile(inspect.unwrap(case.wrong))
+    named = {(file, int(line)) for file, line in re.findall(r"at (\S+):(\d+)", message)}
+    assert named & ({(here, line) for line in lines_of(case.wrong)} | run), message
+    for tensor in case.blames:
+        built = getattr(s, tensor)
+        assert f"{built.op.location.file}:{built.op.location.line}" in message, (tensor, message)
+    assert f"{sg.__path__[0]}" not in message, message
+    s.check_unharmed()
