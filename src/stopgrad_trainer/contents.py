@@ -204,7 +204,7 @@ def fed(what: str, wanted: list[Port], given: Mapping[str, Any]) -> dict[str, Ar
     return {port.name: _fitting(what, port, given[port.name], sizes) for port in wanted}
 
 
-def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Array:
+def _fitting(what: str, port: Port, value: object, sizes: dict[str, tuple[int, str]]) -> Array:
     dtype = dtype_of(port.dtype)
     if hasattr(value, "__array__"):
         array = np.asarray(value)

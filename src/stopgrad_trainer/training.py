@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class Trainer:
     # -------------------------------------------------------------------------------------- training
 
     def step(
-        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: Any = None, **named: Any
+        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: float | None = None, **named: Any
     ) -> float:
         """One step of training.
 
@@ -290,7 +290,7 @@ class Trainer:
             self._sessions[graph] = found
         return found
 
-    def _run(self, graph: str, run: Any) -> Any:
+    def _run(self, graph: str, run: Callable[..., Any]) -> Any:
         try:
             return run()
         except Exception as caught:  # What onnxruntime raises has no base of its own.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.base.types import Dim
 from stopgrad.graph.build import constant_in, graph_for, inline
@@ -121,7 +122,7 @@ class Model:
         done = rewrite(ys, xs, binding=binding)
         return done.inputs, done.outputs
 
-    def _fitting(self, value: Any, x: Output, name: str) -> Output | NumpyArray:
+    def _fitting(self, value: ArrayLike | Operation, x: Output, name: str) -> Output | NumpyArray:
         if isinstance(value, Operation):
             value = value.as_output()
         if not isinstance(value, Output):

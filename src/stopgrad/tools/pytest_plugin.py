@@ -9,8 +9,8 @@ every run of every project of its environment (0.5 s). In a project's topmost ``
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,9 @@ from stopgrad.tools.cli.kinds import (
     kinds_in,
     named_worlds,
 )
+
+if TYPE_CHECKING:
+    from stopgrad.interop.torch.training import Training
 
 NAME = "gradient_flow"
 """What the fixture, the marker and the option in a project's configuration are called."""
@@ -76,7 +79,7 @@ class GradientFlowFixture:
         """The report: of outputs or a loss, and what is asked about; or of a function and its arguments."""
         return self._report(ys, args, kwargs)[0]
 
-    def _report(self, ys: Any, args: Any, kwargs: Any) -> tuple[Any, str]:
+    def _report(self, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         """The report, and what to know of it."""
         world = _world(ys, args, kwargs)
         if world == OURS:
@@ -95,7 +98,14 @@ class GradientFlowFixture:
         training = require("stopgrad.interop.torch.training", "asking about a loss", "torch")
         return training.report_on(ys, args[0])
 
-    def assert_flows(self, ys: Any, *args: Any, to: Any = None, only: Any = None, **kwargs: Any) -> None:
+    def assert_flows(
+        self,
+        ys: Any,
+        *args: Any,
+        to: str | Sequence[str] | None = None,
+        only: str | Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Fail unless gradients arrive.
 
         Args:
@@ -112,7 +122,14 @@ class GradientFlowFixture:
         keys = [] if to is None else to
         _asserted(lambda: self._check(flows_or_raise, "assert_flows", ys, args, keys, kwargs))
 
-    def assert_blocked(self, ys: Any, *args: Any, to: Any = None, by: Any = None, **kwargs: Any) -> None:
+    def assert_blocked(
+        self,
+        ys: Any,
+        *args: Any,
+        to: str | Sequence[str] | None = None,
+        by: str | Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Fail if a gradient arrives, or if something else cuts than *by*; the arguments are as above."""
         __tracebackhide__ = True
         keys = [] if to is None else to
@@ -122,7 +139,7 @@ class GradientFlowFixture:
 
         _asserted(lambda: self._check(blocked, "assert_blocked", ys, args, keys, kwargs))
 
-    def assert_only_flows(self, ys: Any, *args: Any, to: Any, **kwargs: Any) -> None:
+    def assert_only_flows(self, ys: Any, *args: Any, to: str | Sequence[str], **kwargs: Any) -> None:
         """Fail unless gradients arrive at what is called as *to* says, and at no other."""
         __tracebackhide__ = True
 
@@ -132,7 +149,13 @@ class GradientFlowFixture:
         _asserted(lambda: self._check(only, "assert_only_flows", ys, args, to, kwargs))
 
     def _check(
-        self, check: Callable[..., None], what: str, ys: Any, args: Any, names: Any, kwargs: dict[str, Any]
+        self,
+        check: Callable[..., None],
+        what: str,
+        ys: Any,
+        args: Sequence[Any],
+        names: str | Sequence[str],
+        kwargs: dict[str, Any],
     ) -> None:
         """Check the keys of a report that have these names; unless given, all that can have a gradient."""
         flow, unseen = self._report(ys, args, kwargs)
@@ -159,7 +182,7 @@ def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise AssertionError(error.message) from None
 
 
-def _world(ys: Any, args: Any, kwargs: Any) -> str:
+def _world(ys: object, args: object, kwargs: object) -> str:
     """The world that a question is asked in."""
     found = kinds_in([ys, args, kwargs])
     if {TORCH, JAX} <= found:
@@ -195,7 +218,7 @@ def gradient_flow() -> GradientFlowFixture:
 def check_gradients() -> Callable[..., Any]:
     """Compares gradients with finite differences, as :func:`check_gradients`, and fails with its report."""
 
-    def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def check_gradients(ys: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         return _asserted(sg.check_gradients, ys, *args, **kwargs)
 
@@ -249,7 +272,7 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
     return {name: [value] if isinstance(value, str) else list(value) for name, value in marker.kwargs.items()}
 
 
-def _check(watched: Any, options: dict[str, list[str]], itself: bool) -> None:
+def _check(watched: Training, options: dict[str, list[str]], itself: bool) -> None:
     """Fail the test that just ran if its ``backward()`` did not train what it should."""
     if not watched.calls:
         if itself:  # And not just one of the tests of a file or class that is.

@@ -87,7 +87,7 @@ class Program:
         return [by_path[path] for path in self.paths]
 
 
-def _is_built(x: Any) -> bool:
+def _is_built(x: object) -> bool:
     return isinstance(x, (Operation, Output))
 
 
@@ -97,26 +97,26 @@ def _path(names: Sequence[str], entries: Sequence[Any]) -> str:
     return path_of(str(which.key) if by_keyword.idx else names[which.idx], rest)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     try:
         return bool(a == b)
     except Exception:  # What cannot be compared is another.
         return False
 
 
-def _shown(structure: Any) -> str:
+def _shown(structure: jax.tree_util.PyTreeDef) -> str:
     text = str(structure).removeprefix("PyTreeDef")
     return text if len(text) < 200 else f"{text[:200]}..."
 
 
-def is_traced(x: Any) -> bool:
+def is_traced(x: object) -> bool:
     """Whether a leaf of the arguments is traced: an array, a number, or what stands for an array."""
     if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)):
         return not isinstance(x, np.ndarray) or x.dtype.kind not in "OSUMmV" or x.dtype.itemsize <= 2
     return isinstance(x, (jax.Array, jax.ShapeDtypeStruct)) or (hasattr(x, "shape") and hasattr(x, "dtype"))
 
 
-def part(entry: Any) -> str:
+def part(entry: object) -> str:
     """A step of a path through a structure, as it is written between dots."""
     for name in ("key", "name", "idx"):
         if hasattr(entry, name):
@@ -152,7 +152,7 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
         positions.append(None if by_keyword.idx else int(which.idx))
     returned: dict[str, Any] = {}
 
-    def flat(*values: Any) -> list[Any]:
+    def flat(*values: jax.Array) -> list[Any]:
         everything = list(leaves)
         for i, value in zip(traced, values, strict=True):
             everything[i] = value
@@ -197,7 +197,7 @@ def _unique(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
+def _traced(what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
     try:
         closed = jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
     except _UNTRACEABLE as error:
@@ -220,7 +220,7 @@ def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) 
     return closed
 
 
-def _stand_in(x: Any) -> Any:
+def _stand_in(x: object) -> Any:
     if isinstance(x, jax.ShapeDtypeStruct) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
@@ -228,7 +228,7 @@ def _stand_in(x: Any) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _name(f: Any) -> str:
+def _name(f: Callable[..., Any]) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
@@ -246,7 +246,7 @@ def _at(error: BaseException) -> str:
     return "" if found is None else f", at {found[0]}: {found[1]}"
 
 
-def _untraceable(what: str, f: Any, error: Exception) -> StopgradError:
+def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> StopgradError:
     if isinstance(error, jax.errors.TracerBoolConversionError):
         why = (
             "Python decides by a traced value; use jnp.where or jax.lax.cond (in a loop jax.lax.while_loop), "
@@ -269,7 +269,7 @@ def _untraceable(what: str, f: Any, error: Exception) -> StopgradError:
     return ArgumentError(f"{what}: JAX cannot trace {_name(f)}{_at(error)}: {why}")
 
 
-def chosen(what: str, program: Program, count: int, argnums: Any) -> list[int]:
+def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int] | None) -> list[int]:
     """Which traced leaves belong to the arguments that are asked about."""
     given = range(count) if argnums is None else argnums
     numbers = [given] if isinstance(given, int) else list(given)
@@ -282,12 +282,12 @@ def chosen(what: str, program: Program, count: int, argnums: Any) -> list[int]:
     return [i for i, position in enumerate(program.positions) if position in asked]
 
 
-def narrower(given: Any, wanted: Any) -> bool:
+def narrower(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     """Whether *wanted* is what JAX makes of *given* where 64 bits are not enabled."""
     return given != wanted and given.kind == wanted.kind and given.itemsize == 2 * wanted.itemsize
 
 
-def canonical(value: Any, dtype: Any) -> Any:
+def canonical(value: object, dtype: np.dtype[Any]) -> Any:
     """An array as JAX takes it, which may be of fewer bits than what was given; of keys, their words."""
     if not hasattr(value, "dtype"):
         return np.asarray(value, dtype)

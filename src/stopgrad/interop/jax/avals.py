@@ -13,18 +13,18 @@ from stopgrad.base.types import TensorType, dtype_of, tensor_type
 from stopgrad.graph.graph import Output
 
 
-def is_key(aval: Any) -> bool:
+def is_key(aval: jax.core.ShapedArray) -> bool:
     """Whether a value is an array of keys, of JAX's new kind."""
     return bool(jnp.issubdtype(aval.dtype, jax.dtypes.prng_key))
 
 
-def words_of(aval: Any) -> int:
+def words_of(aval: jax.core.ShapedArray) -> int:
     """How many words a key has."""
     found: int = aval.dtype._impl.key_shape[0]
     return found
 
 
-def type_of(aval: Any) -> TensorType:
+def type_of(aval: jax.core.ShapedArray) -> TensorType:
     """The type of an output that holds such a value.
 
     Raises:
@@ -45,7 +45,7 @@ def type_of(aval: Any) -> TensorType:
     return tensor_type(dtype, tuple(aval.shape))
 
 
-def array_of(value: Any) -> Any:
+def array_of(value: object) -> Any:
     """A concrete value of JAX's as a NumPy array; of keys, their words."""
     if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(value))

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 import jax.export
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -35,7 +36,7 @@ Flat = Callable[..., Sequence[Any]]
 
 
 def foreign_of(
-    primitive: Any, params: Mapping[str, Any], inputs: Sequence[Output], order: int = ORDER
+    primitive: jex.Primitive, params: Mapping[str, Any], inputs: Sequence[Output], order: int = ORDER
 ) -> tuple[Output, ...]:
     """The results of a primitive of JAX's, in the graph that is being built.
 
@@ -80,7 +81,7 @@ _KNOWN: WeakKeyDictionary[Any, dict[str, list[_Program]]] = WeakKeyDictionary()
 """What was exported of primitives: a program uses one many times."""
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether a parameter is told apart from others by how it is written."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
@@ -88,11 +89,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def _programs(
-    primitive: Any, params: Mapping[str, Any], inputs: Sequence[Output], order: int
+    primitive: jex.Primitive, params: Mapping[str, Any], inputs: Sequence[Output], order: int
 ) -> list[_Program]:
     """The results of a primitive in groups, and how each group is computed and differentiated."""
 
-    def bound(*arrays: Any) -> Sequence[Any]:
+    def bound(*arrays: jax.Array) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
         found: Sequence[Any] = made if primitive.multiple_results else (made,)
         return found
@@ -106,7 +107,7 @@ def _programs(
         return [(some, _steps(_only(made, some), kinds, call, order)) for some in groups]
 
 
-def _apart(made: Any, known: Sequence[Any]) -> list[list[int]]:
+def _apart(made: jex.ClosedJaxpr, known: Sequence[Any]) -> list[list[int]]:
     """The results of a primitive in groups: with those that it moves, and those whose gradient is zero.
 
     Each group is an operation of its own, so that reports know them apart.
@@ -214,11 +215,11 @@ def _asked(function: Flat, known: Sequence[Any]) -> _Asked:
     )
 
 
-def _is_smooth(x: Any) -> bool:
+def _is_smooth(x: jax.ShapeDtypeStruct | jax.core.ShapedArray) -> bool:
     return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
-def _uses(made: Any) -> list[set[int]]:
+def _uses(made: jex.ClosedJaxpr) -> list[set[int]]:
     """For each result of a jaxpr, the arguments that it is computed from."""
     count = len(made.jaxpr.outvars)
     found = []
@@ -228,14 +229,16 @@ def _uses(made: Any) -> list[set[int]]:
     return found
 
 
-def _only(made: Any, results: Sequence[int]) -> Flat:
+def _only(made: jex.ClosedJaxpr, results: Sequence[int]) -> Flat:
     """The function of a jaxpr, of which some results are wanted."""
     lean, used = partial_eval.dce_jaxpr(made.jaxpr, [j in set(results) for j in range(len(made.out_avals))])
     function = jaxpr_as_fun(ClosedJaxpr(lean, made.consts))
     return lambda *arrays: function(*[x for x, is_used in zip(arrays, used, strict=True) if is_used])
 
 
-def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tuple[list[int], dict[int, str]]:
+def _moves(
+    made: jex.ClosedJaxpr, known: Sequence[Any], i: int, users: Sequence[int]
+) -> tuple[list[int], dict[int, str]]:
     """Which results have a tangent that depends on that of one operand; and where JAX has none, why."""
     moves: list[int] = []
     errors: dict[int, str] = {}
@@ -248,12 +251,12 @@ def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tup
     return moves, errors
 
 
-def _pushforward(made: Any, i: int, j: int) -> Callable[..., Any]:
+def _pushforward(made: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., Any]:
     """From the tangent of one operand, and all operands, to the tangent of one result."""
     function = _only(made, [j])
 
-    def pushed(t: Any, *arrays: Any) -> Any:
-        def of(x: Any) -> Any:
+    def pushed(t: jax.Array, *arrays: jax.Array) -> Any:
+        def of(x: jax.Array) -> Any:
             return function(*arrays[:i], x, *arrays[i + 1 :])[0]
 
         return jax.jvp(of, (arrays[i],), (t,))[1]
@@ -261,12 +264,12 @@ def _pushforward(made: Any, i: int, j: int) -> Callable[..., Any]:
     return pushed
 
 
-def _pullback(made: Any, towards: Sequence[int], wants: Sequence[int]) -> Flat:
+def _pullback(made: jex.ClosedJaxpr, towards: Sequence[int], wants: Sequence[int]) -> Flat:
     """From operands and the cotangents of some results to those of some operands."""
     function, count = _only(made, wants), len(made.in_avals)
 
-    def pulled(*arrays: Any) -> Sequence[Any]:
-        def of(*some: Any) -> Sequence[Any]:
+    def pulled(*arrays: jax.Array) -> Sequence[Any]:
+        def of(*some: jax.Array) -> Sequence[Any]:
             filled = list(arrays[:count])
             for i, x in zip(towards, some, strict=True):
                 filled[i] = x

@@ -6,9 +6,9 @@ import os
 import sysconfig
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
 
 import jax
+import jax.extend.core as jex
 
 from stopgrad.base.source import RawLocation, is_internal
 
@@ -33,7 +33,7 @@ def is_installed(file: str) -> bool:
     return any(name in file for name in _INSTALLED)
 
 
-def frames(eqn: Any) -> Iterator[tuple[CodeType, int]]:
+def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
     """The frames that led to an equation, the innermost first. Inside of a ``jit``, up to its function."""
     found = eqn.source_info.traceback
     if found is not None:
@@ -41,7 +41,7 @@ def frames(eqn: Any) -> Iterator[tuple[CodeType, int]]:
         yield from zip(codes, instructions, strict=True)
 
 
-def place_of(eqn: Any, around: RawLocation | None) -> RawLocation | None:
+def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | None:
     """The first frame outside of JAX; of what JAX itself wrote in a function of its own, *around*."""
     for code, instruction in frames(eqn):
         if not is_between(code.co_filename):
@@ -49,7 +49,7 @@ def place_of(eqn: Any, around: RawLocation | None) -> RawLocation | None:
     return around
 
 
-def _written_in(eqn: Any, after: str) -> str:
+def _written_in(eqn: jex.JaxprEqn, after: str) -> str:
     """The file that calls what bound an equation: behind a function of that name, or behind JAX's facades."""
     waiting = bool(after)
     for code, _ in frames(eqn):
@@ -70,7 +70,7 @@ _CORE = tuple(
 )  # fmt: skip
 
 
-def is_idiom(eqn: Any) -> bool:
+def is_idiom(eqn: jex.JaxprEqn) -> bool:
     """Whether a ``stop_gradient`` is written in one of JAX's own numerical functions, not by a user.
 
     There JAX stops gradients that would be zero, as that of the maximum in a softmax.
@@ -78,6 +78,6 @@ def is_idiom(eqn: Any) -> bool:
     return _written_in(eqn, "stop_gradient").startswith(_IDIOMS)
 
 
-def is_inside(eqn: Any) -> bool:
+def is_inside(eqn: jex.JaxprEqn) -> bool:
     """Whether a comparison is written in one of JAX's own functions that have derivatives, as ``nn.elu``."""
     return _written_in(eqn, "").startswith(_SMOOTH)

@@ -85,7 +85,7 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     )
 
 
-def _fed(x: Any, dtype: DType) -> Any:
+def _fed(x: object, dtype: DType) -> Any:
     """What an argument is fed with: without 64 bits where the function was traced without them."""
     if isinstance(x, sg.Operation):
         x = x.as_output()
@@ -127,7 +127,7 @@ def explain(
 def assert_flows(
     f: Callable[..., Any],
     *args: Any,
-    to: Any = None,
+    to: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
     **kwargs: Any,
 ) -> None:
@@ -155,8 +155,8 @@ def assert_flows(
 def assert_blocked(
     f: Callable[..., Any],
     *args: Any,
-    to: Any = None,
-    by: Any = None,
+    to: str | Sequence[str] | None = None,
+    by: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
     **kwargs: Any,
 ) -> None:
@@ -203,13 +203,19 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
     return graph, inputs, outputs
 
 
-def _definition(f: Any) -> RawLocation | None:
+def _definition(f: Callable[..., Any]) -> RawLocation | None:
     """Where a function is written, for what has no line of its own."""
     code = getattr(f, "__code__", None)
     return None if code is None else (code, 0)
 
 
-def _flow(what: str, f: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> Flow:
+def _flow(
+    what: str,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int] | None,
+) -> Flow:
     program = program_of(what, f, args, kwargs)
     asked = chosen(what, program, len(args), argnums)
     graph, inputs, outputs = _built(what, f, program)
@@ -221,7 +227,7 @@ def _flow(what: str, f: Callable[..., Any], args: Any, kwargs: Any, argnums: Any
     return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True), (), found)
 
 
-def _keys(what: str, flow: Flow, to: Any) -> list[str]:
+def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
     """The arguments that an assertion is about, those below what is named included."""
     every = list(flow.xs)
     if to is None:

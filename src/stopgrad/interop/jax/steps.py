@@ -90,7 +90,7 @@ class Step:
         """The operands' abstract values, as JAX has them."""
         return [v.aval for v in self.eqn.invars]
 
-    def run(self, closed: Any, *inputs: Output) -> list[Output]:
+    def run(self, closed: jex.ClosedJaxpr | jex.Jaxpr, *inputs: Output) -> list[Output]:
         """What a jaxpr that the equation holds computes, built here."""
         jaxpr = getattr(closed, "jaxpr", closed)
         consts = getattr(closed, "consts", ())
@@ -118,7 +118,7 @@ def _ignoring(function: Callable[..., Any]) -> Rule:
     return lambda step, *inputs: function(*inputs)
 
 
-def const(value: Any, aval: Any = None) -> Output:
+def const(value: object, aval: jax.core.ShapedArray | None = None) -> Output:
     """A constant in the graph being built, of the dtype that an abstract value says."""
     graph = current().graph
     assert graph is not None
@@ -129,7 +129,11 @@ def const(value: Any, aval: Any = None) -> Output:
 
 
 def run(
-    jaxpr: Any, consts: Iterable[Any], inputs: Sequence[Output], around: RawLocation | None, depth: int = 0
+    jaxpr: jex.Jaxpr,
+    consts: Iterable[Any],
+    inputs: Sequence[Output],
+    around: RawLocation | None,
+    depth: int = 0,
 ) -> list[Output]:
     """Build what a jaxpr computes of *inputs*; what nobody asks for is left out."""
     known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -169,7 +173,7 @@ def _spread(x: Output) -> int | None:
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite", "eq_to", "lt_to", "le_to"))
 
 
-def refused(jaxpr: Any, around: RawLocation | None) -> list[str]:
+def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
     """Each equation that cannot be imported, those inside of others included, with its line and the cure."""
     told = []
     stack = [(jaxpr, around)]
@@ -191,7 +195,7 @@ def _inside(params: Mapping[str, Any]) -> list[Any]:
     return [one for one in found if hasattr(one, "eqns")]
 
 
-def needed(jaxpr: Any) -> list[Any]:
+def needed(jaxpr: jex.Jaxpr) -> list[Any]:
     """The equations that results depend on, and those that act on the world."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
     found = []
@@ -203,7 +207,7 @@ def needed(jaxpr: Any) -> list[Any]:
     return found[::-1]
 
 
-def _read(known: Mapping[Any, Output], v: Any) -> Output:
+def _read(known: Mapping[Any, Output], v: jex.Literal | jex.Var) -> Output:
     return const(v.val, v.aval) if isinstance(v, jex.Literal) else known[v]
 
 
@@ -267,7 +271,7 @@ class _OnWords:
         self.multiple_results = True
         self._eqn = step.eqn
 
-    def bind(self, *arrays: Any, **params: Any) -> list[Any]:
+    def bind(self, *arrays: jax.Array, **params: Any) -> list[Any]:
         keyed = [
             jax.random.wrap_key_data(x, impl=v.aval.dtype._impl) if is_key(v.aval) else x
             for x, v in zip(arrays, self._eqn.invars, strict=True)

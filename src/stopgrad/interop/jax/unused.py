@@ -19,7 +19,11 @@ from stopgrad.interop.jax.steps import needed
 
 
 def unused(
-    closed: Any, values: Sequence[Any], graph: Graph, inputs: Sequence[Output], asked: Mapping[str, int]
+    closed: jex.ClosedJaxpr,
+    values: Sequence[Any],
+    graph: Graph,
+    inputs: Sequence[Output],
+    asked: Mapping[str, int],
 ) -> list[Finding]:
     """What is to be said of the arguments on which no result depends.
 
@@ -58,7 +62,7 @@ def unused(
     return found
 
 
-def _variables(eqn: Any) -> list[Any]:
+def _variables(eqn: jex.JaxprEqn) -> list[Any]:
     return [v for v in eqn.invars if not isinstance(v, jex.Literal)]
 
 

@@ -30,7 +30,9 @@ _RANDOM = frozenset(
 )
 
 
-def check_model(model: Any, name: str, operators: Container[str]) -> dict[tuple[str, str, str], Any]:
+def check_model(
+    model: onnx.ModelProto, name: str, operators: Container[str]
+) -> dict[tuple[str, str, str], Any]:
     """The functions of a model, by domain, name and overload.
 
     Raises:
@@ -53,7 +55,7 @@ def check_model(model: Any, name: str, operators: Container[str]) -> dict[tuple[
     return functions
 
 
-def versions_of(model: Any, name: str) -> dict[str, int]:
+def versions_of(model: onnx.ModelProto, name: str) -> dict[str, int]:
     """The versions of the domains of a model.
 
     Of opsets older than the oldest that is read, those operators are read that are still the same.
@@ -79,7 +81,7 @@ def versions_of(model: Any, name: str) -> dict[str, int]:
     return versions
 
 
-def _has_changed(node: Any, stated: int) -> bool:
+def _has_changed(node: onnx.NodeProto, stated: int) -> bool:
     old, new = (schema_of(text(node.op_type), "", v) for v in (stated, OLDEST))
     if domain_of(node) or old is None:
         return False
@@ -109,7 +111,7 @@ def _check_functions(functions: Functions, name: str) -> None:
                 raise FileError(f"the functions of {name} become more than {EXPANDED} nodes")
 
 
-def _calls(function: Any) -> Iterator[tuple[str, str, str]]:
+def _calls(function: onnx.FunctionProto) -> Iterator[tuple[str, str, str]]:
     """The functions that a function may call, in bodies too."""
     waiting = list(function.node)
     while waiting:
@@ -121,7 +123,7 @@ def _calls(function: Any) -> Iterator[tuple[str, str, str]]:
 # -------------------------------------------------------------------------------------------------- names
 
 
-def _check_names(graph: Any, name: str) -> None:
+def _check_names(graph: onnx.GraphProto, name: str) -> None:
     """Refuse graphs in which a name is defined twice, or read before it is defined."""
     waiting: list[tuple[Any, frozenset[str], int]] = [(graph, frozenset(), 0)]
     while waiting:
@@ -156,7 +158,9 @@ def _check_unique(names: Sequence[str], what: str) -> None:
         seen.add(one)
 
 
-def _check_node(node: Any, defined: set[str], around: Container[str], later: set[str], name: str) -> None:
+def _check_node(
+    node: onnx.NodeProto, defined: set[str], around: Container[str], later: set[str], name: str
+) -> None:
     for x in map(text, node.input):
         if x and x not in defined and x not in around:
             why = (
@@ -170,12 +174,12 @@ def _check_node(node: Any, defined: set[str], around: Container[str], later: set
             raise FileError(f"{name}: the node {shown(node)} computes {y!r}, which is there already")
 
 
-def shown(node: Any) -> str:
+def shown(node: onnx.NodeProto) -> str:
     """A node as messages name it."""
     return f"{text(node.op_type)} {called(node)!r}"
 
 
-def called(node: Any) -> str:
+def called(node: onnx.NodeProto) -> str:
     """What a node is called: by its name, or else by its first result."""
     return text(node.name) or next((text(x) for x in node.output if x), "") or text(node.op_type)
 
@@ -259,19 +263,19 @@ def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
     return found
 
 
-def spoken_of(node: Any) -> Iterator[str]:
+def spoken_of(node: onnx.NodeProto) -> Iterator[str]:
     """The names of tensors that are attributes of a node, as they are of ``Gradient`` alone."""
     if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
         for a in node.attribute:
             yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
 
 
-def read_in(graph: Any) -> Iterator[str]:
+def read_in(graph: onnx.GraphProto) -> Iterator[str]:
     """The names that the nodes of a graph read."""
     return (text(x) for node in graph.node for x in node.input)
 
 
-def graphs_in(node: Any, deep: bool = True) -> Iterator[Any]:
+def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
     """The graphs that are attributes of a node; with *deep*, those inside of these, too."""
     waiting = [node]
     while waiting:
@@ -282,7 +286,7 @@ def graphs_in(node: Any, deep: bool = True) -> Iterator[Any]:
                     waiting += graph.node
 
 
-def all_nodes(model: Any) -> Iterator[Any]:
+def all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
     """The nodes of a model, of its functions and of the bodies in them."""
     waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
     while waiting:
@@ -291,6 +295,6 @@ def all_nodes(model: Any) -> Iterator[Any]:
         waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
 
 
-def draws(model: Any) -> bool:
+def draws(model: onnx.ModelProto) -> bool:
     """Whether some node of a model may draw random numbers."""
     return any(text(node.op_type) in _RANDOM for node in all_nodes(model))

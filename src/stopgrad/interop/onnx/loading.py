@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
@@ -28,7 +29,7 @@ from stopgrad.interop.onnx.checking import (
 )
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import KNOWS, Known, dtype_of_code
-from stopgrad.interop.onnx.reading import Source, domain_of, read, text
+from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
 from stopgrad.interop.onnx.translating import (
     FAILED,
     RANDOM,
@@ -42,7 +43,7 @@ from stopgrad.interop.shared.values import Refused
 
 
 @guarded("load")
-def load(source: Any, *, known: Mapping[str, Any] | None = None) -> Model:
+def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Model:
     """An ONNX model as a graph of operations of this library's, to differentiate, check, explain, train, run.
 
     Opsets from 13 on are read. Each node becomes operations in a scope of its name, whose line says the node.
@@ -151,7 +152,7 @@ class _Loading:
             )
         return found
 
-    def _initializer(self, name: str, array: Any, as_known: bool) -> Known:
+    def _initializer(self, name: str, array: np.generic | np.ndarray[Any, Any], as_known: bool) -> Known:
         held = Known(array)
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
             return held
@@ -162,12 +163,12 @@ class _Loading:
         self.parameters[name] = parameter
         return Known(array, initializer=name, output=parameter)
 
-    def _placeholder(self, x: Any) -> Any:
+    def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
         name = text(x.name)
         dtype, shape = self._type(x)
         return sg.placeholder(dtype, shape, name=label_from(name) or "input")
 
-    def _type(self, x: Any) -> tuple[Any, list[Any]]:
+    def _type(self, x: onnx.ValueInfoProto) -> tuple[Any, list[Any]]:
         """The type that a model declares for an input."""
         name, kind = text(x.name), x.type
         if not kind.HasField("tensor_type"):
@@ -190,7 +191,7 @@ class _Loading:
             )
         return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
 
-    def _size(self, d: Any, name: str) -> Any:
+    def _size(self, d: onnx.TensorShapeProto.Dimension, name: str) -> Any:
         if d.HasField("dim_value"):
             if d.dim_value < 0:
                 raise FileError(f"the input {name!r} of {self.name} has the size {d.dim_value}")
@@ -215,7 +216,7 @@ class _Loading:
         except sg.ShapeError:  # A name that is kept for something else.
             return sg.dim(f"{name}_")
 
-    def _fixed(self, x: Any, value: Any) -> Known:
+    def _fixed(self, x: onnx.ValueInfoProto, value: np.generic | np.ndarray[Any, Any]) -> Known:
         """The value of an input that is fixed."""
         name = text(x.name)
         if not x.type.HasField("tensor_type"):
@@ -237,7 +238,7 @@ class _Loading:
 
     # ------------------------------------------------------------------------------------------ outputs
 
-    def _output(self, translator: Translator, name: str, y: Any) -> Any:
+    def _output(self, translator: Translator, name: str, y: sg.Output | Known) -> Any:
         if isinstance(y, (list, tuple)) or y is None:
             raise GraphError(
                 f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
@@ -274,7 +275,7 @@ class _Loading:
         return [given[name] for name in names]
 
 
-def _read_as_known(graph: Any) -> set[str]:
+def _read_as_known(graph: onnx.GraphProto) -> set[str]:
     """The names that are read only where rules take what is known, and by no function or body."""
     known: set[str] = set()
     others = {text(y.name) for y in graph.output}

@@ -6,14 +6,15 @@ import math
 import os
 import stat
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from stopgrad.base.errors import ArgumentError, FileError, MissingFileError, StopgradError
+from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import shorten
 
 OLDEST = 13
@@ -39,7 +40,11 @@ class Source(NamedTuple):
     name: str
 
 
-def read(source: Any) -> Source:
+ModelSource: TypeAlias = AnyPath | bytes | onnx.ModelProto | Source
+"""What a model can be read from."""
+
+
+def read(source: ModelSource) -> Source:
     """A model from a path, from bytes, or as it is.
 
     Raises:
@@ -79,7 +84,7 @@ def _parsed(content: bytes, name: str) -> Any:
     return _sound(model, name)
 
 
-def _sound(model: Any, name: str) -> Any:
+def _sound(model: onnx.ModelProto, name: str) -> Any:
     """The model, if it is of a version that is known here."""
     if not model.HasField("graph") or not model.ir_version:
         raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")
@@ -98,7 +103,7 @@ def _sound(model: Any, name: str) -> Any:
     return model
 
 
-def opsets(imports: Any, name: str) -> dict[str, int]:
+def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
     """The versions of the domains that a model or function states; the domain ``ai.onnx`` is ``""``."""
     found: dict[str, int] = {}
     for one in imports:
@@ -109,13 +114,13 @@ def opsets(imports: Any, name: str) -> dict[str, int]:
     return found
 
 
-def domain_of(x: Any) -> str:
+def domain_of(x: onnx.NodeProto | onnx.FunctionProto | onnx.OperatorSetIdProto) -> str:
     """The domain of a node, function or opset; ``ai.onnx`` and nothing are the same."""
     domain = text(x.domain)
     return "" if domain == "ai.onnx" else domain
 
 
-def text(x: Any) -> str:
+def text(x: str | bytes) -> str:
     """A string of a file, which may be no text."""
     return x if isinstance(x, str) else bytes(x).decode(errors="replace")
 
@@ -123,7 +128,7 @@ def text(x: Any) -> str:
 # ----------------------------------------------------------------------------------------------- tensors
 
 
-def array_from(tensor: Any, folder: str | None, what: str) -> np.ndarray[Any, Any]:
+def array_from(tensor: onnx.TensorProto, folder: str | None, what: str) -> np.ndarray[Any, Any]:
     """The values of a ``TensorProto``. No more memory is taken than what is stored needs.
 
     Args:
@@ -162,7 +167,7 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def dense_from(sparse: Any, folder: str | None, what: str) -> np.ndarray[Any, Any]:
+def dense_from(sparse: onnx.SparseTensorProto, folder: str | None, what: str) -> np.ndarray[Any, Any]:
     """A ``SparseTensorProto`` as an array."""
     values = array_from(sparse.values, folder, f"the values of {what}")
     indices = array_from(sparse.indices, folder, f"the indices of {what}")
@@ -188,7 +193,7 @@ def dense_from(sparse: Any, folder: str | None, what: str) -> np.ndarray[Any, An
 # -------------------------------------------------------------------------------------------- attributes
 
 
-def attribute_value(attribute: Any, folder: str | None, what: str) -> Any:
+def attribute_value(attribute: onnx.AttributeProto, folder: str | None, what: str) -> Any:
     """The value of an attribute that is no graph, as Python's or NumPy's."""
     kind = attribute.type
     read = _ATTRIBUTES.get(kind)

@@ -129,7 +129,7 @@ class _Ready(NamedTuple):
         return made
 
 
-def _ready(outputs: Any, inputs: Any, values: Any, opset: Any) -> _Ready:
+def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready:
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
     outputs, inputs = _of_program(outputs, inputs)
@@ -163,7 +163,7 @@ def _ready(outputs: Any, inputs: Any, values: Any, opset: Any) -> _Ready:
     return _Ready(program, {name: _value(x, name, values) for name, x in stored.items()})
 
 
-def _of_program(outputs: Any, inputs: Any) -> tuple[Any, Any]:
+def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:
     """The outputs and inputs of an imported model or of a function; of others, as they are given."""
     if isinstance(outputs, Model):
         if inputs is not None:
@@ -202,7 +202,7 @@ def _by_name(given: Any, what: str) -> dict[str, Output]:
     return found
 
 
-def _value(x: Output, name: str, values: Any) -> NumpyArray:
+def _value(x: Output, name: str, values: Values) -> NumpyArray:
     """The value of a parameter that the model holds."""
     if isinstance(values, Session):
         return values.value(x)

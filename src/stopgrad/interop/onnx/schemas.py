@@ -23,7 +23,7 @@ def schema_of(op_type: str, domain: str, version: int) -> Any:
         return None
 
 
-def body_of(schema: Any, node: Any, version: int, operands: Sequence[Any]) -> Any:
+def body_of(schema: Any, node: onnx.NodeProto, version: int, operands: Sequence[Any]) -> Any:
     """An operator as a function of other operators, for operands of these types; None where it is none."""
     if schema is None:
         return None
@@ -47,13 +47,13 @@ def body_of(schema: Any, node: Any, version: int, operands: Sequence[Any]) -> An
     return function
 
 
-def defaults_of(schema: Any) -> list[Any]:
+def defaults_of(schema: OpSchema) -> list[Any]:
     """The attributes that an operator has where a node does not give them."""
     found = [one.default_value for one in schema.attributes.values()]
     return [one for one in found if one.type != onnx.AttributeProto.UNDEFINED]
 
 
-def is_same(old: Any, new: Any) -> bool:
+def is_same(old: OpSchema, new: OpSchema) -> bool:
     """Whether a newer version of an operator means the same where it is called as the old one was.
 
     It may take further element types, and further operands and attributes that need not be given.
@@ -71,7 +71,7 @@ def is_same(old: Any, new: Any) -> bool:
     return before.items() <= after.items() and not any(more)
 
 
-def _attributes(schema: Any) -> dict[str, Any]:
+def _attributes(schema: OpSchema) -> dict[str, Any]:
     return {
         name: (one.type, one.required, one.default_value.SerializeToString())
         for name, one in schema.attributes.items()
@@ -97,7 +97,7 @@ def _numpy(x: Any) -> Any:
 # -------------------------------------------------------------------------------------------- agreement
 
 
-def check_against(schema: Any, node: Any, operands: Sequence[Any]) -> None:
+def check_against(schema: OpSchema | None, node: onnx.NodeProto, operands: Sequence[Any]) -> None:
     """Refuse a node that its operator's schema does not allow.
 
     Raises:
@@ -110,7 +110,7 @@ def check_against(schema: Any, node: Any, operands: Sequence[Any]) -> None:
     _check_types(schema, operands)
 
 
-def _check_counts(schema: Any, node: Any, operands: Sequence[Any]) -> None:
+def _check_counts(schema: OpSchema, node: onnx.NodeProto, operands: Sequence[Any]) -> None:
     if not schema.min_input <= len(operands) <= schema.max_input:
         raise Refused(f"it takes {schema.min_input} to {schema.max_input} operands, not {len(operands)}")
     if not schema.min_output <= len(node.output) <= schema.max_output:
@@ -121,7 +121,7 @@ def _check_counts(schema: Any, node: Any, operands: Sequence[Any]) -> None:
             raise Refused(f"its operand {formal.name} is missing")
 
 
-def _check_attributes(schema: Any, node: Any) -> None:
+def _check_attributes(schema: Any, node: onnx.NodeProto) -> None:
     known = schema.attributes
     given = {a.name: a for a in node.attribute}
     for name, attribute in given.items():
@@ -134,7 +134,7 @@ def _check_attributes(schema: Any, node: Any) -> None:
             raise Refused(f"its attribute {name!r} is missing")
 
 
-def _check_types(schema: Any, operands: Sequence[Any]) -> None:
+def _check_types(schema: OpSchema, operands: Sequence[Any]) -> None:
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     bound: dict[str, str] = {}
     for i, x in enumerate(operands):
@@ -151,7 +151,7 @@ def _check_types(schema: Any, operands: Sequence[Any]) -> None:
             )
 
 
-def _written(x: Any) -> str | None:
+def _written(x: object) -> str | None:
     """The type of an operand as schemas write it; None where that is not asked."""
     if not isinstance(x, (sg.Output, Known)) or x.dtype is None:
         return None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.sizes import at_least
+from stopgrad.base.types import Size
 from stopgrad.graph.interpreter import interpret
 from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
 from stopgrad.interop.onnx.sizing import settled
+from stopgrad.interop.shared.values import Number
 
 LARGEST = 2**14
 """As many elements what is computed while a graph is built has at most."""
@@ -31,11 +33,11 @@ def folded(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] |
     return _computed(node, operands, rule)
 
 
-def _holds_bodies(x: Any) -> bool:
+def _holds_bodies(x: object) -> bool:
     return isinstance(x, Body) or (isinstance(x, list) and bool(x) and isinstance(x[0], Body))
 
 
-def _is_small(x: Any) -> bool:
+def _is_small(x: object) -> bool:
     return isinstance(x, Known) and not x.initializer and x.dtype is not None and x.array.size <= LARGEST
 
 
@@ -61,7 +63,7 @@ def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known
     return [y if isinstance(y, Known) else Known(np.asarray(next(values)), y.dtype) for y in results]
 
 
-def _is_plain(op: Any) -> bool:
+def _is_plain(op: sg.Operation) -> bool:
     """Whether an operation is computed at once and is small."""
     if op.definition.fed or op.definition.stateful:
         return False
@@ -77,7 +79,7 @@ class _Unknown(Exception):  # noqa: N818 - says that nothing is folded
     """What a node computes of symbolic sizes is no size."""
 
 
-def _symbolic(node: Call, fold: Any, operands: Sequence[Any]) -> Sequence[Known] | None:
+def _symbolic(node: Call, fold: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Known] | None:
     """What a node computes of symbolic sizes, if that is sizes again."""
     arrays = [None if x is None else x.array for x in operands]
     try:
@@ -91,13 +93,13 @@ def _symbolic(node: Call, fold: Any, operands: Sequence[Any]) -> Sequence[Known]
     return made if all(y.array.size <= LARGEST for y in made) else None
 
 
-def _each(function: Any) -> Any:
+def _each(function: Callable[..., Any]) -> Any:
     """A fold that computes each element by itself."""
     apply = np.frompyfunc(lambda *xs: function(*map(_whole, xs)), 2, 1)
     return lambda node, x, y: apply(x.astype(object), y.astype(object))
 
 
-def _whole(x: Any) -> Any:
+def _whole(x: Number) -> Any:
     """A number as a whole one, which sizes are computed with."""
     if isinstance(x, (sg.Dim, bool)) or not isinstance(x, (float, np.floating)):
         return x
@@ -106,43 +108,43 @@ def _whole(x: Any) -> Any:
     return int(x)
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: Size, b: Size) -> Any:
     """Division of whole numbers that truncates: for sizes that are not negative, as ``//``."""
     if not (_is_natural(a) and _is_natural(b)):
         raise _Unknown
     return a // b
 
 
-def _remainder(a: Any, b: Any) -> Any:
+def _remainder(a: Size, b: Size) -> Any:
     if not (_is_natural(a) and _is_natural(b)):
         raise _Unknown
     return a % b
 
 
-def _is_natural(x: Any) -> bool:
+def _is_natural(x: Size) -> bool:
     return bool(x.is_at_least(0)) if isinstance(x, sg.Dim) else x >= 0
 
 
-def _divided(node: Call, x: Any, y: Any) -> Any:
+def _divided(node: Call, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     kinds = {a.dtype.kind for a in (x, y)}
     if "f" in kinds:  # Of floats the quotient may be no whole number.
         raise _Unknown
     return _each(_quotient)(node, x, y)
 
 
-def _larger(a: Any, b: Any) -> Any:
-    if not isinstance(a, sg.Dim) and not isinstance(b, sg.Dim):
-        return max(a, b)
-    if isinstance(a, sg.Dim) and isinstance(b, sg.Dim):
-        return a if a >= b else b  # Which raises where it is open.
-    return at_least(a, b) if isinstance(a, sg.Dim) else at_least(b, a)
+def _larger(a: Size, b: Size) -> Any:
+    if isinstance(a, sg.Dim):
+        if isinstance(b, sg.Dim):
+            return a if a >= b else b  # The comparison raises if the order is not known.
+        return at_least(a, b)
+    return at_least(b, a) if isinstance(b, sg.Dim) else max(a, b)
 
 
-def _smaller(a: Any, b: Any) -> Any:
+def _smaller(a: Size, b: Size) -> Any:
     return a if a <= b else b
 
 
-def _equals(a: Any, b: Any) -> bool:
+def _equals(a: Size, b: Size) -> bool:
     if a is b or (not isinstance(a, sg.Dim) and not isinstance(b, sg.Dim) and a == b):
         return True
     difference = a - b
@@ -153,10 +155,10 @@ def _equals(a: Any, b: Any) -> bool:
     raise _Unknown
 
 
-def _many(pair: Any) -> Any:
+def _many(pair: Callable[..., Any]) -> Any:
     """A fold of any number of operands, from that of two."""
 
-    def fold(node: Call, first: Any, *more: Any) -> Any:
+    def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
         found = first
         for x in more:
             found = _each(pair)(node, found, np.asarray(x))
@@ -165,17 +167,26 @@ def _many(pair: Any) -> Any:
     return fold
 
 
-def _chosen(node: Call, condition: Any, x: Any, y: Any) -> Any:
+def _chosen(
+    node: Call, condition: np.ndarray[Any, Any], x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
+) -> Any:
     if condition.dtype.kind == "O":
         raise _Unknown
     return np.where(condition, x.astype(object), y.astype(object))
 
 
-def _gather(node: Call, x: Any, indices: Any) -> Any:
+def _gather(node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
     return np.take(x, indices.astype(np.int64), axis=node.attribute("axis", 0))
 
 
-def _slice(node: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def _slice(
+    node: Call,
+    x: np.ndarray[Any, Any],
+    starts: np.ndarray[Any, Any],
+    ends: np.ndarray[Any, Any],
+    axes: np.ndarray[Any, Any] | None = None,
+    steps: np.ndarray[Any, Any] | None = None,
+) -> Any:
     axes = np.arange(len(starts)) if axes is None else axes
     steps = np.ones(len(starts), np.int64) if steps is None else steps
     at: list[Any] = [slice(None)] * x.ndim
@@ -188,36 +199,36 @@ def _slice(node: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: 
     return x[tuple(at)]
 
 
-def _split(node: Call, x: Any, lengths: Any = None) -> list[Any]:
+def _split(node: Call, x: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any] | None = None) -> list[Any]:
     size = x.shape[node.attribute("axis", 0)]
     step = -(-size // node.attribute("num_outputs", node.outputs))
     ends = np.cumsum(lengths)[:-1] if lengths is not None else np.arange(step, size, step)
     return np.split(x, ends.astype(np.int64), axis=node.attribute("axis", 0))
 
 
-def _concat(node: Call, *xs: Any) -> Any:
+def _concat(node: Call, *xs: np.ndarray[Any, Any]) -> Any:
     return np.concatenate([x.astype(object) for x in xs], axis=node.attribute("axis"))
 
 
-def _unsqueeze(node: Call, x: Any, axes: Any) -> Any:
+def _unsqueeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any]) -> Any:
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _squeeze(node: Call, x: Any, axes: Any = None) -> Any:
+def _squeeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
     return np.squeeze(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
 
 
-def _reshape(node: Call, x: Any, shape: Any) -> Any:
+def _reshape(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
     sizes = [x.shape[i] if s == 0 and not node.attribute("allowzero", 0) else s for i, s in enumerate(shape)]
     return x.reshape(sizes)
 
 
-def _expand(node: Call, x: Any, shape: Any) -> Any:
+def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, shape))))
 
 
-def _reduced(pair: Any) -> Any:
-    def fold(node: Call, x: Any, axes: Any = None) -> Any:
+def _reduced(pair: Callable[..., Any]) -> Any:
+    def fold(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
         given = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
         if x.ndim != 1 or (given and list(given) not in ([0], [-1])) or not len(x):
             raise _Unknown
@@ -233,14 +244,16 @@ def _reduced(pair: Any) -> Any:
     return fold
 
 
-def _cast(node: Call, x: Any) -> Any:
+def _cast(node: Call, x: np.ndarray[Any, Any]) -> Any:
     kind = dtype_of_code(node.attribute("to"))
     if kind is None or kind.is_bool or kind.is_complex:
         raise _Unknown
     return x
 
 
-def _scatter(node: Call, x: Any, indices: Any, updates: Any) -> Any:
+def _scatter(
+    node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
+) -> Any:
     axis = node.attribute("axis", 0)
     if x.ndim != 1 or axis not in (0, -1) or node.attribute("reduction", "none") != "none":
         raise _Unknown
@@ -249,15 +262,17 @@ def _scatter(node: Call, x: Any, indices: Any, updates: Any) -> Any:
     return found
 
 
-def _scatter_nd(node: Call, x: Any, indices: Any, updates: Any) -> Any:
+def _scatter_nd(
+    node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
+) -> Any:
     return _scatter(node, x, indices, updates)
 
 
-def _same(node: Call, x: Any, *_: Any) -> Any:
+def _same(node: Call, x: np.ndarray[Any, Any], *_: object) -> Any:
     return x
 
 
-def _not_negative(node: Call, x: Any) -> Any:
+def _not_negative(node: Call, x: np.ndarray[Any, Any]) -> Any:
     if not all(_is_natural(one) for one in x.reshape(-1).tolist()):
         raise _Unknown
     return x

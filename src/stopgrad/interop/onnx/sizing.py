@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.base.types import DType
+from stopgrad.base.types import DType, Size
 from stopgrad.interop.onnx.operators.calling import Known, dtype_from
 
 
-def settled(array: Any, dtype: DType) -> Known:
+def settled(array: Size | np.ndarray[Any, Any], dtype: DType) -> Known:
     """What was computed of sizes: plain numbers where no symbolic size is left."""
     if not isinstance(array, np.ndarray):  # Of a scalar, NumPy hands on the object itself.
         alone, array = array, np.empty((), object)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,11 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import FileError
 from stopgrad.base.source import Location
+from stopgrad.base.types import DType, Size
 from stopgrad.graph.build import apply, emit
 from stopgrad.graph.builder import Inside, default_graph
 from stopgrad.graph.interpreter import constant_value
-from stopgrad.graph.op import REGISTRY
+from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
@@ -64,7 +65,7 @@ class Space:
 
     def __init__(
         self,
-        values: Any,
+        values: ChainMap[str, Any],
         versions: Mapping[str, int],
         attributes: Mapping[str, Any] | None = None,
         path: str = "",
@@ -132,14 +133,14 @@ class Translator:
         finally:
             del self.refusals[before:]
 
-    def initializers(self, graph: Any, values: Any) -> None:
+    def initializers(self, graph: onnx.GraphProto, values: MutableMapping[str, Any]) -> None:
         """Give the names of a body's initializers their values."""
         for name, array in stored(graph, self._folder):
             values[name] = Known(array)
 
     # ------------------------------------------------------------------------------------------- nodes
 
-    def _translate(self, node: Any, space: Space) -> None:
+    def _translate(self, node: onnx.NodeProto, space: Space) -> None:
         self._expanded += 1
         if self._expanded > self._limit:
             raise FileError(f"the functions and loops of the model become more than {self._limit} nodes")
@@ -167,7 +168,7 @@ class Translator:
             if output:
                 space.values[text(output)] = made if made is FAILED else made[i]
 
-    def _results(self, node: Any, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
+    def _results(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
         node = resolved(node, space.attributes)
         domain, op_type = domain_of(node), text(node.op_type)
         gate = gate_of(domain, op_type)
@@ -196,7 +197,7 @@ class Translator:
             return known
         return self._ruled(call, rule, operands)
 
-    def _ruled(self, call: Call, rule: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    def _ruled(self, call: Call, rule: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Any]:
         knows = KNOWS.get(rule, frozenset())
         call._given = [
             x if i in knows or not isinstance(x, Known) else self.tensor(x) for i, x in enumerate(operands)
@@ -206,8 +207,8 @@ class Translator:
 
     def _called(
         self,
-        function: Any,
-        node: Any,
+        function: onnx.FunctionProto,
+        node: onnx.NodeProto,
         name: str,
         operands: Sequence[Any],
         space: Space,
@@ -232,7 +233,7 @@ class Translator:
             raise Refused(f"the function {function.name} does not compute all of its results")
         return [made.get(text(y), FAILED) for y in function.output]
 
-    def _attributes(self, node: Any, name: str, space: Space) -> dict[str, Any]:
+    def _attributes(self, node: onnx.NodeProto, name: str, space: Space) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for a in node.attribute:
             if a.type == onnx.AttributeProto.GRAPH:
@@ -252,7 +253,7 @@ class Translator:
 
     # ------------------------------------------------------------------------------------------ values
 
-    def known(self, x: Any) -> Known | None:
+    def known(self, x: object) -> Known | None:
         """What is known of a value while the graph is built: stored, folded, or computed of nothing else."""
         if not isinstance(x, sg.Output):
             return x if isinstance(x, Known) else None
@@ -261,7 +262,7 @@ class Translator:
         value = constant_value(x)
         return None if value is None else Known(value)
 
-    def tensor(self, x: Any) -> Any:
+    def tensor(self, x: object) -> Any:
         """A value as an output of the graph that is being built here; lists and None as they are."""
         if isinstance(x, (list, tuple)):
             return [self.tensor(y) for y in x]
@@ -291,14 +292,14 @@ class Translator:
         return sg.random_fold_in(self.random_key, self.drawn)
 
 
-def _size(size: Any, dtype: Any) -> Any:
+def _size(size: Size, dtype: DType | None) -> Any:
     """A size as a scalar."""
     if isinstance(size, sg.Dim):
         return emit(REGISTRY["Size"], (), (size, dtype), "", default_graph()).outputs[0]
     return sg.constant(size, dtype)
 
 
-def _is_here(x: Any) -> bool:
+def _is_here(x: sg.Output) -> bool:
     """Whether an output is of the graph that is being built here, and still there."""
     graph = default_graph()
     return x.op.graph is graph and graph.holds(x.op)
@@ -307,7 +308,7 @@ def _is_here(x: Any) -> bool:
 # ------------------------------------------------------------------------------------------------- names
 
 
-def resolved(node: Any, attributes: Mapping[str, Any]) -> Any:
+def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
     """A node of a function with the attributes that it takes from the function's."""
     if not any(a.ref_attr_name for a in node.attribute):
         return node
@@ -333,7 +334,7 @@ def label_from(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\\>/-]", "_", name).lstrip("_->\\/").rstrip("/")
 
 
-def described(node: Any, name: str) -> str:
+def described(node: onnx.NodeProto, name: str) -> str:
     """A node as messages and reports show its line."""
     inputs = ", ".join([text(x) or "-" for x in node.input][:8])
     return f"{text(node.op_type)} {name!r} ({inputs}{', ...' if len(node.input) > 8 else ''})"
@@ -342,7 +343,7 @@ def described(node: Any, name: str) -> str:
 # ------------------------------------------------------------------------------------------------ graphs
 
 
-def stored(graph: Any, folder: str | None) -> Iterator[tuple[str, Any]]:
+def stored(graph: onnx.GraphProto, folder: str | None) -> Iterator[tuple[str, Any]]:
     """The initializers of a graph, each with its name."""
     for tensor in graph.initializer:
         name = text(tensor.name)
@@ -355,7 +356,9 @@ def stored(graph: Any, folder: str | None) -> Iterator[tuple[str, Any]]:
 # ------------------------------------------------------------------------------------------------- gates
 
 
-def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any], name: str) -> tuple[Any, ...]:
+def _gated(
+    gate: type[Op], attributes: Mapping[str, Any], operands: Sequence[Any], name: str
+) -> tuple[Any, ...]:
     """What a gate makes of tensors; it is called as its node is."""
     missing = [name for name in gate.attributes if name not in attributes]
     if missing or any(x is None for x in operands):

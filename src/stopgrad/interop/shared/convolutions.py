@@ -14,9 +14,9 @@ LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def convolved(
-    x: Any,
-    weight: Any,
-    bias: Any,
+    x: sg.Output,
+    weight: sg.Output,
+    bias: sg.Output | None,
     stride: Sequence[int],
     pads: Sequence[tuple[int, int]] | str,
     dilation: Sequence[int],
@@ -39,9 +39,9 @@ def convolved(
 
 
 def transposed(
-    x: Any,
-    weight: Any,
-    bias: Any,
+    x: sg.Output,
+    weight: sg.Output,
+    bias: sg.Output | None,
     stride: Sequence[int],
     pads: Sequence[tuple[int, int]],
     dilation: Sequence[int],
@@ -71,7 +71,7 @@ def transposed(
     return biased(padded(y, [(0, 0), (0, 0), *cut]), bias)
 
 
-def biased(y: Any, bias: Any) -> Any:
+def biased(y: sg.Output, bias: sg.Output | None) -> Any:
     """A number for each channel added, unless there is none."""
     return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * (y.ndim - 2)))
 
@@ -86,7 +86,7 @@ def window_places(
 
 
 def to_columns(
-    x: Any,
+    x: sg.Output,
     window: Sequence[int],
     dilation: Sequence[int],
     pads: Sequence[tuple[int, int]],
@@ -105,7 +105,7 @@ def to_columns(
 
 
 def from_columns(
-    x: Any,
+    x: sg.Output,
     sizes: Sequence[int],
     window: Sequence[int],
     dilation: Sequence[int],

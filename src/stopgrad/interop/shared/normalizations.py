@@ -10,7 +10,7 @@ from stopgrad.interop.shared.values import brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> Any:
+def variance(x: sg.Output, axes: tuple[int, ...], correction: float, keepdim: bool) -> Any:
     """The mean squared distance from the mean, divided by the number of elements less a correction."""
     mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
     distance = sg.subtract(x, mean)
@@ -25,14 +25,16 @@ def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> A
     return sg.realdiv(total, brought(max(left, 0), total.dtype))
 
 
-def statistics(x: Any, axes: tuple[int, ...], eps: float, keepdim: bool) -> tuple[Any, Any]:
+def statistics(x: sg.Output, axes: tuple[int, ...], eps: float, keepdim: bool) -> tuple[Any, Any]:
     """The mean, and one over the standard deviation."""
     mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim)
     spread = sg.add(variance(x, axes, 0, keepdim), brought(eps, x.dtype))
     return mean, sg.rsqrt(spread)
 
 
-def affine(y: Any, weight: Any, bias: Any, shape: Sequence[Any] | None = None) -> Any:
+def affine(
+    y: sg.Output, weight: sg.Output | None, bias: sg.Output | None, shape: Sequence[Any] | None = None
+) -> Any:
     """y · weight + bias, either of which may be None, in y's element type."""
     for function, parameter in ((sg.multiply, weight), (sg.add, bias)):
         if parameter is not None:
@@ -41,17 +43,24 @@ def affine(y: Any, weight: Any, bias: Any, shape: Sequence[Any] | None = None) -
     return y
 
 
-def wide(x: Any) -> Any:
+def wide(x: sg.Output) -> Any:
     """In what is computed: 16-bit numbers as float32."""
     return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
 
 
-def by_channel(x: Any) -> list[Any]:
+def by_channel(x: sg.Output) -> list[Any]:
     """A shape in which a number for each channel stands beside x."""
     return [1, -1] + [1] * (x.ndim - 2)
 
 
-def with_running(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+def with_running(
+    x: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    mean: sg.Output,
+    var: sg.Output,
+    eps: float,
+) -> Any:
     """By statistics of the channels that are given."""
     values, shape = wide(x), by_channel(x)
     mean, var = (reshape(brought(s, values.dtype), shape) for s in (mean, var))
@@ -60,12 +69,16 @@ def with_running(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float
     return brought(y, x.dtype)
 
 
-def layer_normalized(x: Any, axes: tuple[int, ...], weight: Any, bias: Any, eps: float) -> Any:
+def layer_normalized(
+    x: sg.Output, axes: tuple[int, ...], weight: sg.Output | None, bias: sg.Output | None, eps: float
+) -> Any:
     """As :func:`sg.layer_norm`, computed wide."""
     return brought(affine(sg.layer_norm(wide(x), axis=axes, epsilon=eps), weight, bias), x.dtype)
 
 
-def batch_normalized(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any]:
+def batch_normalized(
+    x: sg.Output, weight: sg.Output | None, bias: sg.Output | None, eps: float
+) -> tuple[Any, Any, Any, Any]:
     """By the statistics of the batch: the result, the mean, the variance and one over the deviation.
 
     The statistics stand along the channels, and have the channels' axis alone.
@@ -80,7 +93,7 @@ def batch_normalized(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, A
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
 
 
-def moved(old: Any, new: Any, kept: float) -> Any:
+def moved(old: sg.Output, new: sg.Output, kept: float) -> Any:
     """A running statistic after a step: so much of the old one, the rest of the new one."""
     old_part = sg.multiply(old, brought(kept, old.dtype))
     return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - kept, old.dtype)))

@@ -31,7 +31,7 @@ def places(
     ]
 
 
-def max_places(x: Any, windows: Sequence[Any], turned: bool = False) -> Any:
+def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> Any:
     """The number of the largest element of each window, among all of its plane; the first at ties.
 
     Args:

@@ -7,35 +7,38 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.values import bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
+def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list[Any]:
     """Of the four neighbours, by Keys's kernel with a = -3/4 unless given; for arrays and outputs."""
 
-    def near(u: Any) -> Any:
+    def near(u: sg.Output | np.ndarray[Any, Any]) -> Any:
         return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
 
-    def far(u: Any) -> Any:
+    def far(u: sg.Output | np.ndarray[Any, Any]) -> Any:
         return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
 
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
-def _measure(size: Any, like: Any) -> Any:
+def _measure(size: Size, like: sg.Output) -> Any:
     """A size to compute with: as a number, or, where it is symbolic, as a scalar in the graph of another."""
     return brought(size, like.dtype, like) if isinstance(size, sg.Dim) else size
 
 
-def _unnormalised(place: Any, size: Any, align: bool) -> Any:
+def _unnormalised(place: sg.Output, size: Size, align: bool) -> Any:
     """From [-1, 1] to pixels."""
     size = _measure(size, place)
     return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
 
 
-def _reflected(place: Any, size: Any, align: bool) -> Any:
+def _reflected(place: sg.Output, size: Size, align: bool) -> Any:
     low, span = (0.0, _measure(size, place) - 1.0) if align else (-0.5, _measure(size, place) * 1.0)
     if not isinstance(span, sg.Output) and span == 0:
         return sg.zeros_like(place)
@@ -46,7 +49,7 @@ def _reflected(place: Any, size: Any, align: bool) -> Any:
     return sg.where(back, span - rest + low, rest + low)
 
 
-def _inside(place: Any, size: Any, padding: int, align: bool) -> Any:
+def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
     """A coordinate beyond the image, brought inside as the padding mode says; others stay as they are."""
     if padding == 2:
         place = _reflected(place, size, align)
@@ -59,7 +62,7 @@ def _inside(place: Any, size: Any, padding: int, align: bool) -> Any:
 class Sampling:
     """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
 
-    def __init__(self, x: Any, padding: int, align: bool) -> None:
+    def __init__(self, x: sg.Output, padding: int, align: bool) -> None:
         self.sizes = x.shape[2:]
         self.padding, self.align = padding, align
         self.dtype = x.dtype
@@ -87,7 +90,7 @@ class Sampling:
         return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
 
 
-def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
     """Pixels at the places that a grid names, by interpolation.
 
     Args:

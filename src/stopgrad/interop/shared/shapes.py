@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import END, brought
+from stopgrad.base.types import Size
+from stopgrad.interop.shared.values import END, Value, brought
 
 
-def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:
+def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: int = 1) -> Any:
     """A slice along one axis, by Python's rules."""
     if isinstance(end, int) and end >= END:
         end = None
@@ -20,7 +21,7 @@ def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:
     return x[(slice(None),) * axis + (slice(start, end, step),)]
 
 
-def padded(x: Any, pairs: Sequence[tuple[Any, Any]], value: Any = 0, mode: str = "CONSTANT") -> Any:
+def padded(x: sg.Output, pairs: Sequence[tuple[Any, Any]], value: Value = 0, mode: str = "CONSTANT") -> Any:
     """Elements put around a tensor; where a number is negative, so many are taken away."""
     for axis, (before, after) in enumerate(pairs):
         start = -before if is_negative(before) else 0
@@ -34,5 +35,5 @@ def padded(x: Any, pairs: Sequence[tuple[Any, Any]], value: Any = 0, mode: str =
     return sg.pad(x, kept, constant_values=brought(value, x.dtype, x))
 
 
-def is_negative(number: Any) -> bool:
+def is_negative(number: int) -> bool:
     return not isinstance(number, sg.Dim) and number < 0

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.ops.structural.sources import size_as
 from stopgrad.base.types import DType
+from stopgrad.ops.structural.sources import size_as
+
+Number: TypeAlias = sg.Dim | complex
+"""A number of Python's, or a symbolic size."""
+
+Value: TypeAlias = sg.Output | Number
+"""An operand of another framework's operator: a tensor, a number or a symbolic size."""
 
 END = 2**62
-"""From here on a number says "to the end", as in slices."""
-
+"""Slice bounds from this number on mean "to the end"."""
 
 PREPARED = 2**24
-"""As many numbers what is prepared while a graph is built has at most."""
+"""The largest number of elements of an array that is computed while a graph is built."""
 
 
 class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
     """A call that has no translation; its text says why, and what to do."""
 
 
-def brought(x: Any, dtype: DType, like: Any = None) -> Any:
+def brought(
+    x: Value | np.ndarray[Any, Any] | np.generic, dtype: DType, like: Value | None = None
+) -> sg.Output:
     """A tensor, number or size as a tensor of this dtype."""
     if isinstance(x, sg.Output):
         return x if x.dtype is dtype else sg.cast(x, dtype)
@@ -38,7 +45,7 @@ def axis_of(dim: int, ndim: int) -> int:
     return dim + ndim if dim < 0 else dim
 
 
-def axes_of(dims: Any, ndim: int) -> tuple[int, ...]:
+def axes_of(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; all of them where none are named."""
     if not ndim:
         return ()
@@ -47,7 +54,7 @@ def axes_of(dims: Any, ndim: int) -> tuple[int, ...]:
     return tuple(axis_of(d, ndim) for d in ([dims] if isinstance(dims, int) else dims))
 
 
-def spread(value: Any, count: int) -> tuple[Any, ...]:
+def spread(value: int | Sequence[int], count: int) -> tuple[Any, ...]:
     """A number for each of so many axes, where one may stand for all."""
     found = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return found * count if len(found) == 1 else found
@@ -60,7 +67,7 @@ def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def bounded(count: Any, what: str) -> None:
+def bounded(count: float, what: str) -> None:
     """Refuse to prepare more than so many numbers while a graph is built, as a broken file may ask for."""
     if count > PREPARED:
         raise Refused(f"{what}: {count} numbers would be prepared for it, and at most {PREPARED} are")
@@ -71,7 +78,7 @@ def product(sizes: Sequence[Any]) -> Any:
     return math.prod(sizes)
 
 
-def along(values: Any, axis: int, ndim: int) -> Any:
+def along(values: sg.Output | np.ndarray[Any, Any], axis: int, ndim: int) -> Any:
     """A vector, NumPy's or a tensor, put along an axis of so many."""
     shape = [1] * ndim
     shape[axis] = -1

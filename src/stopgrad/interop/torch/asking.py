@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flow
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
-from stopgrad.interop.torch.questions import chosen, losses_in, named_tensors
+from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.watching import RECORDERS, Watch, explained
@@ -26,7 +26,13 @@ UNSEEN = (
 
 
 @guarded("explain")
-def explain(f: Callable[..., Any], *args: Any, model: Any = None, only: Any = None, **kwargs: Any) -> Flow:
+def explain(
+    f: Callable[..., Any],
+    *args: torch.Tensor,
+    model: Asked | None = None,
+    only: Names | None = None,
+    **kwargs: Any,
+) -> Flow:
     """Watch one call of a function: whether gradients of what it returns arrive, and which lines cut them.
 
     Args:
@@ -71,7 +77,7 @@ def explain(f: Callable[..., Any], *args: Any, model: Any = None, only: Any = No
     return seen.explain(losses, xs, only=only)
 
 
-def _arguments(f: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """What the arguments of a call hold that requires gradients, by their names."""
     home = getattr(f, "__self__", None)
     found: dict[str, Any] = {}
@@ -94,7 +100,7 @@ def _arguments(f: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
     return found
 
 
-def _tensors(tree: Any) -> Iterator[Any]:
+def _tensors(tree: object) -> Iterator[Any]:
     """The tensors with gradients in what a function returned, among whatever else."""
     stack = [tree]
     while stack:
@@ -109,7 +115,7 @@ def _tensors(tree: Any) -> Iterator[Any]:
 
 
 @guarded("assert_flows")
-def assert_flows(loss: Any, xs: Any, only: Any = None) -> None:
+def assert_flows(loss: Loss, xs: Asked, only: Names | None = None) -> None:
     """Raise unless gradients of a loss arrive at tensors.
 
     Args:
@@ -141,7 +147,7 @@ def assert_flows(loss: Any, xs: Any, only: Any = None) -> None:
 
 
 @guarded("assert_blocked")
-def assert_blocked(loss: Any, xs: Any, by: Any = None) -> None:
+def assert_blocked(loss: Loss, xs: Asked, by: Names | None = None) -> None:
     """Raise if a gradient of a loss arrives at any of some tensors.
 
     Args:
@@ -171,7 +177,7 @@ def _told(error: FlowError, known: bool) -> FlowError:
     return error if known else FlowError(f"{error.message}\n\n{UNSEEN}")
 
 
-def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
+def _asked(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
     """The report, and whether a watch saw how the loss was made."""
     losses = losses_in(what, loss)
     with torch._C.DisableTorchFunction():

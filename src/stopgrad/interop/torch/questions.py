@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -10,9 +11,17 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
 
 Tensor = Any
+Asked: TypeAlias = (
+    "torch.nn.Module | torch.optim.Optimizer | torch.Tensor | Mapping[str, Any] | Iterable[Any]"
+)
+"""What a question can be about; mappings and iterables hold such things again."""
+Loss: TypeAlias = "torch.Tensor | Mapping[str, Any] | Sequence[Any]"
+"""A loss, or several in a structure."""
+Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
+"""A pattern of names, or several."""
 
 
-def named_tensors(what: str, xs: Any) -> dict[str, Tensor]:
+def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
     """The tensors asked about, by name.
 
     Args:
@@ -34,7 +43,7 @@ def named_tensors(what: str, xs: Any) -> dict[str, Tensor]:
     return found
 
 
-def holds_optimizer(xs: Any) -> bool:
+def holds_optimizer(xs: object) -> bool:
     """Whether an optimizer is among what is asked about."""
     stack = [xs]
     while stack:
@@ -46,7 +55,7 @@ def holds_optimizer(xs: Any) -> bool:
     return False
 
 
-def _below(what: str, x: Any) -> list[tuple[str, Any]] | None:
+def _below(what: str, x: object) -> list[tuple[str, Any]] | None:
     """The parts of what is asked about, by name; None of a tensor."""
     if isinstance(x, torch.Tensor):
         return None
@@ -58,7 +67,7 @@ def _below(what: str, x: Any) -> list[tuple[str, Any]] | None:
         return [(str(key), part) for key, part in x.items()]
     if isinstance(x, (list, tuple)):
         return [(str(i), part) for i, part in enumerate(x)]
-    if hasattr(x, "__next__"):  # Such as model.parameters().
+    if isinstance(x, Iterator):  # Such as model.parameters().
         return [(str(i), part) for i, part in enumerate(x)]
     raise ArgumentError(
         f"{what}: xs are a module, an optimizer, tensors, or a dict or list of these, "
@@ -66,7 +75,7 @@ def _below(what: str, x: Any) -> list[tuple[str, Any]] | None:
     )
 
 
-def _of_optimizer(optimizer: Any) -> list[tuple[str, Tensor]]:
+def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
     found = []
     for g, group in enumerate(optimizer.param_groups):
         names = group.get("param_names") or [f"group{g}.{i}" for i in range(len(group["params"]))]
@@ -74,7 +83,7 @@ def _of_optimizer(optimizer: Any) -> list[tuple[str, Tensor]]:
     return found
 
 
-def chosen(what: str, tensors: dict[str, Tensor], only: Any) -> dict[str, Tensor]:
+def chosen(what: str, tensors: dict[str, Tensor], only: Names | None) -> dict[str, Tensor]:
     """Those of the tensors whose names match one of some patterns, or lie below it; all where none is given.
 
     Raises:
@@ -89,7 +98,7 @@ def chosen(what: str, tensors: dict[str, Tensor], only: Any) -> dict[str, Tensor
     return {name: tensors[name] for name in matching(f"{what}: only", only, tensors)}
 
 
-def losses_in(what: str, loss: Any) -> list[Tensor]:
+def losses_in(what: str, loss: Loss) -> list[Tensor]:
     """The tensors that are differentiated.
 
     Raises:

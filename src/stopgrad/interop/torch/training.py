@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from stopgrad.flow.source_lines import place
 from stopgrad.flow.stories import stories_of
 from stopgrad.flow.words import listed, some
 from stopgrad.interop.torch import asking
+from stopgrad.interop.torch.questions import Asked, Loss
 from stopgrad.interop.torch.recording.places import user_frame
 from stopgrad.interop.torch.recording.recorder import tensors_in
 from stopgrad.interop.torch.watching import Watch, watch
@@ -77,22 +78,22 @@ class Training:
             self._running = begun.pop_all()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._running.close()
 
-    def _called(self, module: Module, args: Any) -> None:
+    def _called(self, module: Module, args: Sequence[Any]) -> None:
         if torch.compiler.is_compiling():
             return  # What is being compiled was called before.
         if torch.is_grad_enabled() and id(module) not in self._modules:
             self._modules[id(module)] = module
             self._name(module)
 
-    def _steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _steps(self, optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
         if id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = optimizer
             self._name(optimizer)
 
-    def _name(self, thing: Any) -> None:
+    def _name(self, thing: object) -> None:
         name = _variable(thing, user_frame(sys._getframe(2)))
         if name:
             self._names.setdefault(id(thing), name)
@@ -127,7 +128,7 @@ class Training:
                 found.append(Group(name, tuple(held), wholly))
         return parameters, found
 
-    def named(self, optimizer: Any) -> dict[str, Tensor]:
+    def named(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         """The parameters of an optimizer, by their names in the modules that were called."""
         names = {
             id(x): key
@@ -242,7 +243,13 @@ class _Leaves(TorchFunctionMode):
         self._held: dict[int, Tensor] = {}
         self._names: dict[int, str] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         for tensor in tensors_in(args, kwargs or {}) if self.holds else ():
             if tensor.requires_grad and tensor.grad_fn is None and id(tensor) not in self._names:
                 self._held[id(tensor)] = tensor
@@ -260,7 +267,7 @@ class _Leaves(TorchFunctionMode):
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), tensor
 
 
-def _variable(thing: Any, frame: FrameType | None) -> str:
+def _variable(thing: object, frame: FrameType | None) -> str:
     """What the function that runs in a frame calls a thing, or the part of a module; empty if it does not."""
     local = {} if frame is None else frame.f_locals
     for name, value in local.items():
@@ -309,7 +316,7 @@ def _some(names: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------ a loss alone
 
 
-def report_on(loss: Any, xs: Any) -> tuple[Any, str]:
+def report_on(loss: Loss, xs: Asked) -> tuple[Any, str]:
     """The report on a loss, by the watch that saw how it was made; and what to know of it where none did."""
     flow, known = asking._asked("explain", loss, xs)
     return flow, "" if known else asking.UNSEEN

@@ -14,7 +14,15 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.public import guarded
-from stopgrad.interop.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
+from stopgrad.interop.torch.questions import (
+    Asked,
+    Loss,
+    Names,
+    chosen,
+    holds_optimizer,
+    losses_in,
+    named_tensors,
+)
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.record import Value
@@ -46,7 +54,7 @@ class BackwardCall:
         """The line that called it."""
         return None if self._place is None else decode(self._place)
 
-    def explain(self, xs: Any = None, *, only: Any = None) -> Flow:
+    def explain(self, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
         """Whether gradients of its losses arrive; see :meth:`Watch.explain`."""
         with torch._C.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only)
@@ -80,7 +88,7 @@ class Watch:
             raise
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(self, *failure: object) -> None:
         mode: Any = self._mode
         self._mode = None
         try:
@@ -95,7 +103,7 @@ class Watch:
         return tuple([BackwardCall(self._recorder, *call) for call in self._recorder.backwards])
 
     @guarded("explain")
-    def explain(self, loss: Any, xs: Any = None, *, only: Any = None) -> Flow:
+    def explain(self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
         """Whether gradients of a loss that was made inside arrive; and if not, which lines cut them.
 
         Args:
@@ -125,12 +133,18 @@ class _Mode(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return self._recorder.run(func, args, kwargs or {})
 
 
-def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, only: Any) -> Flow:
+def explained(
+    what: str, recorder: Recorder, losses: Sequence[Value], xs: Asked | None, only: Names | None
+) -> Flow:
     """The report of a recorder on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}

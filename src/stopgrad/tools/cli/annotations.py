@@ -110,7 +110,7 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
     return None
 
 
-def _from_jaxtyping(sizes: str, dtypes: Any) -> TensorType | None:
+def _from_jaxtyping(sizes: str, dtypes: object) -> TensorType | None:
     """What ``Float[Array, "batch 3"]`` says; None for sizes that it leaves to several axes, or computes.
 
     Of several dtypes it is float32 or, without that, the widest; of any dtype, float32.
@@ -133,7 +133,7 @@ def evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
     return None
 
 
-def _all(tree: Any) -> Any:
+def _all(tree: object) -> Any:
     return None if any(leaf is None for leaf in flatten(tree, none_is_leaf=True)[0]) else tree
 
 
@@ -166,7 +166,7 @@ def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
     return value
 
 
-def scalar_annotation(annotation: Any, names: Mapping[str, Any]) -> TensorType | None:
+def scalar_annotation(annotation: object, names: Mapping[str, Any]) -> TensorType | None:
     """What a plain number's type says of an argument without a default."""
     kind = evaluated(annotation, names) if isinstance(annotation, str) else annotation
     if kind in (float, complex) or (inspect.isclass(kind) and issubclass(kind, np.generic)):

@@ -62,7 +62,7 @@ def losses_in(made: Any) -> Any:
     return made
 
 
-def refuse_mixtures(where: str, what: str, tree: Any) -> None:
+def refuse_mixtures(where: str, what: str, tree: object) -> None:
     """Raise where a structure holds objects of both PyTorch and JAX."""
     if {TORCH, JAX} <= kinds_in(tree):
         raise ArgumentError(
@@ -71,7 +71,7 @@ def refuse_mixtures(where: str, what: str, tree: Any) -> None:
         )
 
 
-def require_tensors(question: Question, made: Any, world: str) -> None:
+def require_tensors(question: Question, made: object, world: str) -> None:
     """Raise unless what a function returned holds tensors of its world, and none of another."""
     program = question.program
     refuse_mixtures(line_of(program), f"what {program.name} returns", made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ def bound_sizes(found: Sequence[Argument], names: Mapping[str, Any]) -> list[Arg
     return [one._replace(value=map_leaves(lambda x: with_sizes(x, binding), one.value)) for one in found]
 
 
-def with_sizes(leaf: Any, numbers: Mapping[str, int]) -> Any:
+def with_sizes(leaf: object, numbers: Mapping[str, int]) -> Any:
     """A type with numbers for the named sizes of which they are known; anything else as it is."""
     if not isinstance(leaf, TensorType):
         return leaf
@@ -74,7 +74,7 @@ def random_data(type: TensorType, random: np.random.Generator) -> np.ndarray:
     return random.integers(0, 2, shape).astype(type.dtype.numpy)
 
 
-def types_in(tree: Any) -> Iterator[tuple[str, TensorType]]:
+def types_in(tree: object) -> Iterator[tuple[str, TensorType]]:
     """The leaves that are types, by their paths."""
     leaves = flatten(tree)[0]
     yield from (
@@ -213,7 +213,7 @@ def chosen(
     return _of(program.value, kept), kept, asked
 
 
-def _of(f: Any, kept: Sequence[Argument]) -> Any:
+def _of(f: Callable[..., Any], kept: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the others keep their defaults."""
     names = [one.parameter.name for one in kept]
     signature = inspect.signature(f)
@@ -231,14 +231,14 @@ def _of(f: Any, kept: Sequence[Argument]) -> Any:
     return call
 
 
-def _zeros(leaf: Any) -> Any:
+def _zeros(leaf: object) -> Any:
     """An array of a type, which takes no memory: where only its type is looked at."""
     if not isinstance(leaf, TensorType):
         return leaf
     return np.broadcast_to(np.zeros((), leaf.dtype.numpy), leaf.shape)  # type: ignore[arg-type]
 
 
-def _data(leaf: Any, random: np.random.Generator) -> Any:
+def _data(leaf: object, random: np.random.Generator) -> Any:
     return random_data(leaf, random) if isinstance(leaf, TensorType) else leaf
 
 
@@ -311,7 +311,7 @@ def _sizes_of(open: Mapping[str, Output], types: Mapping[str, TensorType]) -> di
     return {**told, **rest}
 
 
-def _asked(program: Program, made: Any) -> tuple[list[Output], list[Output], dict[Output, Any]]:
+def _asked(program: Program, made: object) -> tuple[list[Output], list[Output], dict[Output, Any]]:
     """What a function that builds a graph returns: ys; or ys and xs; or ys, xs and what to feed."""
     parts = list(made) if type(made) is tuple and len(made) in (2, 3) else [made]
     feeds = parts.pop() if len(parts) == 3 else {}
@@ -335,7 +335,7 @@ def _asked(program: Program, made: Any) -> tuple[list[Output], list[Output], dic
     return ys, xs, {x.as_output(): value for x, value in feeds.items()}
 
 
-def _outputs(tree: Any) -> list[Output]:
+def _outputs(tree: object) -> list[Output]:
     """The outputs of a structure; none where it holds anything else."""
     leaves = flatten(tree)[0]
     if not all(isinstance(leaf, (Output, Operation)) for leaf in leaves):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.base.source import is_internal
@@ -19,6 +21,9 @@ from stopgrad.tools.cli.statuses import (
     LEFT as LEFT,
     OK as OK,
 )
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What a command adds its parser to."""
 
 # --------------------------------------------------------------------------------------------- files
 

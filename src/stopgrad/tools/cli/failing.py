@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.asked import label
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph.graph import Operation
@@ -50,7 +51,7 @@ def _dashed(word: str) -> str:
     return word.replace(" ", "-")
 
 
-def only(flow: Any, patterns: Sequence[str]) -> Any:
+def only(flow: Flow, patterns: Sequence[str]) -> Any:
     """The part of a report on what is called as one of the patterns says; all of it where there are none.
 
     Raises:
@@ -62,7 +63,7 @@ def only(flow: Any, patterns: Sequence[str]) -> Any:
     return flow[[keys[name] for name in matching("--only", patterns, keys)]]
 
 
-def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:
+def met(flow: Flow, wanted: Iterable[Condition]) -> list[str]:
     """What of a report meets any of the conditions, a line each.
 
     Raises:
@@ -74,7 +75,7 @@ def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:
     return list(found)
 
 
-def _with_status(flow: Any, wanted: Condition) -> Iterator[str]:
+def _with_status(flow: Flow, wanted: Condition) -> Iterator[str]:
     part = flow
     if wanted.key:
         try:
@@ -88,7 +89,7 @@ def _with_status(flow: Any, wanted: Condition) -> Iterator[str]:
             yield f"{wanted.word}: {', '.join(story.labels)}{_places([cut.operation for cut in story.cuts])}"
 
 
-def _idle(flow: Any, key: str) -> Iterator[str]:
+def _idle(flow: Flow, key: str) -> Iterator[str]:
     """The idle stops, of all or those of a name, or below a scope."""
     gates = [gate.operation for gate in flow.gates]
     if key and not any(_is_called(op, key) for op in gates):

@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.tools.cli.annotations import shape_option
 from stopgrad.tools.cli.calls import Call, Wanted
-from stopgrad.tools.cli.common import FAILED, OK, listed, require_writable, wrapped, write_text
+from stopgrad.tools.cli.common import FAILED, OK, Commands, listed, require_writable, wrapped, write_text
 from stopgrad.tools.cli.failing import conditions, met, only
 from stopgrad.tools.cli.programs import Program, loaded
 from stopgrad.tools.cli.worlds import computed, explained
@@ -27,7 +27,7 @@ WIDTH = 80
 # ------------------------------------------------------------------------------------------- arguments
 
 
-def add_flow(commands: Any) -> None:
+def add_flow(commands: Commands) -> None:
     """The commands and their options."""
     explain = _command(
         commands, "explain", run_explain, "show where gradients flow and which lines stop them"
@@ -75,7 +75,7 @@ LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 """The least that each option can be."""
 
 
-def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
+def _command(commands: Commands, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
     """A command that takes a function of the user's."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=does, description=f"{does.capitalize()}.", epilog=STATUS

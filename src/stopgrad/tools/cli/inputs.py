@@ -101,7 +101,7 @@ def _argument(
     return Argument(parameter, value, source) if source else None
 
 
-def _with_shapes(name: str, value: Any, said: Sequence[tuple[str, TensorType]]) -> Any:
+def _with_shapes(name: str, value: object, said: Sequence[tuple[str, TensorType]]) -> Any:
     """A value with the types that ``--shape`` names in its places; or, where there is none, made of these."""
     whole = [type for path, type in said if not path]
     if whole:
@@ -135,7 +135,7 @@ def _nested(said: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
     return _as_lists(made)
 
 
-def _as_lists(made: Any) -> Any:
+def _as_lists(made: object) -> Any:
     if not isinstance(made, dict):
         return made
     inner = {key: _as_lists(value) for key, value in made.items()}
@@ -166,7 +166,7 @@ def line_of(program: Program) -> str:
     return "" if found is None else f"{place(found)}: "
 
 
-def _shown(annotation: Any) -> str:
+def _shown(annotation: object) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -224,7 +224,7 @@ def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
     return {name: _with_types(value) for name, value in bound.arguments.items()}
 
 
-def _with_types(value: Any) -> Any:
+def _with_types(value: object) -> Any:
     """A value with types for what in it has no values; itself where none changes: not all can be copied."""
     leaves, spec = flatten(value)
     typed = [_typed(leaf) for leaf in leaves]
@@ -232,7 +232,7 @@ def _with_types(value: Any) -> Any:
     return value if same else unflatten(spec, typed)
 
 
-def _typed(leaf: Any) -> Any:
+def _typed(leaf: object) -> Any:
     """What has a shape and a dtype and no values, such as jax.ShapeDtypeStruct, as a type."""
     if is_tensor(leaf) or is_module(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf

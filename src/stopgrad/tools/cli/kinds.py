@@ -34,19 +34,19 @@ def home(module: str) -> str:
     return _HOMES.get(f"{first}.{rest.partition('.')[0]}") or _HOMES.get(first, "")
 
 
-def kind(value: Any) -> str:
+def kind(value: object) -> str:
     """The world of an object, or of a class; empty for what is at home in none: arrays of NumPy, numbers."""
     classes = value.__mro__ if inspect.isclass(value) else type(value).__mro__
     homes = (home(str(getattr(one, "__module__", ""))) for one in classes)
     return next(filter(None, homes), "")
 
 
-def kinds_in(tree: Any) -> set[str]:
+def kinds_in(tree: object) -> set[str]:
     """The worlds of what a structure holds."""
     return {found for leaf in flatten(tree)[0] if (found := kind(leaf))}
 
 
-def comes_from(value: Any, name: str) -> bool:
+def comes_from(value: object, name: str) -> bool:
     """Whether an object's class, or the class that it is, is of that name or derived from one that is.
 
     Examples:
@@ -57,12 +57,12 @@ def comes_from(value: Any, name: str) -> bool:
     return any(f"{one.__module__}.{one.__qualname__}" == name for one in classes)
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Whether it is a PyTorch module, or the class of one."""
     return comes_from(value, "torch.nn.modules.module.Module")
 
 
-def is_optimizer(value: Any) -> bool:
+def is_optimizer(value: object) -> bool:
     """Whether it is a PyTorch optimizer."""
     return comes_from(value, "torch.optim.optimizer.Optimizer")
 
@@ -73,7 +73,7 @@ MOST = 2000
 """So many functions are read at most, of those that a function calls."""
 
 
-def referenced(f: Any) -> Iterator[tuple[str, Any]]:
+def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """What the code of a function names, of its own and of the functions that it calls, the nearest first.
 
     Read from the code, which does not run: globals, what a closure holds, attributes of modules, and those
@@ -96,7 +96,7 @@ def referenced(f: Any) -> Iterator[tuple[str, Any]]:
             todo += _functions(value)
 
 
-def _functions(value: Any) -> Iterator[FunctionType]:
+def _functions(value: object) -> Iterator[FunctionType]:
     """The Python functions that run where a value is called."""
     if isinstance(value, ModuleType) or inspect.isclass(value):
         return

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TextIO
 
 from stopgrad.base.namespaces import require
 from stopgrad.scale.distributed import COUNT, INDEX
-from stopgrad.tools.cli.common import OK
+from stopgrad.tools.cli.common import OK, Commands
 
 GRACE = 5.0
 """Seconds that processes have to end by themselves once one has failed, and again once they are told to."""
@@ -28,7 +28,7 @@ _LONGEST = 1 << 20
 """Bytes after which a line is printed that has not ended yet."""
 
 
-def add_launch(commands: Any) -> None:
+def add_launch(commands: Commands) -> None:
     """The command and its options."""
     launch = commands.add_parser(
         "launch",
@@ -133,7 +133,7 @@ class _Launch:
             pump.start()
         threading.Thread(target=self._await, args=(index, process), daemon=True).start()
 
-    def _pump(self, pipe: IO[bytes], out: Any, prefix: bytes) -> None:
+    def _pump(self, pipe: IO[bytes], out: TextIO, prefix: bytes) -> None:
         """Print a process's lines, as the bytes that they are."""
         with pipe:
             for line in iter(lambda: pipe.readline(_LONGEST), b""):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from stopgrad.base.errors import ArgumentError
@@ -85,7 +86,7 @@ def _options(traced: list[int], argnums: list[int] | None, found: list[Argument]
     return {"argnums": [traced.index(n) for n in argnums]}
 
 
-def _with_names(f: Any, like: Any, positions: list[int] | None = None) -> Any:
+def _with_names(f: Callable[..., Any], like: Any, positions: list[int] | None = None) -> Any:
     """A function that calls *f*, its parameters named as another's, as those at these positions if given."""
     parameters = parameters_of(like)
 
@@ -98,7 +99,7 @@ def _with_names(f: Any, like: Any, positions: list[int] | None = None) -> Any:
     return named
 
 
-def _holds_arrays(value: Any) -> bool:
+def _holds_arrays(value: object) -> bool:
     """Whether JAX traces an argument: it holds arrays or numbers with gradients, or is a module of them."""
     return any(
         is_tensor(leaf)
@@ -108,6 +109,6 @@ def _holds_arrays(value: Any) -> bool:
     )
 
 
-def _struct(jax: Any, leaf: Any) -> Any:
+def _struct(jax: ModuleType, leaf: Any) -> Any:
     """What JAX calls an array of which only the type is known."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype.numpy) if isinstance(leaf, TensorType) else leaf

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
@@ -14,6 +17,9 @@ from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tenso
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 from stopgrad.tools.cli.inputs import Argument, line_of
 from stopgrad.tools.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
+
+if TYPE_CHECKING:
+    from stopgrad.interop.torch.training import Training
 
 
 class OnTorch:
@@ -58,7 +64,7 @@ class OnTorch:
         )
 
 
-def _report(question: Question, watched: Any, made: Any, known: Mapping[str, Any]) -> Any:
+def _report(question: Question, watched: Training, made: Any, known: Mapping[str, Any]) -> Any:
     """The report on what was returned, as to what that names or what is known; else on ``backward()``."""
     seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
@@ -130,7 +136,7 @@ def _is_trained(value: Any) -> bool:
     return comes_from(value, "torch.Tensor") and bool(value.requires_grad and value.is_leaf)
 
 
-def _names_what_to_ask(value: Any) -> bool:
+def _names_what_to_ask(value: object) -> bool:
     """Whether the second of what a function returns says what to ask about, and is no metric."""
     if is_module(value) or is_optimizer(value):
         return True
@@ -140,7 +146,7 @@ def _names_what_to_ask(value: Any) -> bool:
 # --------------------------------------------------------------------------------------------- data
 
 
-def _with_tensors(torch: Any, argument: Argument, value: Any, requires_grad: bool) -> Any:
+def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires_grad: bool) -> Any:
     """An argument with tensors for the arrays that stand where only a type was known."""
     types, spec = flatten(argument.value)
     if not any(isinstance(leaf, TensorType) for leaf in types):
@@ -152,7 +158,7 @@ def _with_tensors(torch: Any, argument: Argument, value: Any, requires_grad: boo
     return unflatten(spec, made)
 
 
-def _tensor(torch: Any, array: Any, type: TensorType, requires_grad: bool) -> Any:
+def _tensor(torch: ModuleType, array: np.ndarray[Any, Any], type: TensorType, requires_grad: bool) -> Any:
     wide = array.astype("float32") if type.dtype.is_floating and array.dtype.itemsize < 4 else array
     made = torch.as_tensor(wide).to(getattr(torch, type.dtype.name))
     return made.requires_grad_() if requires_grad and type.dtype.is_floating else made

@@ -9,15 +9,14 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.engines import ENGINES
 from stopgrad.graph.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
-from stopgrad.tools.cli.common import OK
+from stopgrad.tools.cli.common import OK, Commands
 
 
-def add_ops(commands: Any) -> None:
+def add_ops(commands: Commands) -> None:
     """The command and its options."""
     ops = commands.add_parser(
         "ops",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,14 @@ import stopgrad as sg
 from stopgrad.base.errors import StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.engines import ENGINES, engine as find_engine
-from stopgrad.tools.cli.common import FAILED, OK, require_writable, write_text
+from stopgrad.tools.cli.common import FAILED, OK, Commands, require_writable, write_text
 from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets
 from stopgrad.tools.recipes.result import Result
 from stopgrad.tools.tour.graphs import to_text
 from stopgrad.tools.tour.page import page
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WORKLOADS: dict[str, ModuleType] = {
     "softmax": softmax,
@@ -33,7 +36,7 @@ WORKLOADS: dict[str, ModuleType] = {
 }
 
 
-def add_tour(commands: Any) -> None:
+def add_tour(commands: Commands) -> None:
     """The command and its options."""
     tour = commands.add_parser(
         "tour",
@@ -90,7 +93,9 @@ def run_tour(arguments: argparse.Namespace) -> int:
     return _verdict(results)
 
 
-def _run_all(names: Sequence[str], engine: str, seed: int, console: Any) -> tuple[list[Result], list[float]]:
+def _run_all(
+    names: Sequence[str], engine: str, seed: int, console: Console
+) -> tuple[list[Result], list[float]]:
     progress = require("rich.progress", "stopgrad tour", "tour")
     columns = (
         progress.TextColumn("{task.fields[title]:<12}"),
@@ -115,7 +120,7 @@ def _run_all(names: Sequence[str], engine: str, seed: int, console: Any) -> tupl
     return results, seconds
 
 
-def _print_results(results: Sequence[Result], seconds: Sequence[float], console: Any) -> None:
+def _print_results(results: Sequence[Result], seconds: Sequence[float], console: Console) -> None:
     table_kind, box = (
         require("rich.table", "stopgrad tour", "tour").Table,
         require("rich.box", "stopgrad tour", "tour").SIMPLE_HEAD,
@@ -145,7 +150,7 @@ def escape(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-def _print_graphs(results: Sequence[Result], console: Any) -> None:
+def _print_graphs(results: Sequence[Result], console: Console) -> None:
     for graph in (graph for result in results for graph in result.graphs):
         console.print(
             f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.base.source import Location
 from stopgrad.graph.builder import Placed
-from stopgrad.tools.cli.common import OK, wrapped
+from stopgrad.tools.cli.common import OK, Commands, wrapped
 
 WIDTH = 100
 """Of what is printed where the terminal has none."""
 
 
-def add_train_graph(commands: Any) -> None:
+def add_train_graph(commands: Commands) -> None:
     """The command and its options."""
     parser = commands.add_parser(
         "train-graph",
@@ -127,7 +128,7 @@ def _listed(given: list[str]) -> list[str]:
     return patterns
 
 
-def summary(folder: Path, manifest: Any) -> list[str]:
+def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """What was written, in a few lines."""
     state = manifest["state"]
     trained = [name for name, one in state.items() if one["kind"] == "parameter"]
@@ -143,7 +144,7 @@ def summary(folder: Path, manifest: Any) -> list[str]:
     ]
 
 
-def _count(names: list[str], state: Any) -> str:
+def _count(names: list[str], state: Mapping[str, Any]) -> str:
     total = 0
     for name in names:
         size = 1

@@ -6,12 +6,15 @@ Text and axes are drawn in ``INK``, which a page may replace by its own colour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stopgrad.base.namespaces import require
 from stopgrad.tools.recipes.result import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 INK = "#010203"
 FAINT = "#818283"
@@ -93,7 +96,7 @@ def curves(
     return Picture(caption, made)
 
 
-def _legend(ax: Any) -> None:
+def _legend(ax: Axes) -> None:
     matplotlib = require("matplotlib", "drawing", "tour")
     with matplotlib.rc_context(_STYLE):
         ax.legend()
@@ -154,14 +157,16 @@ def images(
     return Picture(caption, made, wide=True)
 
 
-def scatter(ax: Any, points: np.ndarray[Any, Any], classes: np.ndarray[Any, Any], size: float = 9.0) -> None:
+def scatter(ax: Axes, points: np.ndarray[Any, Any], classes: np.ndarray[Any, Any], size: float = 9.0) -> None:
     """Points in the colours of their classes."""
     ax.scatter(
         points[:, 0], points[:, 1], c=[COLOURS[c % len(COLOURS)] for c in classes], s=size, linewidths=0
     )
 
 
-def ellipse(ax: Any, mean: np.ndarray[Any, Any], covariance: np.ndarray[Any, Any], colour: str = INK) -> None:
+def ellipse(
+    ax: Axes, mean: np.ndarray[Any, Any], covariance: np.ndarray[Any, Any], colour: str = INK
+) -> None:
     """The ellipse of a two-dimensional Gaussian at two standard deviations."""
     values, vectors = np.linalg.eigh(covariance)
     angle = np.linspace(0, 2 * np.pi, 100)

@@ -162,7 +162,7 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
     return arrays, tuple(signature)
 
 
-def _is_weak(x: Any) -> bool:
+def _is_weak(x: object) -> bool:
     """Whether an array of JAX's takes the type of those beside it."""
     return bool(getattr(x, "weak_type", False))
 
@@ -203,7 +203,7 @@ def _traced(
     return _Traced(Computation(name, inputs, outputs), results, others)
 
 
-def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Any, dtype: Any) -> Output:
+def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Sequence[int], dtype: Any) -> Output:
     try:
         values = dtype_of(dtype), tuple(shape), ()
     except StopgradError:
@@ -223,7 +223,7 @@ def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
     return found
 
 
-def _is_result(x: Any) -> bool:
+def _is_result(x: object) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 

@@ -61,11 +61,11 @@ def leaves_of(tree: Any) -> Leaves:
     return Leaves(values, paths, outer, tuple(inner))
 
 
-def is_output(x: Any) -> bool:
+def is_output(x: object) -> bool:
     """Whether a leaf belongs to a graph of ours."""
     return isinstance(x, (Output, Operation))
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Whether a leaf is an array to JAX, or what it traces with."""
     return isinstance(x, (jax.Array, np.ndarray, np.generic)) or hasattr(x, "__jax_array__")

@@ -77,11 +77,11 @@ def apply_linear(linear: Linear, given: Sequence[Any], tangents: Sequence[Any]) 
     return found
 
 
-def _push(*arrays: Any, linear: Linear, count: int) -> list[Any]:
+def _push(*arrays: jax.Array, linear: Linear, count: int) -> list[Any]:
     return linear.push(arrays[:count], arrays[count:])
 
 
-def _types(*types: Any, linear: Linear, count: int) -> Sequence[Any]:
+def _types(*types: jax.core.ShapedArray, linear: Linear, count: int) -> Sequence[Any]:
     if all(x == ShapedArray(x.shape, x.dtype, x.weak_type) for x in types):
         return [ShapedArray(shape, dtype) for shape, dtype in linear.results]
     # Parts on several devices: only what is computed says how the results lie there.
@@ -89,7 +89,7 @@ def _types(*types: Any, linear: Linear, count: int) -> Sequence[Any]:
     return [x.strip_weak_type() for x in made.out_avals]
 
 
-def _is_zero(x: Any) -> bool:
+def _is_zero(x: object) -> bool:
     return type(x) is ad.Zero
 
 
@@ -105,7 +105,7 @@ def _jvp(
     places = [i for i, t in enumerate(tangents[:count]) if not _is_zero(t)]
     if places:
 
-        def at(*some: Any) -> list[Any]:
+        def at(*some: jax.Array) -> list[Any]:
             other = list(given)
             for i, x in zip(places, some, strict=True):
                 other[i] = x
@@ -116,7 +116,7 @@ def _jvp(
     return values, found
 
 
-def _transpose(cotangents: Sequence[Any], *arrays: Any, linear: Linear, count: int) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *arrays: jax.Array, linear: Linear, count: int) -> list[Any]:
     targets = arrays[count:]
     if all(map(_is_zero, cotangents)):
         pulled: Sequence[Any] = [None] * len(targets)

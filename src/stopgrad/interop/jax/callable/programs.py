@@ -35,7 +35,7 @@ class _Backend:
     name = "xla"
     namespace = jax_namespace()
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: jax.Array, dtype: np.dtype[Any]) -> Any:
         if isinstance(value, jax.Array) and value.dtype == dtype and not value.weak_type:
             return value
         return jnp.asarray(value, dtype)
@@ -65,11 +65,11 @@ class Computation:
         self._function = jax.custom_jvp(_named(self._computed, name))
         self._function.defjvp(self._moved, symbolic_zeros=True)
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+    def __call__(self, *arrays: jax.Array) -> tuple[Any, ...]:
         found: tuple[Any, ...] = self._function(*arrays)
         return found
 
-    def _computed(self, *arrays: Any) -> tuple[Any, ...]:
+    def _computed(self, *arrays: jax.Array) -> tuple[Any, ...]:
         run = self._compiled
         if run is None:
             run = self._compiled = jax.jit(_named(_interpreted(self.inputs, self.outputs), self.name))
@@ -237,7 +237,7 @@ def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callabl
     form = formed(prepare(*narrowed(inputs, outputs)[::-1], {}), FORMS, (roll,))
     interpret = program(form.inputs, form.outputs, _BACKEND)
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
+    def run(*arrays: jax.Array) -> tuple[Any, ...]:
         # What JAX allows of its users is no matter of how operations are computed.
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             return tuple(interpret(arrays))
@@ -248,7 +248,7 @@ def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callabl
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function under a name, which JAX shows in its programs and profiles."""
 
-    def called(*arrays: Any) -> Any:
+    def called(*arrays: jax.Array) -> Any:
         return function(*arrays)
 
     called.__name__ = called.__qualname__ = name
@@ -259,7 +259,7 @@ def _moves(tangent: Any) -> bool:
     return not isinstance(tangent, SymbolicZero) and tangent.dtype != jax.dtypes.float0
 
 
-def _zero(y: Any) -> Any:
+def _zero(y: jax.Array) -> Any:
     """The tangent of a result that does not move."""
     return zero_from_primal(y, symbolic_zeros=True)
 
@@ -268,6 +268,6 @@ def _zeros(x: Output) -> Any:
     return jnp.zeros(x.shape, x.dtype.numpy)
 
 
-def _conjugate(g: Any) -> Any:
+def _conjugate(g: jax.Array) -> Any:
     """A cotangent of JAX's as ours, and the other way round: for complex tensors they are conjugates."""
     return jnp.conj(g) if jnp.iscomplexobj(g) else g

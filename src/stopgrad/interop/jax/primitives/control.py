@@ -22,7 +22,7 @@ DEEPEST = 3
 """So many times at most is a gradient rule that calls its own function kept as a rule."""
 
 
-def _listed(made: Any) -> list[Output]:
+def _listed(made: Sequence[sg.Output]) -> list[Output]:
     return list(flatten(made)[0])
 
 
@@ -67,7 +67,7 @@ def _cond(step: Step, index: Output, *inputs: Output) -> Any:
     return _listed(sg.switch(index, branches, *inputs))
 
 
-def _branch(step: Step, closed: Any) -> Callable[..., Any]:
+def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., Any]:
     return lambda *xs: step.run(closed, *xs)
 
 
@@ -76,7 +76,7 @@ def _scan(step: Step, *inputs: Output) -> Any:
     closed, consts, carries = step["jaxpr"], step["num_consts"], step["num_carry"]
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
-    def body(carry: Any, parts: Any) -> Any:
+    def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> Any:
         made = step.run(closed, *fixed, *carry, *(parts or ()))
         return made[:carries], made[carries:]
 
@@ -91,7 +91,7 @@ def _scan(step: Step, *inputs: Output) -> Any:
     return [*_listed(last), *_listed(ys)]
 
 
-def _steps_at_once(unroll: Any, length: int) -> int:
+def _steps_at_once(unroll: int, length: int) -> int:
     return max(length, 1) if unroll is True else max(int(unroll), 1)
 
 
@@ -138,7 +138,7 @@ def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Out
             given[i] = x
         results = compute(*given)
 
-        def pullback(*gs: Any) -> Any:
+        def pullback(*gs: sg.Output) -> Any:
             operands = [*given, *[gs[i] for i in asked]]
             with Inside(place=step.place):
                 made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
@@ -160,17 +160,17 @@ class Pulled:
         connected: which operands, of those asked about, these are.
     """
 
-    def __init__(self, jaxpr: Any, connected: Sequence[bool]) -> None:
+    def __init__(self, jaxpr: jex.ClosedJaxpr, connected: Sequence[bool]) -> None:
         self.jaxpr = jaxpr
         self.connected = connected
 
 
-def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
+def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
     """What JAX itself says is the gradient of an equation."""
     call = as_function(eqn)
 
     def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
-        def partial(*parts: Any) -> Any:
+        def partial(*parts: jax.Array) -> Any:
             given = list(xs)
             for i, part in zip(wanted, parts, strict=True):
                 given[i] = part
@@ -180,7 +180,7 @@ def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled
         _, vjp = jax.vjp(partial, *[xs[i] for i in wanted])
         return vjp(list(gs))
 
-    def shaped(v: Any) -> Any:
+    def shaped(v: jex.Literal | jex.Var) -> Any:
         return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
 
     xs = [shaped(v) for v in eqn.invars]
@@ -197,10 +197,10 @@ def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled
     return Pulled(jex.ClosedJaxpr(jaxpr, closed.consts), connected)
 
 
-def as_function(eqn: Any) -> Callable[..., list[Any]]:
+def as_function(eqn: jex.JaxprEqn) -> Callable[..., list[Any]]:
     """An equation as a function of its operands, to be traced by JAX."""
 
-    def call(*args: Any) -> list[Any]:
+    def call(*args: jax.Array) -> list[Any]:
         found = eqn.primitive.get_bind_params(eqn.params)
         functions, params = found if isinstance(found, tuple) else ((), found)
         made = eqn.primitive.bind(*functions, *args, **params)

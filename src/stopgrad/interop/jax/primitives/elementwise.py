@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.graph import Output
 from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule, uniform
@@ -16,7 +18,7 @@ MOST_FACTORS = 64
 """Powers of whole numbers up to this are products, as in JAX."""
 
 
-def like(x: Output, value: Any) -> Any:
+def like(x: Output, value: float) -> Any:
     """A number of the dtype of x."""
     return np.asarray(value, x.dtype.numpy)
 
@@ -129,7 +131,7 @@ def _min(step: Step, x: Output, y: Output) -> Any:
     return _ordered(x, y, sg.minimum, sg.logical_and)
 
 
-def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
+def _ordered(x: Output, y: Output, numbers: Callable[..., Any], truths: Callable[..., Any]) -> Any:
     if x.dtype.is_bool:
         return truths(x, y)
     if x.dtype.is_complex:
@@ -184,7 +186,7 @@ def _convert(step: Step, x: Output) -> Any:
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
 
-def _in_total_order(plain_order: Any, first_nan: bool | None) -> Any:
+def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> Any:
     """A comparison in which NaN is the largest of all, and equal to itself."""
 
     def compare(step: Step, x: Output, y: Output) -> Any:
@@ -220,7 +222,7 @@ def _select(step: Step, which: Output, *cases: Output) -> Any:
 # ------------------------------------------------------------------------------------- bits and truths
 
 
-def _truths_or_bits(truths: Any, bits: Any) -> Any:
+def _truths_or_bits(truths: Callable[..., Any], bits: Callable[..., Any]) -> Any:
     return lambda step, *xs: truths(*xs) if xs[0].dtype.is_bool else bits(*xs)
 
 
@@ -235,7 +237,7 @@ def unsigned(dtype: DType) -> DType:
     return _UNSIGNED[dtype.itemsize]
 
 
-def within_word(function: Any, x: Output, y: Output, beyond: Any) -> Any:
+def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: ArrayLike) -> Any:
     """A shift, which by as many bits as x has, or more, leaves *beyond*."""
     bits = 8 * x.dtype.itemsize
     far = sg.greater_equal(sg.cast(y, unsigned(y.dtype)), np.asarray(bits, unsigned(y.dtype).numpy))

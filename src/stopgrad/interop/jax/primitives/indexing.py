@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 import stopgrad as sg
@@ -207,7 +208,9 @@ def _filling(step: Step, y: Output) -> Any:
     return like(y, limits.max if limits.min == 0 else limits.min)
 
 
-def _arranged(taken: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...]) -> Output:
+def _arranged(
+    taken: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
+) -> Output:
     """What was taken, [indices..., indexed..., kept...], with its axes where the result has them."""
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     offsets = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
@@ -259,7 +262,11 @@ def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blockwise(
-    updates: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...], dropped: set[int]
+    updates: Output,
+    blocks: Blocks,
+    numbers: jax.lax.ScatterDimensionNumbers,
+    many: tuple[Any, ...],
+    dropped: set[int],
 ) -> Output:
     """Updates as [indices..., indexed..., kept...]."""
     rest = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]

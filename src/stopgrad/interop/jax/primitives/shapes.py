@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.extend.core as jex
 import numpy as np
 
 import stopgrad as sg
@@ -125,7 +126,9 @@ def _pad(step: Step, x: Output, value: Output) -> Any:
     return padded(x, step["padding_config"], value)
 
 
-def padded(x: Output, config: Sequence[tuple[int, int, int]], value: Any) -> Output:
+def padded(
+    x: Output, config: Sequence[tuple[int, int, int]], value: sg.Output | int | np.ndarray[Any, Any]
+) -> Output:
     """For each axis so many elements before, after, and between; negative ones are cut off."""
     config = [(int(low), int(high), int(between)) for low, high, between in config]
     if any(between for _, _, between in config):
@@ -154,7 +157,7 @@ def _is_zero(value: Any) -> bool:
 # ---------------------------------------------------------------------------------------- reductions
 
 
-def _reduces(function: Any) -> Any:
+def _reduces(function: Callable[..., Any]) -> Any:
     """A rule that reduces the axes of an equation."""
 
     def reduce(step: Step, x: Output) -> Any:
@@ -164,7 +167,7 @@ def _reduces(function: Any) -> Any:
     return reduce
 
 
-def _extreme(numbers: Any, truths: Any) -> Any:
+def _extreme(numbers: Callable[..., Any], truths: Callable[..., Any]) -> Any:
     def reduce(x: Output, axes: Sequence[int]) -> Any:
         if x.dtype.is_complex:
             raise NotOurs("the largest of complex numbers")
@@ -173,7 +176,7 @@ def _extreme(numbers: Any, truths: Any) -> Any:
     return reduce
 
 
-def _bits(truths: Any, bits: Any, neutral: int) -> Any:
+def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: int) -> Any:
     def reduce(x: Output, axes: Sequence[int]) -> Any:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
@@ -185,7 +188,9 @@ def _bits(truths: Any, bits: Any, neutral: int) -> Any:
     return reduce
 
 
-def folded(xs: Sequence[Output], axes: Sequence[int], function: Any, neutral: Sequence[Any]) -> list[Output]:
+def folded(
+    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
+) -> list[Output]:
     """Axes reduced by a function of pairs, half of them at a time."""
     kept = [axis for axis in range(xs[0].ndim) if axis not in axes]
     shape = [xs[0].shape[axis] for axis in kept]
@@ -230,14 +235,14 @@ def _reduce(step: Step, *operands: Output) -> Any:
     return both([sg.broadcast_to(s, y.shape) for s, y in zip(starts, made, strict=True)], made)
 
 
-def _elementwise(step: Step, body: Any, operands: Sequence[Output]) -> list[Output]:
+def _elementwise(step: Step, body: jex.ClosedJaxpr, operands: Sequence[Output]) -> list[Output]:
     flat = [sg.reshape(x, [-1]) for x in operands]
     made = sg.vmap(lambda *xs: tuple(step.run(body, *xs)))(*flat)
     shape = operands[0].shape
     return [sg.reshape(y, shape) for y in (made if isinstance(made, tuple) else (made,))]
 
 
-def _position(function: Any) -> Any:
+def _position(function: Callable[..., Any]) -> Any:
     def found(step: Step, x: Output) -> Any:
         (axis,) = step["axes"]
         return function(sg.cast(x, sg.int32) if x.dtype.is_bool else x, axis, dtype_of(step["index_dtype"]))
@@ -252,7 +257,7 @@ rule("argmin")(_position(sg.argmin))
 # ---------------------------------------------------------------------------------------- cumulative
 
 
-def _cumulative(function: Any) -> Any:
+def _cumulative(function: Callable[..., Any]) -> Any:
     return lambda step, x: function(x, axis=step["axis"], reverse=step["reverse"])
 
 

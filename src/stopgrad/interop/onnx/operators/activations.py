@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
@@ -9,7 +10,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.values import axis_of, brought
 
 
-def _of_features(function: Any) -> Any:
+def _of_features(function: Callable[..., Any]) -> Any:
     return lambda node, x: function(x)
 
 
@@ -17,67 +18,67 @@ def _number(node: Call, name: str, default: float) -> float:
     return float(node.attribute(name, default))
 
 
-def relu(node: Call, x: Any) -> Any:
+def relu(node: Call, x: sg.Output) -> Any:
     return sg.relu(x) if x.dtype.is_floating else sg.maximum(x, brought(0, x.dtype))
 
 
-def leaky_relu(node: Call, x: Any) -> Any:
+def leaky_relu(node: Call, x: sg.Output) -> Any:
     return sg.leaky_relu(x, _number(node, "alpha", 0.01))
 
 
-def p_relu(node: Call, x: Any, slope: Any) -> Any:
+def p_relu(node: Call, x: sg.Output, slope: sg.Output) -> Any:
     return sg.where(sg.less(x, brought(0, x.dtype)), sg.multiply(x, slope), x)
 
 
-def elu(node: Call, x: Any) -> Any:
+def elu(node: Call, x: sg.Output) -> Any:
     alpha = _number(node, "alpha", 1.0)
     return sg.elu(x) if alpha == 1 else bent(x, alpha, 1.0)
 
 
-def selu(node: Call, x: Any) -> Any:
+def selu(node: Call, x: sg.Output) -> Any:
     gamma = _number(node, "gamma", 1.05070102214813232421875)
     return bent(x, gamma * _number(node, "alpha", 1.67326319217681884765625), gamma)
 
 
-def bent(x: Any, below: float, above: float) -> Any:
+def bent(x: sg.Output, below: float, above: float) -> Any:
     """x · above where x > 0, else (exp(x) - 1) · below."""
     some = sg.greater(x, brought(0, x.dtype))
     kept = x if above == 1 else sg.multiply(x, brought(above, x.dtype))
     return sg.where(some, kept, sg.multiply(sg.elu(x), brought(below, x.dtype)))
 
 
-def celu(node: Call, x: Any) -> Any:
+def celu(node: Call, x: sg.Output) -> Any:
     return sg.celu(x, _number(node, "alpha", 1.0))
 
 
-def gelu(node: Call, x: Any) -> Any:
+def gelu(node: Call, x: sg.Output) -> Any:
     return sg.gelu(x, approximate=node.attribute("approximate", "none") == "tanh")
 
 
-def hard_sigmoid(node: Call, x: Any) -> Any:
+def hard_sigmoid(node: Call, x: sg.Output) -> Any:
     return line(x, _number(node, "alpha", 0.2), _number(node, "beta", 0.5))
 
 
-def line(x: Any, alpha: float, beta: float) -> Any:
+def line(x: sg.Output, alpha: float, beta: float) -> Any:
     """alpha · x + beta, kept between 0 and 1."""
     straight = sg.add(sg.multiply(x, brought(alpha, x.dtype)), brought(beta, x.dtype))
     return sg.clip_by_value(straight, brought(0, x.dtype), brought(1, x.dtype))
 
 
-def swish(node: Call, x: Any) -> Any:
+def swish(node: Call, x: sg.Output) -> Any:
     return sg.silu(x, _number(node, "alpha", 1.0))
 
 
-def swiglu(node: Call, a: Any, b: Any) -> Any:
+def swiglu(node: Call, a: sg.Output, b: sg.Output) -> Any:
     return sg.multiply(swish(node, a), b)
 
 
-def thresholded_relu(node: Call, x: Any) -> Any:
+def thresholded_relu(node: Call, x: sg.Output) -> Any:
     zero = brought(0, x.dtype)
     return sg.where(sg.greater(x, brought(_number(node, "alpha", 1.0), x.dtype)), x, zero)
 
 
-def shrink(node: Call, x: Any) -> Any:
+def shrink(node: Call, x: sg.Output) -> Any:
     bias, limit = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
     # Compared as floats: a limit of 0.5 is none of an integer's.
     values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
@@ -88,26 +89,29 @@ def shrink(node: Call, x: Any) -> Any:
 
 
 @knows(1, 2)
-def clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def clip(
+    node: Call, x: sg.Output, low: sg.Output | Known | None = None, high: sg.Output | Known | None = None
+) -> Any:
     """Between bounds that, where they are stored, are constants and no parameters: nobody trains them."""
     bounds = [bound if bound is None else sg.reshape(_constant(node, bound), []) for bound in (low, high)]
     return x if bounds[0] is None and bounds[1] is None else sg.clip(x, *bounds)
 
 
-def _constant(node: Call, x: Any) -> Any:
+def _constant(node: Call, x: sg.Output | Known) -> Any:
     """An operand as an output; what is stored as a constant."""
-    stored = isinstance(x, Known) and bool(x.initializer)
-    return sg.constant(x.array, x.dtype) if stored else node.tensor(x)
+    if isinstance(x, Known) and x.initializer:
+        return sg.constant(x.array, x.dtype)
+    return node.tensor(x)
 
 
-def along_axes(node: Call, x: Any) -> tuple[int, ...]:
+def along_axes(node: Call, x: sg.Output) -> tuple[int, ...]:
     """The attribute ``axis``; before opset 13, all axes from there on, as one."""
     if node.opset >= 13:
         return (axis_of(int(node.attribute("axis", -1)), x.ndim),)
     return tuple(range(axis_of(int(node.attribute("axis", 1)), x.ndim), x.ndim))
 
 
-def _over_axes(function: Any) -> Any:
+def _over_axes(function: Callable[..., Any]) -> Any:
     return lambda node, x: function(x, along_axes(node, x))
 
 

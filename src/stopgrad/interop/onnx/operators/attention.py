@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import DType, Size
 from stopgrad.interop.onnx.operators.calling import Call, Table, dtype_of_code
 from stopgrad.interop.shared.shapes import padded
 from stopgrad.interop.shared.values import Refused, along, brought
@@ -14,18 +15,18 @@ AXES = (0, 2, 1, 3)
 """From [batch, length, heads, features] to [batch, heads, length, features], and back."""
 
 
-def by_heads(x: Any, heads: int) -> Any:
+def by_heads(x: sg.Output, heads: int) -> Any:
     """From [batch, length, heads · features] to [batch, heads, length, features]."""
     return sg.transpose(sg.reshape(x, [x.shape[0], x.shape[1], heads, -1]), AXES)
 
 
-def joined_heads(x: Any) -> Any:
+def joined_heads(x: sg.Output) -> Any:
     """The way back."""
     x = sg.transpose(x, AXES)
     return sg.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
 
 
-def precision(node: Call, name: str, otherwise: Any) -> Any:
+def precision(node: Call, name: str, otherwise: DType) -> Any:
     """The element type that an attribute says by its number, or another one."""
     number = int(node.attribute(name, 0))
     dtype = dtype_of_code(number) if number else otherwise
@@ -34,7 +35,7 @@ def precision(node: Call, name: str, otherwise: Any) -> Any:
     return dtype
 
 
-def products(q: Any, k: Any, scale: float | None) -> Any:
+def products(q: sg.Output, k: sg.Output, scale: float | None) -> Any:
     """Of queries and keys, scaled: [batch, heads of q, queries, keys]; heads of k may be shared."""
     factor = 1 / math.sqrt(int(q.shape[-1])) if scale is None else float(scale)
     if q.dtype.itemsize == 2:  # Half of it to each, as the operator's document says: so that none overflows.
@@ -44,12 +45,12 @@ def products(q: Any, k: Any, scale: float | None) -> Any:
     return _shared(q, sg.swapaxes(k, -1, -2))
 
 
-def capped(scores: Any, cap: float) -> Any:
+def capped(scores: sg.Output, cap: float) -> Any:
     """Scores kept between -cap and cap, smoothly; 0 for no cap."""
     return scores if cap <= 0 else sg.multiply(sg.tanh(sg.divide(scores, cap)), cap)
 
 
-def _shared(x: Any, y: Any) -> Any:
+def _shared(x: sg.Output, y: sg.Output) -> Any:
     """x · y, where neighbouring heads of x share one of y."""
     group = x.shape[1] // y.shape[1]
     if group == 1:
@@ -58,7 +59,7 @@ def _shared(x: Any, y: Any) -> Any:
     return sg.reshape(sg.matmul(rows, y), [*x.shape[:3], y.shape[-1]])
 
 
-def shares(scores: Any, masked: bool, dtype: Any) -> Any:
+def shares(scores: sg.Output, masked: bool, dtype: DType) -> Any:
     """The softmax over keys, computed in an element type; 0 where all that a query may look at is -∞."""
     wide = brought(scores, dtype)
     if not masked:
@@ -68,7 +69,7 @@ def shares(scores: Any, masked: bool, dtype: Any) -> Any:
     return brought(sg.where(some, sg.softmax(sg.where(some, wide, zero)), zero), scores.dtype)
 
 
-def means(weights: Any, v: Any) -> Any:
+def means(weights: sg.Output, v: sg.Output) -> Any:
     """Of the values: [batch, heads, queries, features]."""
     return _shared(weights, v)
 
@@ -76,16 +77,16 @@ def means(weights: Any, v: Any) -> Any:
 class Mask:
     """Which keys a query may look at, and what is added to the products."""
 
-    def __init__(self, keys: Any) -> None:
+    def __init__(self, keys: Size) -> None:
         self.allowed: Any = None
         self.bias: Any = None
         self.keys = keys
 
-    def allow(self, which: Any) -> None:
+    def allow(self, which: sg.Output) -> None:
         """Only these, of those that were allowed before."""
         self.allowed = which if self.allowed is None else sg.logical_and(self.allowed, which)
 
-    def given(self, mask: Any) -> None:
+    def given(self, mask: sg.Output) -> None:
         """The operand: booleans, or numbers to be added; what it is too short for is not looked at."""
         missing = self.keys - mask.shape[-1]
         if not mask.dtype.is_bool and not mask.dtype.is_floating:
@@ -95,7 +96,7 @@ class Mask:
         else:
             self.bias = mask if _is_zero(missing) else _extended(mask, missing, -math.inf)
 
-    def near(self, queries: Any, offset: Any, left: int, right: int) -> None:
+    def near(self, queries: Size, offset: Size, left: int, right: int) -> None:
         """Only keys so near to a query's place, which is its number and an offset; -1 for no bound."""
         if left < 0 and right < 0:
             return
@@ -106,13 +107,13 @@ class Mask:
         if left >= 0:
             self.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
 
-    def until(self, lengths: Any) -> Any:
+    def until(self, lengths: sg.Output) -> Any:
         """Only keys before the ends of their sequences, whose lengths these are: [batch, 1, 1, 1]."""
         ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
         self.allow(sg.less(sg.range(0, self.keys, dtype=sg.int64), ends))
         return ends
 
-    def on(self, scores: Any) -> Any:
+    def on(self, scores: sg.Output) -> Any:
         """The scores as the mask leaves them."""
         if self.bias is not None:
             scores = sg.add(scores, brought(self.bias, scores.dtype))
@@ -123,18 +124,18 @@ class Mask:
         )
 
 
-def _is_zero(n: Any) -> bool:
+def _is_zero(n: int) -> bool:
     return not isinstance(n, sg.Dim) and n == 0
 
 
-def _extended(mask: Any, missing: Any, value: Any) -> Any:
+def _extended(mask: sg.Output, missing: int, value: float) -> Any:
     if not mask.dtype.is_bool:
         return padded(mask, [*[(0, 0)] * (mask.ndim - 1), (0, missing)], value)
     numbers = padded(sg.cast(mask, sg.int8), [*[(0, 0)] * (mask.ndim - 1), (0, missing)])
     return sg.cast(numbers, sg.bool_)
 
 
-def _windows(node: Call, mask: Mask, queries: Any, offset: Any, masked: bool) -> bool:
+def _windows(node: Call, mask: Mask, queries: Size, offset: Size, masked: bool) -> bool:
     """Allow only keys that are near a query's place, or before it; whether queries may see no key."""
     left, right = (int(node.attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
     if node.attribute("is_causal", 0):
@@ -145,13 +146,13 @@ def _windows(node: Call, mask: Mask, queries: Any, offset: Any, masked: bool) ->
 
 def attention(
     node: Call,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
-    past_key: Any = None,
-    past_value: Any = None,
-    lengths: Any = None,
+    q: sg.Output,
+    k: sg.Output,
+    v: sg.Output,
+    mask: sg.Output | None = None,
+    past_key: sg.Output | None = None,
+    past_value: sg.Output | None = None,
+    lengths: sg.Output | None = None,
 ) -> Any:
     flat = q.ndim == 3
     if flat:
@@ -180,7 +181,7 @@ def attention(
     return joined_heads(y) if flat else y, k, v, shown
 
 
-def flex_attention(node: Call, q: Any, k: Any, v: Any) -> Any:
+def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
     """With functions of the scores and of their softmax that the node brings along."""
     dtype = precision(node, "softmax_precision", q.dtype)
     scores = products(brought(q, dtype), brought(k, dtype), node.attribute("scale"))
@@ -192,7 +193,7 @@ def flex_attention(node: Call, q: Any, k: Any, v: Any) -> Any:
     return brought(means(weights, brought(v, weights.dtype)), v.dtype)
 
 
-def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> Any:
     """Pairs of the last axis's elements, turned: neighbours, or those of its two halves."""
     half = cos.shape[-1]
     pairs = sg.reshape(x, [*x.shape[:-1], *((half, 2) if interleaved else (2, half))])
@@ -203,20 +204,22 @@ def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
     return sg.reshape(sg.stack([real, imaginary], axis), list(x.shape))
 
 
-def turned(node: Call, x: Any, cos: Any, sin: Any) -> Any:
+def turned(node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
     """As :func:`turned_by`, as the node's attributes say."""
     width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
     return turned_by(x, cos, sin, width, bool(node.attribute("interleaved", 0)))
 
 
-def turned_by(x: Any, cos: Any, sin: Any, width: Any, interleaved: bool) -> Any:
+def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interleaved: bool) -> Any:
     """[batch, heads, length, features], of which the first are turned, by [batch, length, angles]."""
     cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
     y = rotated(x[..., :width], cos, sin, interleaved)
     return y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
 
 
-def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
+def rotary_embedding(
+    node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output, places: sg.Output | None = None
+) -> Any:
     flat = x.ndim == 3
     if flat:
         heads = int(node.attribute("num_heads", 0))

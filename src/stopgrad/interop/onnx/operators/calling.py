@@ -9,14 +9,18 @@ has several results; what it builds, it builds with this library's public functi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import onnx
 
 import stopgrad as sg
-from stopgrad.base.types import DType, dtype_of
+from stopgrad.base.types import DType, DTypeLike, dtype_of
 from stopgrad.interop.shared.values import Refused as Refused
+
+if TYPE_CHECKING:
+    from onnx.defs import OpSchema
 
 Rule = Callable[..., Any]
 Table = dict[str, Rule]
@@ -37,7 +41,11 @@ class Known:
     __slots__ = ("array", "dtype", "initializer", "output")
 
     def __init__(
-        self, array: Any, dtype: DType | None = None, initializer: str = "", output: Any = None
+        self,
+        array: np.generic | np.ndarray[Any, Any],
+        dtype: DType | None = None,
+        initializer: str = "",
+        output: sg.Output | None = None,
     ) -> None:
         self.array: np.ndarray[Any, Any] = array if isinstance(array, np.ndarray) else np.asarray(array)
         self.dtype = dtype_from(self.array.dtype) if dtype is None else dtype
@@ -61,7 +69,7 @@ class Known:
         return f"<Known {self.dtype} {self.array!r:.80}>"
 
 
-def dtype_from(dtype: Any) -> DType | None:
+def dtype_from(dtype: DTypeLike) -> DType | None:
     """One of our element types, or None."""
     try:
         return dtype_of(dtype)
@@ -88,7 +96,7 @@ class Body:
 
     __slots__ = ("around", "graph", "inputs", "outputs")
 
-    def __init__(self, graph: Any, around: Any) -> None:
+    def __init__(self, graph: onnx.GraphProto, around: Any) -> None:
         self.graph = graph
         self.around = around
         self.inputs = [str(x.name) for x in graph.input]
@@ -113,6 +121,16 @@ KNOWS: dict[Rule, frozenset[int]] = {}
 """The positions of operands that rules take as they are known."""
 
 
+class Translator(Protocol):
+    """What a :class:`Call` asks of the translator that builds the graph."""
+
+    def known(self, x: object) -> Known | None: ...
+    def tensor(self, x: object) -> Any: ...
+    def next_key(self, seed: float | None) -> Any: ...
+    def run_body(self, body: Body, args: Sequence[Any]) -> list[Any]: ...
+    def trying(self) -> AbstractContextManager[None]: ...
+
+
 class Call:
     """A node, as its rule sees it.
 
@@ -127,13 +145,13 @@ class Call:
 
     def __init__(
         self,
-        node: Any,
+        node: onnx.NodeProto,
         name: str,
         opset: int,
         attributes: dict[str, Any],
         operands: Sequence[Any],
-        translator: Any,
-        schema: Any = None,
+        translator: Translator,
+        schema: OpSchema | None = None,
         around: Mapping[str, Any] | None = None,
     ) -> None:
         self.node, self.schema, self.around = node, schema, around or {}
@@ -151,7 +169,7 @@ class Call:
         """Whether the node asks for its result *i*."""
         return i < self.outputs and bool(self.node.output[i])
 
-    def attribute(self, name: str, default: Any = None) -> Any:
+    def attribute(self, name: str, default: object = None) -> Any:
         """An attribute, or a default where the node does not have it."""
         return self.attributes.get(name, default)
 
@@ -169,18 +187,18 @@ class Call:
 
     # ------------------------------------------------------------------------------------------ operands
 
-    def raw(self, x: Any) -> Any:
+    def raw(self, x: object) -> Any:
         """What is known of an operand: a :class:`Known`; or the operand itself."""
         for given, raw in zip(self._given, self._raw, strict=True):
             if given is x:
                 return raw
         return x
 
-    def is_known(self, x: Any) -> bool:
+    def is_known(self, x: sg.Output | Known) -> bool:
         """Whether :meth:`known` has an answer."""
         return self._translator.known(self.raw(x)) is not None
 
-    def known(self, i: int, x: Any) -> np.ndarray[Any, Any]:
+    def known(self, i: int, x: sg.Output | Known) -> np.ndarray[Any, Any]:
         """The value of operand *i* = *x*, which must be known when the graph is built.
 
         Raises:
@@ -192,7 +210,7 @@ class Call:
             return array
         self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
 
-    def sizes(self, x: Any, i: int | None = None) -> tuple[Any, ...]:
+    def sizes(self, x: sg.Output | Known, i: int | None = None) -> tuple[Any, ...]:
         """The sizes, numbers or :class:`stopgrad.Dim`, that an operand says.
 
         Raises:
@@ -203,7 +221,7 @@ class Call:
             self.unknown(self._position(x) if i is None else i, "the model computes it")
         return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
 
-    def number(self, i: int, x: Any) -> Any:
+    def number(self, i: int, x: sg.Output | Known) -> Any:
         """The one number, or symbolic size, that operand *i* = *x* is, which must be known.
 
         Raises:
@@ -216,7 +234,7 @@ class Call:
             self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
         return found.array.reshape(-1).tolist()[0]
 
-    def _position(self, x: Any) -> int:
+    def _position(self, x: object) -> int:
         return next((i for i, given in enumerate(self._given) if given is x), 0)
 
     def unknown(self, i: int, why: str) -> NoReturn:
@@ -228,7 +246,7 @@ class Call:
 
     # ------------------------------------------------------------------------------------------ building
 
-    def tensor(self, x: Any) -> Any:
+    def tensor(self, x: sg.Output | Known | Sequence[Any] | None) -> Any:
         """An operand as an output, where it may be a :class:`Known`."""
         return self._translator.tensor(x)
 

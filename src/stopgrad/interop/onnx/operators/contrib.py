@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.activations import line
 from stopgrad.interop.onnx.operators.attention import (
     Mask,
@@ -27,15 +28,15 @@ from stopgrad.interop.shared.values import brought
 # ------------------------------------------------------------------------------------------ activations
 
 
-def gelu(node: Call, x: Any, bias: Any = None) -> Any:
+def gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> Any:
     return sg.gelu(x if bias is None else sg.add(x, bias))
 
 
-def fast_gelu(node: Call, x: Any, bias: Any = None) -> Any:
+def fast_gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> Any:
     return sg.gelu(x if bias is None else sg.add(x, bias), approximate=True)
 
 
-def quick_gelu(node: Call, x: Any) -> Any:
+def quick_gelu(node: Call, x: sg.Output) -> Any:
     return sg.silu(x, float(node.attribute("alpha", 1.702)))
 
 
@@ -50,7 +51,7 @@ FUSED: dict[str, tuple[Any, tuple[float, ...]]] = {
 """What may follow a convolution, and the parameters that it has by default."""
 
 
-def _activated(node: Call, y: Any) -> Any:
+def _activated(node: Call, y: sg.Output) -> Any:
     """By the function that an attribute names, with its parameters."""
     name = str(node.attribute("activation", ""))
     if not name:
@@ -62,7 +63,9 @@ def _activated(node: Call, y: Any) -> Any:
     return function(y, *given)
 
 
-def fused_conv(node: Call, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
+def fused_conv(
+    node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None, z: sg.Output | None = None
+) -> Any:
     y = conv(node, x, w, b)
     return _activated(node, y if z is None else sg.add(y, z))
 
@@ -70,19 +73,25 @@ def fused_conv(node: Call, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
 # --------------------------------------------------------------------------------------------- products
 
 
-def fused_matmul(node: Call, a: Any, b: Any) -> Any:
+def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
     """alpha · a · b, with the last two axes, or the first and those of the batch, exchanged before."""
     parts = []
     for x, which in ((a, "A"), (b, "B")):
         if node.attribute(f"transBatch{which}", 0):  # The first axis goes to the last place but one.
             x = sg.moveaxis(x, 0, -2)
         parts.append(sg.swapaxes(x, -1, -2) if node.attribute(f"trans{which}", 0) and x.ndim > 1 else x)
-    y, alpha = sg.matmul(*parts), float(node.attribute("alpha", 1.0))
+    y, alpha = sg.matmul(parts[0], parts[1]), float(node.attribute("alpha", 1.0))
     return y if alpha == 1 else sg.multiply(y, brought(alpha, y.dtype))
 
 
 def matmul_of_bits(
-    node: Call, a: Any, b: Any, scales: Any, zeros: Any = None, order: Any = None, bias: Any = None
+    node: Call,
+    a: sg.Output,
+    b: sg.Output,
+    scales: sg.Output,
+    zeros: sg.Output | None = None,
+    order: sg.Output | None = None,
+    bias: sg.Output | None = None,
 ) -> Any:
     """a times the transpose of weights of 4 or 8 bits, which have a scale for each block of a row."""
     bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size"))
@@ -104,7 +113,7 @@ def matmul_of_bits(
     return y if bias is None else sg.add(y, bias)
 
 
-def _unpacked(x: Any, bits: int) -> Any:
+def _unpacked(x: sg.Output, bits: int) -> Any:
     """Numbers of 4 bits out of bytes, the lower half first: [..., twice as many]."""
     if bits == 8:
         return x
@@ -115,7 +124,14 @@ def _unpacked(x: Any, bits: int) -> Any:
 # ---------------------------------------------------------------------------------------- normalisation
 
 
-def skip_layer(node: Call, x: Any, skip: Any, scale: Any, bias: Any = None, before: Any = None) -> Any:
+def skip_layer(
+    node: Call,
+    x: sg.Output,
+    skip: sg.Output,
+    scale: sg.Output,
+    bias: sg.Output | None = None,
+    before: sg.Output | None = None,
+) -> Any:
     total = _sum(x, skip, before)
     axes, eps = (x.ndim - 1,), float(node.attribute("epsilon", 1e-12))
     y = layer_normalized(total, axes, scale, bias, eps)
@@ -125,24 +141,26 @@ def skip_layer(node: Call, x: Any, skip: Any, scale: Any, bias: Any = None, befo
     return y, mean, rstd, total
 
 
-def skip_rms(node: Call, x: Any, skip: Any, scale: Any, before: Any = None) -> Any:
+def skip_rms(
+    node: Call, x: sg.Output, skip: sg.Output, scale: sg.Output, before: sg.Output | None = None
+) -> Any:
     total = _sum(x, skip, before)
     eps = float(node.attribute("epsilon", 1e-12))
     rstd = _root_mean(total, (x.ndim - 1,), eps) if node.wants(2) else None
     return sg.rms_norm(total, scale, -1, eps), None, rstd, total
 
 
-def _sum(x: Any, skip: Any, before: Any) -> Any:
+def _sum(x: sg.Output, skip: sg.Output, before: sg.Output | None) -> Any:
     total = sg.add(x, skip)
     return total if before is None else sg.add(total, before)
 
 
-def _root_mean(x: Any, axes: tuple[int, ...], eps: float) -> Any:
+def _root_mean(x: sg.Output, axes: tuple[int, ...], eps: float) -> Any:
     x = wide(x)
     return sg.rsqrt(sg.add(sg.reduce_mean(sg.square(x), axis=axes, keepdims=True), brought(eps, x.dtype)))
 
 
-def simplified_layer(node: Call, x: Any, scale: Any) -> Any:
+def simplified_layer(node: Call, x: sg.Output, scale: sg.Output) -> Any:
     axis = int(node.attribute("axis", -1))
     axes = tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))
     rstd = _root_mean(x, axes, float(node.attribute("epsilon", 1e-5))) if node.wants(1) else None
@@ -151,15 +169,15 @@ def simplified_layer(node: Call, x: Any, scale: Any) -> Any:
 
 def embed_layer(
     node: Call,
-    words: Any,
-    segments: Any,
-    word: Any,
-    position: Any,
-    segment: Any,
-    scale: Any,
-    bias: Any,
-    mask: Any = None,
-    places: Any = None,
+    words: sg.Output,
+    segments: sg.Output,
+    word: sg.Output,
+    position: sg.Output,
+    segment: sg.Output,
+    scale: sg.Output,
+    bias: sg.Output,
+    mask: sg.Output | None = None,
+    places: sg.Output | None = None,
 ) -> Any:
     """The sum of the embeddings of words, places and segments, normalised; and how long each sequence is."""
     batch, length = words.shape
@@ -177,7 +195,7 @@ def embed_layer(
 # -------------------------------------------------------------------------------------------- attention
 
 
-def rotary(node: Call, x: Any, places: Any, cos: Any, sin: Any) -> Any:
+def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
     """Places as one number, where the first token is, or as one for each token."""
     if node.attribute("is_packed_batching", 0) or float(node.attribute("scale", 1.0)) != 1:
         node.fail("it is translated without is_packed_batching, and with scale=1")
@@ -192,7 +210,7 @@ def rotary(node: Call, x: Any, places: Any, cos: Any, sin: Any) -> Any:
     return joined_heads(y) if flat else y
 
 
-def _masked(node: Call, mask: Any, keys: Any) -> Mask:
+def _masked(node: Call, mask: sg.Output | None, keys: Size) -> Mask:
     """A mask of ones and zeros, [batch, keys] or [batch, queries, keys], or lengths, [batch]."""
     found = Mask(keys)
     if mask is None:
@@ -209,7 +227,14 @@ def _masked(node: Call, mask: Any, keys: Any) -> Mask:
 
 
 def _attended(
-    node: Call, q: Any, k: Any, v: Any, found: Mask, bias: Any, offset: Any, masked: bool
+    node: Call,
+    q: sg.Output,
+    k: sg.Output,
+    v: sg.Output,
+    found: Mask,
+    bias: sg.Output | None,
+    offset: Size,
+    masked: bool,
 ) -> tuple[Any, Any]:
     """The result, with the heads side by side, and the scaled products."""
     if bias is not None:
@@ -223,13 +248,13 @@ def _attended(
 
 def attention(
     node: Call,
-    x: Any,
-    weights: Any,
-    bias: Any = None,
-    mask: Any = None,
-    past: Any = None,
-    extra: Any = None,
-    past_length: Any = None,
+    x: sg.Output,
+    weights: sg.Output,
+    bias: sg.Output | None = None,
+    mask: sg.Output | None = None,
+    past: sg.Output | None = None,
+    extra: sg.Output | None = None,
+    past_length: sg.Output | None = None,
 ) -> Any:
     """With the projections to queries, keys and values as one product."""
     if node.attribute("do_rotary", 0) or past_length is not None:
@@ -249,15 +274,15 @@ def attention(
 
 def multi_head_attention(
     node: Call,
-    q: Any,
-    k: Any = None,
+    q: sg.Output,
+    k: sg.Output | None = None,
     v: Any = None,
-    bias: Any = None,
-    mask: Any = None,
-    extra: Any = None,
-    past_k: Any = None,
-    past_v: Any = None,
-    *rest: Any,
+    bias: sg.Output | None = None,
+    mask: sg.Output | None = None,
+    extra: sg.Output | None = None,
+    past_k: sg.Output | None = None,
+    past_v: sg.Output | None = None,
+    *rest: sg.Output | None,
 ) -> Any:
     heads = int(node.attribute("num_heads"))
     if any(x is not None for x in rest):
@@ -280,24 +305,24 @@ def multi_head_attention(
     return y, k, v, raw
 
 
-def _biased(x: Any, bias: Any, start: int) -> Any:
+def _biased(x: sg.Output, bias: sg.Output | None, start: Size) -> Any:
     return x if bias is None else sg.add(x, bias[start : start + x.shape[-1]])
 
 
 def group_query_attention(
     node: Call,
-    q: Any,
-    k: Any,
-    v: Any,
-    past_k: Any,
-    past_v: Any,
-    lengths: Any,
-    total: Any,
+    q: sg.Output,
+    k: sg.Output,
+    v: sg.Output,
+    past_k: sg.Output | None,
+    past_v: sg.Output | None,
+    lengths: sg.Output,
+    total: sg.Output,
     cos: Any = None,
     sin: Any = None,
-    places: Any = None,
-    bias: Any = None,
-    *rest: Any,
+    places: sg.Output | None = None,
+    bias: sg.Output | None = None,
+    *rest: sg.Output | None,
 ) -> Any:
     """Of a sequence from its beginning, as in training: nothing may be cached."""
     heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
@@ -326,12 +351,12 @@ def group_query_attention(
     return joined_heads(means(weights, v)), k, v
 
 
-def bias_split_gelu(node: Call, x: Any, bias: Any) -> Any:
+def bias_split_gelu(node: Call, x: sg.Output, bias: sg.Output) -> Any:
     left, right = sg.split(sg.add(x, bias), 2, -1)
     return sg.multiply(left, sg.gelu(right))
 
 
-def group_norm(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
     axis = -1 if node.attribute("channels_last", 1) else 1
     epsilon = float(node.attribute("epsilon", 1e-5))
     y = sg.group_norm(x, int(node.attribute("groups")), scale, bias, axis=axis, epsilon=epsilon)
@@ -340,13 +365,13 @@ def group_norm(node: Call, x: Any, scale: Any, bias: Any) -> Any:
 
 def scaled_product(
     node: Call,
-    a: Any,
-    b: Any,
-    a_scale: Any,
-    b_scale: Any,
-    a_zero: Any = None,
-    b_zero: Any = None,
-    bias: Any = None,
+    a: sg.Output,
+    b: sg.Output,
+    a_scale: sg.Output,
+    b_scale: sg.Output,
+    a_zero: sg.Output | None = None,
+    b_zero: sg.Output | None = None,
+    bias: sg.Output | None = None,
 ) -> Any:
     """The product of integers, times its scale."""
     whole = integer_product(a, b, a_zero, b_zero)

@@ -17,7 +17,7 @@ _UNROLLED = 1024
 
 
 @knows(0)
-def _branched(node: Call, condition: Any) -> Any:
+def _branched(node: Call, condition: sg.Output | Known) -> Any:
     """The branch itself where the condition is known; else both, one of which runs."""
     branches: list[Body] = [node.attribute("then_branch"), node.attribute("else_branch")]
     if isinstance(condition, Known):
@@ -42,7 +42,9 @@ class _Loop:
         states: what the steps hand on, as it is known.
     """
 
-    def __init__(self, node: Call, count: Any, condition: Any, states: Sequence[Any]) -> None:
+    def __init__(
+        self, node: Call, count: sg.Output | Known, condition: sg.Output | Known | None, states: Sequence[Any]
+    ) -> None:
         self.node, self.body = node, node.attribute("body")
         self.count = node.number(0, count) if isinstance(count, Known) else count
         self.condition: Any = True if condition is None else condition
@@ -85,7 +87,9 @@ class _Loop:
                     failed.append(getattr(error, "message", None) or str(error))
         self.node.fail(failed[0] if len(set(failed)) == 1 else "; or ".join(failed))
 
-    def _step(self, i: Any, states: Sequence[Any], condition: Any) -> tuple[Any, list[Any], list[Any]]:
+    def _step(
+        self, i: sg.Output | Known, states: Sequence[Any], condition: sg.Output | Known
+    ) -> tuple[Any, list[Any], list[Any]]:
         """Whether it goes on, the next states, and what is stacked; all as it is known."""
         going, *found = self.node.run_known(self.body, [i, condition, *states])
         return going, found[: len(self.states)], found[len(self.states) :]
@@ -93,7 +97,7 @@ class _Loop:
     def _scanned(self) -> tuple[Any, ...]:
         """A loop of so many steps, which has a gradient."""
 
-        def step(carry: Any, i: Any) -> Any:
+        def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
             going, states, rows = self._step(i, list(carry), Known(np.bool_(True)))
             if not (isinstance(going, Known) and bool(going.array)):
                 raise Refused("its loop may end before its count")
@@ -103,7 +107,7 @@ class _Loop:
         carry, rows = sg.scan(step, [self._tensor(x) for x in self.states], steps)
         return (*carry, *rows)
 
-    def _tensor(self, x: Any) -> Any:
+    def _tensor(self, x: sg.Output | Known | Sequence[Any]) -> Any:
         if x is None or isinstance(x, list):
             raise Refused("a state of its loop is a sequence or optional")
         return self.node.tensor(x)
@@ -136,10 +140,10 @@ class _Loop:
         limit = self.count if isinstance(self.count, int) else None
         bound = None if limit is not None or self.count is None else self._bound()
 
-        def going(i: Any, more: Any, *states: Any) -> Any:
+        def going(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
             return more if bound is None else sg.logical_and(more, sg.less(i, bound))
 
-        def step(i: Any, more: Any, *states: Any) -> Any:
+        def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
             found, states_, _ = self._step(i, states, more)
             going_on = sg.reshape(self.node.tensor(found), [])
             return (sg.add(i, np.int64(1)), going_on, *[self.node.tensor(x) for x in states_])
@@ -155,14 +159,19 @@ class _Loop:
 
 
 @knows(0, 1)
-def _looped(node: Call, count: Any, condition: Any, *states: Any) -> Any:
+def _looped(
+    node: Call,
+    count: sg.Output | Known,
+    condition: sg.Output | Known | None,
+    *states: sg.Output | Sequence[Any],
+) -> Any:
     return _Loop(node, count, condition, states).built()
 
 
 # -------------------------------------------------------------------------------------------------- scans
 
 
-def _scanned(node: Call, *operands: Any) -> Any:
+def _scanned(node: Call, *operands: sg.Output) -> Any:
     """Steps along axes of tensors."""
     body: Body = node.attribute("body")
     count = node.attribute("num_scan_inputs")
@@ -174,7 +183,7 @@ def _scanned(node: Call, *operands: Any) -> Any:
     turned = _listed(node, "scan_input_directions", count)
     moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
 
-    def step(carry: Any, row: Any) -> Any:
+    def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> Any:
         found = node.run(body, [*carry, *row])
         return found[: len(states)], found[len(states) :]
 
@@ -195,7 +204,7 @@ def _listed(node: Call, name: str, count: int) -> list[int]:
     return list(found)
 
 
-def _moved(node: Call, x: Any, axis: int, to: int, back: int) -> Any:
+def _moved(node: Call, x: sg.Output, axis: int, to: int, back: int) -> Any:
     """A tensor with an axis moved, which runs backwards where that is asked."""
     x = sg.moveaxis(x, checked_axis(node, axis, x.ndim), to)
     return sg.flip(x, to) if back else x

@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads, halves
 from stopgrad.interop.shared.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
 from stopgrad.interop.shared.sampling import Sampling, between
 from stopgrad.interop.shared.values import along, bounded, brought, product, static
 
 
-def geometry(node: Call, x: Any, w: Any) -> Spatial:
+def geometry(node: Call, x: sg.Output, w: sg.Output) -> Spatial:
     """What a convolution is told; that there is one of so many axes."""
     if w.ndim - 2 not in LAYOUTS:
         node.fail(f"there are convolutions over one to three axes here, and its weights have {w.ndim}")
     return Spatial(node, x, static(w.shape[2:], "a convolution's window"))
 
 
-def conv(node: Call, x: Any, w: Any, b: Any = None) -> Any:
+def conv(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
     found = geometry(node, x, w)
     groups = int(node.attribute("group", 1))
     return convolved(x, w, b, found.stride, found.padding, found.dilation, groups)
 
 
-def conv_transpose(node: Call, x: Any, w: Any, b: Any = None) -> Any:
+def conv_transpose(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
     found = geometry(node, x, w)
     spatial = len(found.window)
     extra = tuple(int(n) for n in node.attribute("output_padding") or [0] * spatial)
@@ -45,7 +45,14 @@ def conv_transpose(node: Call, x: Any, w: Any, b: Any = None) -> Any:
     return transposed(x, w, b, found.stride, pads, found.dilation, extra, int(node.attribute("group", 1)))
 
 
-def deform_conv(node: Call, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+def deform_conv(
+    node: Call,
+    x: sg.Output,
+    w: sg.Output,
+    offset: sg.Output,
+    b: sg.Output | None = None,
+    mask: sg.Output | None = None,
+) -> Any:
     """For each window, the products of the weights and of the pixels where its offsets lead."""
     found = geometry(node, x, w)
     spatial, elements = len(found.window), int(np.prod(found.window))
@@ -71,7 +78,7 @@ def deform_conv(node: Call, x: Any, w: Any, offset: Any, b: Any = None, mask: An
 
 
 @knows(1, 2)
-def col2im(node: Call, x: Any, image: Any, block: Any) -> Any:
+def col2im(node: Call, x: sg.Output, image: sg.Output | Known, block: sg.Output | Known) -> Any:
     sizes = static(node.sizes(image, 1), "Col2Im")
     window = static(node.sizes(block, 2), "Col2Im")
     steps: list[Sequence[int]] = [

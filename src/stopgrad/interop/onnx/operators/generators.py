@@ -48,7 +48,7 @@ def _constant(node: Call) -> Any:
 
 
 @knows(0)
-def _constant_of_shape(node: Call, shape: Any) -> Any:
+def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Any:
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32)))
     if value.size != 1 or any(not isinstance(s, sg.Dim) and s < 0 for s in node.sizes(shape, 0)):
         node.fail("its value is one element, and its sizes are not negative")
@@ -56,7 +56,7 @@ def _constant_of_shape(node: Call, shape: Any) -> Any:
 
 
 @knows(0, 1, 2)
-def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
+def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | Known) -> Any:
     first, last, step = (node.number(i, x) for i, x in enumerate((start, limit, delta)))
     dtype = limit.dtype
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
@@ -68,7 +68,7 @@ def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
     return sg.range(first, last, step, dtype=dtype)
 
 
-def _eye_like(node: Call, x: Any) -> Any:
+def _eye_like(node: Call, x: sg.Output) -> Any:
     if x.ndim != 2:
         node.fail(f"its operand has two axes, not {x.ndim}")
     return sg.eye(x.shape[0], x.shape[1], dtype=_dtype(node, x.dtype), k=node.attribute("k", 0))
@@ -77,11 +77,11 @@ def _eye_like(node: Call, x: Any) -> Any:
 # ------------------------------------------------------------------------------------------------- shapes
 
 
-def _shape(node: Call, x: Any) -> Any:
+def _shape(node: Call, x: sg.Output) -> Any:
     return sizes_known(list(x.shape)[node.attribute("start", 0) : node.attribute("end")])
 
 
-def _size(node: Call, x: Any) -> Any:
+def _size(node: Call, x: sg.Output) -> Any:
     found = sizes_known([product(x.shape)])
     return Known(found.array.reshape(()), found.dtype)
 
@@ -89,31 +89,31 @@ def _size(node: Call, x: Any) -> Any:
 # --------------------------------------------------------------------------------------------- random
 
 
-def _normal(node: Call, like: Any = None) -> Any:
+def _normal(node: Call, like: sg.Output | None = None) -> Any:
     shape, dtype = _drawn(node, like)
     mean, scale = node.attribute("mean", 0.0), node.attribute("scale", 1.0)
     return sg.random_normal(shape, node.key(), mean, scale, dtype)
 
 
-def _uniform(node: Call, like: Any = None) -> Any:
+def _uniform(node: Call, like: sg.Output | None = None) -> Any:
     shape, dtype = _drawn(node, like)
     return sg.random_uniform(
         shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
     )
 
 
-def _drawn(node: Call, like: Any) -> tuple[list[Any], DType]:
+def _drawn(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
     """The shape and the element type of what is drawn."""
     if like is None:
         return list(node.attribute("shape")), _dtype(node, sg.float32)
     return list(like.shape), _dtype(node, like.dtype)
 
 
-def _bernoulli(node: Call, p: Any) -> Any:
+def _bernoulli(node: Call, p: sg.Output) -> Any:
     return sg.cast(sg.random_bernoulli(p.shape, node.key(), p), _dtype(node, p.dtype))
 
 
-def _multinomial(node: Call, logits: Any) -> Any:
+def _multinomial(node: Call, logits: sg.Output) -> Any:
     drawn = sg.random_categorical(logits, node.attribute("sample_size", 1), node.key())
     return sg.cast(drawn, _dtype(node, sg.int32))
 

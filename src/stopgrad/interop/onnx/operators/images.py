@@ -10,7 +10,7 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.sampling import Sampling, corners, grid_sampled
 from stopgrad.interop.shared.values import along, bounded, brought, product, static
 
@@ -18,7 +18,7 @@ MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
 PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-def grid_sample(node: Call, x: Any, grid: Any) -> Any:
+def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
     mode, padding = str(node.attribute("mode", "linear")), str(node.attribute("padding_mode", "zeros"))
     for found, table in ((mode, MODES), (padding, PADDING)):
         if found not in table:
@@ -28,7 +28,7 @@ def grid_sample(node: Call, x: Any, grid: Any) -> Any:
 
 
 @knows(1)
-def affine_grid(node: Call, theta: Any, size: Any) -> Any:
+def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
     """Where an affine map takes the pixels of an image of this size: [batch, sizes, number of sizes]."""
     sizes = node.sizes(size, 1)[2:]
     spatial, align = len(sizes), bool(node.attribute("align_corners", 0))
@@ -50,7 +50,7 @@ def affine_grid(node: Call, theta: Any, size: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- regions
 
 
-def roi_align(node: Call, x: Any, rois: Any, images: Any) -> Any:
+def roi_align(node: Call, x: sg.Output, rois: sg.Output, images: sg.Output) -> Any:
     """The mean, or the largest, of samples in each part of regions, which may be computed."""
     half = str(node.attribute("coordinate_transformation_mode", "half_pixel")) == "half_pixel"
     half = half and node.opset >= 16
@@ -63,7 +63,15 @@ def roi_align(node: Call, x: Any, rois: Any, images: Any) -> Any:
     return _adapted(node, x, rois, ends, images, counts, not half)
 
 
-def _adapted(node: Call, x: Any, rois: Any, ends: Any, images: Any, counts: list[int], least: bool) -> Any:
+def _adapted(
+    node: Call,
+    x: sg.Output,
+    rois: sg.Output,
+    ends: sg.Output,
+    images: sg.Output,
+    counts: list[int],
+    least: bool,
+) -> Any:
     """With as many samples in a part as it has pixels, which must be known."""
     if not node.is_known(rois):
         node.fail(
@@ -79,7 +87,13 @@ def _adapted(node: Call, x: Any, rois: Any, ends: Any, images: Any, counts: list
 
 
 def _aligned(
-    node: Call, x: Any, ends: Any, images: Any, counts: list[int], samples: list[int], least: bool
+    node: Call,
+    x: sg.Output,
+    ends: sg.Output,
+    images: sg.Output,
+    counts: list[int],
+    samples: list[int],
+    least: bool,
 ) -> Any:
     sizes = x.shape[2:]
     starts, stops = (ends[:, 1], ends[:, 0]), (ends[:, 3], ends[:, 2])
@@ -106,7 +120,7 @@ def _aligned(
 
 
 @knows(1)
-def roi_pool(node: Call, x: Any, rois: Any) -> Any:
+def roi_pool(node: Call, x: sg.Output, rois: Known) -> Any:
     """MaxRoiPool: the largest element of each part of regions whose places must be known."""
     known = np.asarray(node.known(1, rois), np.float64)
     scale = float(node.attribute("spatial_scale", 1.0))
@@ -138,7 +152,7 @@ def _parts(low: int, high: int, count: int, size: int) -> list[tuple[int, int]]:
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in ends]
 
 
-def _largest(image: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return sg.zeros([image.shape[0]], image.dtype)
     return sg.reduce_max(image[:, slice(*rows), slice(*columns)], axis=(1, 2))
@@ -148,7 +162,7 @@ def _largest(image: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any
 
 
 @knows(0, 1, 2, 3, 4)
-def non_max_suppression(node: Call, *operands: Any) -> Any:
+def non_max_suppression(node: Call, *operands: sg.Output | Known) -> Any:
     """How many boxes are left depends on their values; so these must be known."""
     names = [name for name in node.node.input if name]
     known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.shared.values import brought
 
@@ -18,7 +19,7 @@ class Labels:
         weights: of each label, 0 where it is ignored; None where all count alike.
     """
 
-    def __init__(self, node: Call, labels: Any, weights: Any, dtype: Any) -> None:
+    def __init__(self, node: Call, labels: sg.Output, weights: sg.Output | None, dtype: DType) -> None:
         self.reduction = str(node.attribute("reduction", "mean"))
         if self.reduction not in ("none", "mean", "sum"):
             node.fail(f"reduction={self.reduction!r} is unknown; it is none, mean or sum")
@@ -33,11 +34,11 @@ class Labels:
             kept = sg.ones(list(labels.shape), dtype) if self.weights is None else self.weights
             self.weights = sg.where(self.ignored, zero, kept)
 
-    def of(self, scores: Any) -> Any:
+    def of(self, scores: sg.Output) -> Any:
         """From [batch, classes, ...], the scores of the labels, [batch, ...]."""
         return sg.squeeze(sg.take_along_axis(scores, sg.expand_dims(self.classes, 1), 1), 1)
 
-    def reduced(self, losses: Any) -> Any:
+    def reduced(self, losses: sg.Output) -> Any:
         """The losses of the labels, weighted, and as the operator wants them."""
         if self.ignored is not None:  # So that nothing comes of what is not finite there.
             losses = sg.where(self.ignored, brought(0, losses.dtype), losses)
@@ -50,12 +51,16 @@ class Labels:
         return total if self.reduction == "sum" else sg.realdiv(total, sg.reduce_sum(self.weights))
 
 
-def negative_log_likelihood(node: Call, x: Any, labels: Any, weights: Any = None) -> Any:
+def negative_log_likelihood(
+    node: Call, x: sg.Output, labels: sg.Output, weights: sg.Output | None = None
+) -> Any:
     found = Labels(node, labels, weights, x.dtype)
     return found.reduced(sg.negative(found.of(x)))
 
 
-def softmax_cross_entropy(node: Call, x: Any, labels: Any, weights: Any = None) -> Any:
+def softmax_cross_entropy(
+    node: Call, x: sg.Output, labels: sg.Output, weights: sg.Output | None = None
+) -> Any:
     found = Labels(node, labels, weights, x.dtype)
     if node.wants(1):
         logs = sg.log_softmax(x, 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.shapes import padded, part
 from stopgrad.interop.shared.values import END, along, axis_of, brought, product
@@ -35,7 +36,7 @@ def checked_axes(node: Call, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 @knows(1)
-def _reshaped(node: Call, x: Any, shape: Any) -> Any:
+def _reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
     sizes = list(node.sizes(shape, 1))
     if not node.attribute("allowzero", 0):
         for i, size in enumerate(sizes):
@@ -50,7 +51,7 @@ def _reshaped(node: Call, x: Any, shape: Any) -> Any:
     return sg.reshape(x, sizes)
 
 
-def _flattened(node: Call, x: Any) -> Any:
+def _flattened(node: Call, x: sg.Output) -> Any:
     axis = node.attribute("axis", 1)
     if not -x.ndim <= axis <= x.ndim:
         node.fail(f"there is no axis {axis} of {x.ndim}")
@@ -59,7 +60,7 @@ def _flattened(node: Call, x: Any) -> Any:
 
 
 @knows(1)
-def _squeezed(node: Call, x: Any, axes: Any = None) -> Any:
+def _squeezed(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
     if axes is None:
         gone = [i for i, size in enumerate(x.shape) if not isinstance(size, sg.Dim) and size == 1]
     else:
@@ -68,14 +69,14 @@ def _squeezed(node: Call, x: Any, axes: Any = None) -> Any:
 
 
 @knows(1)
-def _unsqueezed(node: Call, x: Any, axes: Any) -> Any:
+def _unsqueezed(node: Call, x: sg.Output, axes: sg.Output | Known) -> Any:
     wanted = node.known(1, axes).reshape(-1).tolist()
     new = set(checked_axes(node, wanted, x.ndim + len(wanted)))
     sizes = iter(x.shape)
     return sg.reshape(x, [1 if i in new else next(sizes) for i in range(x.ndim + len(wanted))])
 
 
-def _transposed(node: Call, x: Any) -> Any:
+def _transposed(node: Call, x: sg.Output) -> Any:
     axes = node.attribute("perm", list(range(x.ndim))[::-1])
     if sorted(axes) != list(range(x.ndim)):
         node.fail(f"the attribute perm is {axes}, no order of {x.ndim} axes")
@@ -83,26 +84,26 @@ def _transposed(node: Call, x: Any) -> Any:
 
 
 @knows(1)
-def _expanded(node: Call, x: Any, shape: Any) -> Any:
+def _expanded(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
     wanted = node.sizes(shape, 1)
     return sg.broadcast_to(x, sg.broadcast_static_shape(tuple(x.shape), wanted))
 
 
 @knows(1)
-def _tiled(node: Call, x: Any, repeats: Any) -> Any:
+def _tiled(node: Call, x: sg.Output, repeats: sg.Output | Known) -> Any:
     return sg.tile(x, list(node.sizes(repeats, 1))) if x.ndim else x
 
 
 # ------------------------------------------------------------------------------------------ joined, parted
 
 
-def _joined(node: Call, *xs: Any) -> Any:
+def _joined(node: Call, *xs: sg.Output) -> Any:
     axis = checked_axis(node, node.attribute("axis"), xs[0].ndim)
     return sg.concat(list(xs), axis) if len(xs) > 1 else xs[0]
 
 
 @knows(1)
-def _split(node: Call, x: Any, sizes: Any = None) -> Any:
+def _split(node: Call, x: sg.Output, sizes: sg.Output | Known | None = None) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     if sizes is not None:
         lengths = list(node.sizes(sizes, 1))
@@ -113,7 +114,7 @@ def _split(node: Call, x: Any, sizes: Any = None) -> Any:
     return tuple(sg.split(x, lengths, axis))
 
 
-def _even(size: Any, count: int) -> list[Any]:
+def _even(size: Size, count: int) -> list[Any]:
     """Parts of one size; the last is smaller where they do not fit."""
     if isinstance(size, sg.Dim):
         step = -(-size // count)
@@ -123,7 +124,14 @@ def _even(size: Any, count: int) -> list[Any]:
 
 
 @knows(1, 2, 3, 4)
-def _sliced(node: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def _sliced(
+    node: Call,
+    x: sg.Output,
+    starts: sg.Output | Known,
+    ends: sg.Output | Known,
+    axes: sg.Output | Known | None = None,
+    steps: sg.Output | Known | None = None,
+) -> Any:
     first, last = node.sizes(starts, 1), node.sizes(ends, 2)
     along_axes = range(len(first)) if axes is None else node.known(3, axes).reshape(-1).tolist()
     by = [1] * len(first) if steps is None else node.known(4, steps).reshape(-1).tolist()
@@ -137,26 +145,34 @@ def _sliced(node: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps:
     return x
 
 
-def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[Any, Any]:
+def _bounds(size: Size, start: Size, end: Size, step: int) -> tuple[Size | None, Size | None]:
     """Where a slice begins and ends by Python's rules, for what lies beyond the axis."""
+    first: Size | None = start
+    last: Size | None = end
     if not isinstance(end, sg.Dim):
         if end >= _FAR:
-            end = END if step > 0 else size
+            last = END if step > 0 else size
         elif end <= -_FAR or (step < 0 and not isinstance(size, sg.Dim) and end < -size):
-            end = None if step < 0 else 0
+            last = None if step < 0 else 0
     if not isinstance(start, sg.Dim):
         if start >= _FAR:
-            start = None if step < 0 else size
+            first = None if step < 0 else size
         elif start <= -_FAR:
-            start = 0
-    return start, end
+            first = 0
+    return first, last
 
 
 # ------------------------------------------------------------------------------------------------ margins
 
 
 @knows(1, 2, 3)
-def _padded(node: Call, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+def _padded(
+    node: Call,
+    x: sg.Output,
+    pads: sg.Output | Known,
+    value: sg.Output | None = None,
+    axes: sg.Output | Known | None = None,
+) -> Any:
     given = node.sizes(pads, 1)
     named = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
     chosen = checked_axes(node, list(named), x.ndim)
@@ -175,7 +191,7 @@ def _padded(node: Call, x: Any, pads: Any, value: Any = None, axes: Any = None) 
     return x
 
 
-def _mirrored(node: Call, x: Any, axis: int, pair: tuple[Any, Any], mode: str) -> Any:
+def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: str) -> Any:
     """A margin of elements of the tensor itself."""
     if any(isinstance(n, sg.Dim) for n in pair):
         node.fail("a margin of the tensor's own elements has a size that is a number")
@@ -194,7 +210,7 @@ def _mirrored(node: Call, x: Any, axis: int, pair: tuple[Any, Any], mode: str) -
     return sg.take(x, _inside(steps, sg.size(x, sg.int64, axis=axis), mode), axis)
 
 
-def _inside(steps: Any, size: Any, mode: str) -> Any:
+def _inside(steps: sg.Output, size: sg.Output, mode: str) -> Any:
     """Which element stands for one outside of an axis."""
     if mode == "edge":
         return sg.minimum(sg.maximum(steps, np.int64(0)), sg.subtract(size, np.int64(1)))
@@ -208,7 +224,7 @@ def _inside(steps: Any, size: Any, mode: str) -> Any:
 # --------------------------------------------------------------------------------------- blocks and times
 
 
-def _depth_to_space(node: Call, x: Any) -> Any:
+def _depth_to_space(node: Call, x: sg.Output) -> Any:
     n, c, h, w = _four(node, x)
     size = node.attribute("blocksize")
     if node.attribute("mode", "DCR") == "DCR":
@@ -220,7 +236,7 @@ def _depth_to_space(node: Call, x: Any) -> Any:
     return sg.reshape(y, [n, c // (size * size), h * size, w * size])
 
 
-def _space_to_depth(node: Call, x: Any) -> Any:
+def _space_to_depth(node: Call, x: sg.Output) -> Any:
     n, c, h, w = _four(node, x)
     size = node.attribute("blocksize")
     y = sg.reshape(x, [n, c, h // size, size, w // size, size])
@@ -228,13 +244,13 @@ def _space_to_depth(node: Call, x: Any) -> Any:
     return sg.reshape(sg.transpose(y, blocks), [n, c * size * size, h // size, w // size])
 
 
-def _four(node: Call, x: Any) -> tuple[Any, ...]:
+def _four(node: Call, x: sg.Output) -> tuple[Any, ...]:
     if x.ndim != 4 or node.attribute("blocksize") < 1:
         node.fail("its operand has four axes, and its block size is at least 1")
     return tuple(x.shape)
 
 
-def _reversed(node: Call, x: Any, lengths: Any) -> Any:
+def _reversed(node: Call, x: sg.Output, lengths: sg.Output) -> Any:
     """The first elements of each row in the reverse order, as many as its length says."""
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
     time, batch = checked_axes(node, [time, batch], x.ndim)
@@ -245,7 +261,7 @@ def _reversed(node: Call, x: Any, lengths: Any) -> Any:
 
 
 @knows(1)
-def _triangle(node: Call, x: Any, k: Any = None) -> Any:
+def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
     if x.ndim < 2:
         node.fail("its operand has two axes at least")
     rows, columns = (sg.range(0, size, dtype=sg.int64) for size in x.shape[-2:])
@@ -261,7 +277,7 @@ def _triangle(node: Call, x: Any, k: Any = None) -> Any:
     return (sg.triu if node.attribute("upper", 1) else sg.tril)(x, offset)
 
 
-def _center_cropped(node: Call, x: Any, shape: Any) -> Any:
+def _center_cropped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
     """Cut or padded along some axes to sizes, evenly at both ends."""
     sizes = node.sizes(shape, 1)
     axes = checked_axes(node, node.attribute("axes", list(range(x.ndim))), x.ndim)

@@ -23,7 +23,9 @@ def _epsilon(node: Call) -> float:
     return float(node.attribute("epsilon", 1e-5))
 
 
-def batch_normalization(node: Call, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
+def batch_normalization(
+    node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output, mean: sg.Output, var: sg.Output
+) -> Any:
     """In training, by the statistics of the batch; they then move the running ones, without a gradient.
 
     In inference, stored statistics are behind a stop: they are moved and never trained, as PyTorch's buffers.
@@ -43,11 +45,11 @@ def batch_normalization(node: Call, x: Any, scale: Any, bias: Any, mean: Any, va
     return y, *after, *saved
 
 
-def instance_normalization(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+def instance_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
     return sg.instance_norm(x, scale, bias, axis=1, epsilon=_epsilon(node))
 
 
-def layer_normalization(node: Call, x: Any, scale: Any, bias: Any = None) -> Any:
+def layer_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output | None = None) -> Any:
     axes = _from_axis(node, x)
     y = layer_normalized(x, axes, scale, bias, _epsilon(node))
     if not node.wants(1) and not node.wants(2):
@@ -55,18 +57,18 @@ def layer_normalization(node: Call, x: Any, scale: Any, bias: Any = None) -> Any
     return y, *statistics(wide(x), axes, _epsilon(node), True)
 
 
-def _from_axis(node: Call, x: Any) -> tuple[int, ...]:
+def _from_axis(node: Call, x: sg.Output) -> tuple[int, ...]:
     axis = int(node.attribute("axis", -1))
     if not -x.ndim <= axis < x.ndim:
         node.fail(f"axis is {axis}, and its operand has {x.ndim} axes")
     return tuple(range(axis_of(axis, x.ndim), x.ndim))
 
 
-def rms_normalization(node: Call, x: Any, scale: Any) -> Any:
+def rms_normalization(node: Call, x: sg.Output, scale: sg.Output) -> Any:
     return sg.rms_norm(x, scale, _from_axis(node, x), _epsilon(node))
 
 
-def group_normalization(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+def group_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
     groups = int(node.attribute("num_groups"))
     if node.opset >= 21:  # A number for each channel.
         return sg.group_norm(x, groups, scale, bias, axis=1, epsilon=_epsilon(node))
@@ -78,19 +80,19 @@ def group_normalization(node: Call, x: Any, scale: Any, bias: Any) -> Any:
     return sg.reshape(brought(y, x.dtype), shape)
 
 
-def lp_normalization(node: Call, x: Any) -> Any:
+def lp_normalization(node: Call, x: sg.Output) -> Any:
     axis, p = axis_of(int(node.attribute("axis", -1)), x.ndim), int(node.attribute("p", 2))
     norm = root(sg.reduce_sum(powers(x, p), axis=axis, keepdims=True), p)
     return sg.divide_no_nan(x, norm)
 
 
-def mean_variance_normalization(node: Call, x: Any) -> Any:
+def mean_variance_normalization(node: Call, x: sg.Output) -> Any:
     axes = tuple(axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or (0, 2, 3))
     mean, var = sg.moments(x, axes, keepdims=True)
     return sg.realdiv(sg.subtract(x, mean), sg.add(root(var, 2), brought(1e-9, x.dtype)))
 
 
-def local_response(node: Call, x: Any) -> Any:
+def local_response(node: Call, x: sg.Output) -> Any:
     """x / (bias + alpha · mean of the squares of neighbouring channels) to the power beta."""
     size = int(node.attribute("size"))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
@@ -107,7 +109,12 @@ def local_response(node: Call, x: Any) -> Any:
 
 
 @knows(1, 2)
-def dropout(node: Call, x: Any, ratio: Any = None, training: Any = None) -> Any:
+def dropout(
+    node: Call,
+    x: sg.Output,
+    ratio: sg.Output | Known | None = None,
+    training: sg.Output | Known | None = None,
+) -> Any:
     """Nothing in inference. In training, elements are dropped by a random key, another one for each node."""
     whole = sg.ones(list(x.shape), sg.bool_) if node.wants(1) else None
     if training is None or (node.is_known(training) and not node.known(2, training)):

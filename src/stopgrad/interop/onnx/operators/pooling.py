@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.base.types import Size
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import max_places, places, shares
@@ -23,7 +24,7 @@ class Pooling(Spatial):
         wide: the pads, with what the last windows need beyond them where sizes are rounded up.
     """
 
-    def __init__(self, node: Call, x: Any) -> None:
+    def __init__(self, node: Call, x: sg.Output) -> None:
         super().__init__(node, x)
         self.node = node
         if len(self.window) not in LAYOUTS:
@@ -52,23 +53,23 @@ class Pooling(Spatial):
         before = [pads[0] for pads in self.pads]
         return places(static(self.counts, what), self.window, self.stride, self.dilation, before)
 
-    def means(self, x: Any) -> Any:
+    def means(self, x: sg.Output) -> Any:
         """The means of the windows of x with zeros around it, which count."""
         if self.padding is not self.pads:
             self.node.fail("padding that counts needs sizes that are numbers; give it pads")
         x = padded(x, [(0, 0), (0, 0), *self.wide])
         return sg.avg_pool(x, *self._told("VALID"), dilations=list(self.dilation))
 
-    def _told(self, padding: Any) -> tuple[Any, ...]:
+    def _told(self, padding: Sequence[Sequence[int]] | str) -> tuple[Any, ...]:
         return list(self.window), list(self.stride), padding, self.layout
 
-    def pooled(self, function: Any, x: Any) -> Any:
+    def pooled(self, function: Callable[..., Any], x: sg.Output) -> Any:
         """By a function that leaves padding out of what it counts."""
         around = self.wide if self.padding is self.pads else self.padding
         return function(x, *self._told(around), dilations=list(self.dilation))
 
 
-def max_pool(node: Call, x: Any) -> Any:
+def max_pool(node: Call, x: sg.Output) -> Any:
     pooling = Pooling(node, x)
     # What is less than float32 holds exactly is computed there, and brought back.
     values = x if x.dtype.is_floating else sg.cast(x, sg.float32)
@@ -79,14 +80,14 @@ def max_pool(node: Call, x: Any) -> Any:
     return y, sg.add(found, _planes(x.shape[0], x.shape[1], product(x.shape[2:]), found.ndim))
 
 
-def _planes(batch: Any, channels: Any, plane: Any, ndim: int) -> Any:
+def _planes(batch: Size, channels: Size, plane: int, ndim: int) -> Any:
     """Where each plane begins in the whole of a tensor: [batch, channels, 1 ...]."""
     outer, inner = (sg.range(0, n, dtype=sg.int64) for n in (batch, channels))
     number = sg.add(sg.multiply(along(outer, 0, ndim), channels), along(inner, 1, ndim))
     return sg.multiply(number, plane)
 
 
-def average_pool(node: Call, x: Any) -> Any:
+def average_pool(node: Call, x: sg.Output) -> Any:
     pooling = Pooling(node, x)
     if not node.attribute("count_include_pad", 0):
         return pooling.pooled(sg.avg_pool, x)
@@ -98,14 +99,14 @@ def average_pool(node: Call, x: Any) -> Any:
     return sg.multiply(y, brought(kept * math.prod(pooling.window), x.dtype))
 
 
-def powers(x: Any, p: int) -> Any:
+def powers(x: sg.Output, p: int) -> Any:
     """|x| to the power p."""
     if p % 2:
         x = sg.abs(x)
     return x if p == 1 else sg.square(x) if p == 2 else sg.pow(x, brought(p, x.dtype))
 
 
-def root(x: Any, p: int) -> Any:
+def root(x: sg.Output, p: int) -> Any:
     """The root of what is not negative; its gradient where it is 0 is 0."""
     if p == 1:
         return x
@@ -115,33 +116,33 @@ def root(x: Any, p: int) -> Any:
     return sg.where(some, found, brought(0, x.dtype))
 
 
-def lp_pool(node: Call, x: Any) -> Any:
+def lp_pool(node: Call, x: sg.Output) -> Any:
     pooling, p = Pooling(node, x), int(node.attribute("p", 2))
     total = sg.multiply(pooling.means(powers(x, p)), brought(math.prod(pooling.window), x.dtype))
     return root(total, p)
 
 
-def _whole(node: Call, x: Any) -> tuple[int, ...]:
+def _whole(node: Call, x: sg.Output) -> tuple[int, ...]:
     if x.ndim < 3:
         node.fail(f"its input has {x.ndim} axes, and none behind batch and channels")
     return tuple(range(2, x.ndim))
 
 
-def global_average_pool(node: Call, x: Any) -> Any:
+def global_average_pool(node: Call, x: sg.Output) -> Any:
     return sg.reduce_mean(x, axis=_whole(node, x), keepdims=True)
 
 
-def global_max_pool(node: Call, x: Any) -> Any:
+def global_max_pool(node: Call, x: sg.Output) -> Any:
     return sg.reduce_max(x, axis=_whole(node, x), keepdims=True)
 
 
-def global_lp_pool(node: Call, x: Any) -> Any:
+def global_lp_pool(node: Call, x: sg.Output) -> Any:
     p = int(node.attribute("p", 2))
     return root(sg.reduce_sum(powers(x, p), axis=_whole(node, x), keepdims=True), p)
 
 
 @knows(2)
-def max_unpool(node: Call, x: Any, places: Any, shape: Any = None) -> Any:
+def max_unpool(node: Call, x: sg.Output, places: sg.Output, shape: sg.Output | Known | None = None) -> Any:
     """Each element where the index says that it was, in the whole of the tensor; 0 elsewhere."""
     window = [int(n) for n in node.attribute("kernel_shape")]
     stride = [int(n) for n in node.attribute("strides") or [1] * len(window)]

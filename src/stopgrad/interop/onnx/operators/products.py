@@ -9,7 +9,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.shared.values import brought
 
 
-def _product(node: Call, a: Any, b: Any) -> Any:
+def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:
     """As NumPy's: a vector is a row on the left and a column on the right, and that axis goes again."""
     if not a.ndim or not b.ndim:
         node.fail("a product of matrices takes no scalars")
@@ -20,11 +20,11 @@ def _product(node: Call, a: Any, b: Any) -> Any:
     return sg.squeeze(found, found.ndim - (1 if b.ndim == 1 else 2)) if a.ndim == 1 else found
 
 
-def _scaled(x: Any, factor: float) -> Any:
+def _scaled(x: sg.Output, factor: float) -> Any:
     return x if factor == 1.0 else sg.multiply(x, brought(factor, x.dtype))
 
 
-def _affine(node: Call, a: Any, b: Any, c: Any = None) -> Any:
+def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
     """alpha · a · b + beta · c, either matrix transposed where that is asked."""
     if a.ndim != 2 or b.ndim != 2:
         node.fail("it multiplies two matrices")
@@ -33,11 +33,11 @@ def _affine(node: Call, a: Any, b: Any, c: Any = None) -> Any:
     return found if c is None else sg.add(found, _scaled(c, node.attribute("beta", 1.0)))
 
 
-def _summed(node: Call, *xs: Any) -> Any:
+def _summed(node: Call, *xs: sg.Output) -> Any:
     return sg.einsum(node.attribute("equation").replace(" ", ""), *xs)
 
 
-def _determinant(node: Call, x: Any) -> Any:
+def _determinant(node: Call, x: sg.Output) -> Any:
     return sg.det(x)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.attention import precision
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.convolutions import geometry
@@ -18,7 +19,7 @@ from stopgrad.interop.shared.shapes import part
 from stopgrad.interop.shared.values import along, axis_of, brought
 
 
-def spread(node: Call, scale: Any, x: Any) -> Any:
+def spread(node: Call, scale: sg.Output, x: sg.Output) -> Any:
     """A scale or zero point beside x: for all, for each along an axis, or for each block of an axis."""
     if scale.ndim == 0 or tuple(scale.shape) == (1,):
         return sg.reshape(scale, [])
@@ -30,7 +31,7 @@ def spread(node: Call, scale: Any, x: Any) -> Any:
     return along(scale, axis_of(axis, x.ndim), x.ndim) if x.ndim > 1 and scale.ndim == 1 else scale
 
 
-def rounded(x: Any, zero_point: Any, dtype: Any) -> Any:
+def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
     """The nearest integers, moved by the zero point and kept within an element type."""
     values = sg.round(x)
     if zero_point is not None:
@@ -40,7 +41,7 @@ def rounded(x: Any, zero_point: Any, dtype: Any) -> Any:
     return sg.cast(sg.clip_by_value(values, low, high), dtype)
 
 
-def quantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
+def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output | None = None) -> Any:
     dtype = precision(node, "output_dtype", sg.uint8) if zero_point is None else zero_point.dtype
     if not dtype.is_integer or dtype.itemsize > 2:
         node.fail(f"it quantizes to {dtype.name}; here it is to int8, uint8, int16 and uint16")
@@ -51,7 +52,7 @@ def quantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
     return rounded(shares if shares.dtype.itemsize > 2 else sg.cast(shares, sg.float32), zero, dtype)
 
 
-def _held(node: Call, x: Any) -> Any:
+def _held(node: Call, x: sg.Output | Known | None) -> Any:
     """Stored numbers of element types that there are not here, of 4 bits say, in one that there is."""
     if not isinstance(x, Known) or x.dtype is not None:
         return node.tensor(x)
@@ -60,17 +61,19 @@ def _held(node: Call, x: Any) -> Any:
 
 
 @knows(0, 2)
-def dequantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
-    x, zero_point = _held(node, x), _held(node, zero_point)
+def dequantize(
+    node: Call, x: sg.Output | Known, scale: sg.Output, zero_point: sg.Output | Known | None = None
+) -> Any:
+    numbers, point = _held(node, x), _held(node, zero_point)
     dtype = precision(node, "output_dtype", scale.dtype)
     within = dtype if dtype.itemsize > 2 else sg.float32
-    values = brought(x, within)
-    if zero_point is not None:
-        values = sg.subtract(values, brought(spread(node, zero_point, x), within))
-    return brought(sg.multiply(values, brought(spread(node, scale, x), within)), dtype)
+    values = brought(numbers, within)
+    if point is not None:
+        values = sg.subtract(values, brought(spread(node, point, numbers), within))
+    return brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
 
 
-def dynamic_quantize(node: Call, x: Any) -> Any:
+def dynamic_quantize(node: Call, x: sg.Output) -> Any:
     zero, most = brought(0, x.dtype), brought(255, x.dtype)
     high, low = sg.maximum(sg.reduce_max(x), zero), sg.minimum(sg.reduce_min(x), zero)
     span = sg.subtract(high, low)
@@ -79,26 +82,36 @@ def dynamic_quantize(node: Call, x: Any) -> Any:
     return rounded(sg.realdiv(x, scale), point, sg.uint8), scale, sg.cast(point, sg.uint8)
 
 
-def _centred(x: Any, zero_point: Any, dtype: Any) -> Any:
+def _centred(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
     x = sg.cast(x, dtype)
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
-def _by_rows(point: Any) -> Any:
+def _by_rows(point: sg.Output | None) -> Any:
     """A number for each row of a matrix beside that matrix."""
     return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
 
 
-def integer_product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+def integer_product(a: sg.Output, b: sg.Output, a_zero: sg.Output | None, b_zero: sg.Output | None) -> Any:
     return sg.matmul(_centred(a, _by_rows(a_zero), sg.int32), _centred(b, b_zero, sg.int32))
 
 
-def matmul_integer(node: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+def matmul_integer(
+    node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None = None, b_zero: sg.Output | None = None
+) -> Any:
     return integer_product(a, b, a_zero, b_zero)
 
 
 def quantized_matmul(
-    node: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any
+    node: Call,
+    a: sg.Output,
+    a_scale: sg.Output,
+    a_zero: sg.Output,
+    b: sg.Output,
+    b_scale: sg.Output,
+    b_zero: sg.Output,
+    scale: sg.Output,
+    zero: sg.Output,
 ) -> Any:
     _check_integers(node, a, b, zero)
     whole = sg.cast(integer_product(a, b, a_zero, b_zero), sg.float64)
@@ -106,17 +119,19 @@ def quantized_matmul(
     return rounded(sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
-def _check_integers(node: Call, *operands: Any) -> None:
+def _check_integers(node: Call, *operands: sg.Output) -> None:
     for x in operands:
         if not x.dtype.is_integer:
             node.fail(f"it is of {x.dtype.name}; here it is of integers of 8 bits")
 
 
-def _by_channel(x: Any, ndim: int, axis: int) -> Any:
+def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
     return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
 
 
-def integer_convolution(node: Call, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
+def integer_convolution(
+    node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None, w_zero: sg.Output | None
+) -> Any:
     """In float64, which holds sums of so small products exactly."""
     found = geometry(node, x, w)
     values = _centred(x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
@@ -125,21 +140,23 @@ def integer_convolution(node: Call, x: Any, w: Any, x_zero: Any, w_zero: Any) ->
     return convolved(values, weights, None, found.stride, found.pads, found.dilation, groups)
 
 
-def conv_integer(node: Call, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
+def conv_integer(
+    node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None = None, w_zero: sg.Output | None = None
+) -> Any:
     return sg.cast(integer_convolution(node, x, w, x_zero, w_zero), sg.int32)
 
 
 def quantized_convolution(
     node: Call,
-    x: Any,
-    x_scale: Any,
-    x_zero: Any,
-    w: Any,
-    w_scale: Any,
-    w_zero: Any,
-    scale: Any,
-    zero: Any,
-    bias: Any = None,
+    x: sg.Output,
+    x_scale: sg.Output,
+    x_zero: sg.Output,
+    w: sg.Output,
+    w_scale: sg.Output,
+    w_zero: sg.Output,
+    scale: sg.Output,
+    zero: sg.Output,
+    bias: sg.Output | None = None,
 ) -> Any:
     _check_integers(node, x, w, zero)
     whole = integer_convolution(node, x, w, x_zero, w_zero)

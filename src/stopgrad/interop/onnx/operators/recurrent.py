@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.activations import bent, line
 from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.shared.values import along, brought
@@ -17,11 +18,11 @@ from stopgrad.interop.shared.values import along, brought
 Activation = Callable[[Any], Any]
 
 
-def _scaled(x: Any, factor: float) -> Any:
+def _scaled(x: sg.Output, factor: float) -> Any:
     return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype))
 
 
-def _thresholded(x: Any, alpha: float, beta: float) -> Any:
+def _thresholded(x: sg.Output, alpha: float, beta: float) -> Any:
     return sg.where(sg.greater(x, brought(alpha, x.dtype)), x, brought(0, x.dtype))
 
 
@@ -42,7 +43,9 @@ ACTIVATIONS_OF_CELLS: dict[str, tuple[Callable[[Any, float, float], Any], float 
 it takes none."""
 
 
-def _bound(function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: Any) -> Activation:
+def _bound(
+    function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: float | None
+) -> Activation:
     """A function of x alone, which is kept between -clip and clip."""
     if clip is None:
         return lambda x: function(x, alpha, beta)
@@ -87,23 +90,28 @@ class Layer:
     """
 
     def __init__(
-        self, node: Call, activations: list[Activation], kernel: Any, bias: Any, peepholes: Any
+        self,
+        node: Call,
+        activations: list[Activation],
+        kernel: sg.Output,
+        bias: sg.Output | None,
+        peepholes: sg.Output | None,
     ) -> None:
         self.node, self.activations = node, activations
         self.kernel, self.bias, self.peepholes = kernel, bias, peepholes
         self.units = kernel.shape[0]
 
-    def gates(self, x: Any, count: int) -> list[Any]:
+    def gates(self, x: sg.Output, count: int) -> list[Any]:
         """The parts of the gates, which stand beside each other along the last axis."""
         return [x[..., i * self.units : (i + 1) * self.units] for i in range(count)]
 
 
-def _rnn_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _rnn_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
     (h,) = state
     return (layer.activations[0](sg.add(x, sg.matmul(h, layer.kernel))),)
 
 
-def _gru_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _gru_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
     (h,) = state
     f, g = layer.activations
     units = layer.units
@@ -121,7 +129,7 @@ def _gru_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
     return (sg.add(n, sg.multiply(z, sg.subtract(h, n))),)
 
 
-def _lstm_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _lstm_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
     h, c = state
     f, g, out = layer.activations
     xi, xo, xf, xc = layer.gates(sg.add(x, sg.matmul(h, layer.kernel)), 4)
@@ -132,14 +140,14 @@ def _lstm_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
     return sg.multiply(f(_peeped(xo, po, c)), out(c)), c
 
 
-def _peeped(x: Any, weight: Any, c: Any) -> Any:
+def _peeped(x: sg.Output, weight: sg.Output | None, c: sg.Output) -> Any:
     return x if weight is None else sg.add(x, sg.multiply(weight, c))
 
 
 class Kind:
     """What distinguishes the three operators: their gates, functions, states and step."""
 
-    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Any) -> None:
+    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
 
 
@@ -148,14 +156,14 @@ def recurrent(kind: Kind) -> Any:
 
     def rule(
         node: Call,
-        x: Any,
-        w: Any,
-        r: Any,
-        b: Any = None,
-        lengths: Any = None,
-        h: Any = None,
-        c: Any = None,
-        peepholes: Any = None,
+        x: sg.Output,
+        w: sg.Output,
+        r: sg.Output,
+        b: sg.Output | None = None,
+        lengths: sg.Output | None = None,
+        h: sg.Output | None = None,
+        c: sg.Output | None = None,
+        peepholes: sg.Output | None = None,
     ) -> Any:
         names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         direction = str(node.attribute("direction", "forward"))
@@ -182,22 +190,29 @@ def recurrent(kind: Kind) -> Any:
     return rule
 
 
-def _at(x: Any, i: int) -> Any:
+def _at(x: sg.Output | None, i: int) -> Any:
     return None if x is None else x[i]
 
 
-def _start(state: Any, i: int, x: Any, units: Any) -> Any:
+def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Any:
     return sg.zeros([x.shape[1], units], x.dtype) if state is None else state[i]
 
 
-def _inside(x: Any, lengths: Any) -> Any:
+def _inside(x: sg.Output, lengths: sg.Output) -> Any:
     """Which elements are before the end of their sequence: [time, batch, 1]."""
     steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
     return sg.less(steps, along(lengths, 1, 3))
 
 
 def _prepared(
-    node: Call, kind: Kind, activations: list[Activation], x: Any, w: Any, r: Any, b: Any, peepholes: Any
+    node: Call,
+    kind: Kind,
+    activations: list[Activation],
+    x: sg.Output,
+    w: sg.Output,
+    r: sg.Output,
+    b: sg.Output | None,
+    peepholes: sg.Output | None,
 ) -> tuple[Any, Layer]:
     """What the weights make of all inputs, [time, batch, gates · hidden], and the layer."""
     units = r.shape[-1]
@@ -212,11 +227,16 @@ def _prepared(
 
 
 def _run(
-    kind: Kind, layer: Layer, given: Any, start: tuple[Any, ...], inside: Any, backwards: bool
+    kind: Kind,
+    layer: Layer,
+    given: sg.Output,
+    start: tuple[Any, ...],
+    inside: sg.Output | None,
+    backwards: bool,
 ) -> tuple[Any, tuple[Any, ...]]:
     """The states after each step, and the last ones."""
 
-    def step(state: tuple[Any, ...], now: Any) -> tuple[tuple[Any, ...], Any]:
+    def step(state: tuple[Any, ...], now: sg.Output | Sequence[sg.Output]) -> tuple[tuple[Any, ...], Any]:
         x, here = now if inside is not None else (now, None)
         new = kind.step(layer, x, state)
         if here is None:

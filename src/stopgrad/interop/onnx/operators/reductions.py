@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Rule, Table, knows
+from stopgrad.base.types import DType
+from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
 from stopgrad.interop.shared.values import brought, product
 
@@ -17,7 +18,7 @@ def _reduced(function: Callable[..., Any]) -> Rule:
     """A reduction; its axes are an operand, and in older opsets an attribute."""
 
     @knows(1)
-    def rule(node: Call, x: Any, axes: Any = None) -> Any:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
         given = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
         if not given and node.attribute("noop_with_empty_axes", 0):
             return x
@@ -27,22 +28,29 @@ def _reduced(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.dtype.is_floating:
         return sg.reduce_mean(x, axes, keepdims)
     count = product([x.shape[a] for a in axes])
     return sg.truncatediv(sg.reduce_sum(x, axes, keepdims), brought(count, x.dtype, x))
 
 
-def _largest(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _largest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     return _extreme(x, axes, keepdims, sg.reduce_max, sg.reduce_any, True)
 
 
-def _smallest(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _smallest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     return _extreme(x, axes, keepdims, sg.reduce_min, sg.reduce_all, False)
 
 
-def _extreme(x: Any, axes: Any, keepdims: bool, function: Any, of_bools: Any, high: bool) -> Any:
+def _extreme(
+    x: sg.Output,
+    axes: Sequence[int],
+    keepdims: bool,
+    function: Callable[..., Any],
+    of_bools: Callable[..., Any],
+    high: bool,
+) -> Any:
     if x.dtype.is_bool:
         return of_bools(x, axes, keepdims)
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
@@ -51,7 +59,7 @@ def _extreme(x: Any, axes: Any, keepdims: bool, function: Any, of_bools: Any, hi
     return function(x, axes, keepdims)
 
 
-def _neutral(dtype: Any, high: bool) -> Any:
+def _neutral(dtype: DType, high: bool) -> Any:
     """The largest of no elements, or the smallest."""
     if dtype.is_floating:
         return np.asarray(-np.inf if high else np.inf, dtype.numpy)
@@ -59,24 +67,24 @@ def _neutral(dtype: Any, high: bool) -> Any:
     return np.asarray(limits.min if high else limits.max, dtype.numpy)
 
 
-def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _sum_of_squares(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     return sg.reduce_sum(sg.square(x), axes, keepdims)
 
 
-def _norm(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     found = _sum_of_squares(x, axes, keepdims)
     return sg.sqrt(found) if x.dtype.is_floating else sg.cast(sg.sqrt(sg.cast(found, sg.float64)), x.dtype)
 
 
-def _logarithm(x: Any) -> Any:
+def _logarithm(x: sg.Output) -> Any:
     return sg.log(x) if x.dtype.is_floating else sg.cast(sg.log(sg.cast(x, sg.float64)), x.dtype)
 
 
-def _log_of_sum(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _log_of_sum(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     return _logarithm(sg.reduce_sum(x, axes, keepdims))
 
 
-def _log_of_exponentials(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
         return _log_of_sum(sg.exp(x), axes, keepdims)
     return sg.reduce_logsumexp(x, axes, keepdims)
@@ -88,7 +96,7 @@ def _log_of_exponentials(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 def _place(function: Callable[..., Any]) -> Rule:
     """Where the largest or smallest element stands along an axis."""
 
-    def rule(node: Call, x: Any) -> Any:
+    def rule(node: Call, x: sg.Output) -> Any:
         axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
         if node.attribute("select_last_index", 0):
             found = function(sg.flip(x, axis), axis, sg.int64)
@@ -100,7 +108,7 @@ def _place(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _hardmax(node: Call, x: Any) -> Any:
+def _hardmax(node: Call, x: sg.Output) -> Any:
     axis = checked_axis(node, node.attribute("axis", -1), x.ndim)
     return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
 
@@ -109,7 +117,7 @@ def _running(function: Callable[..., Any]) -> Rule:
     """Sums or products of all elements up to each one."""
 
     @knows(1)
-    def rule(node: Call, x: Any, axis: Any) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
         along = checked_axis(node, int(node.number(1, axis)), x.ndim)
         exclusive, reverse = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
         return function(x, along, exclusive, reverse)

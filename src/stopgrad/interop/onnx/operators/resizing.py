@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.base.types import Size
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.sampling import cubic_weights
-from stopgrad.interop.shared.values import along, axis_of, bounded, brought
+from stopgrad.interop.shared.values import Value, along, axis_of, bounded, brought
 
 FEW = 4
 """With more old elements than these for a new one, the weights are a matrix."""
@@ -43,30 +44,30 @@ class Axis:
         return self.old == self.new and math.isclose(self.scale, 1.0) and (self.start, self.end) == (0.0, 1.0)
 
 
-def _if_one(width: Any, alone: float, other: Any) -> Any:
+def _if_one(width: Value, alone: float, other: Value) -> Any:
     """One of two, by whether a size, which may be an output, is 1."""
     if isinstance(width, sg.Output):
         return sg.where(sg.equal(width, 1.0), alone, other)
     return alone if width == 1 else other
 
 
-def _half_pixel(x: Any, axis: Any) -> Any:
+def _half_pixel(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
     return (x + 0.5) / axis.scale - 0.5
 
 
-def _pytorch_half_pixel(x: Any, axis: Any) -> Any:
+def _pytorch_half_pixel(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
     return (x + 0.5) / axis.scale * _if_one(axis.width, 0.0, 1.0) - 0.5
 
 
-def _symmetric(x: Any, axis: Any) -> Any:
+def _symmetric(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
     return axis.old / 2 * (1 - axis.new / axis.width) + _half_pixel(x, axis)
 
 
-def _align_corners(x: Any, axis: Any) -> Any:
+def _align_corners(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
     return x * (axis.old - 1) / _if_one(axis.width, 1.0, axis.width - 1)
 
 
-def _cropped(x: Any, axis: Any) -> Any:
+def _cropped(x: np.ndarray[Any, Any], axis: Axis) -> Any:
     span = (axis.end - axis.start) * (axis.old - 1)
     inner = x * 0.0 + span / 2 if axis.width == 1 else x * span / (axis.width - 1)
     return inner + axis.start * (axis.old - 1)
@@ -91,12 +92,12 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
 """Whether the upper neighbour is taken, by ``nearest_mode`` and the place between the two, in (0, 1]."""
 
 
-def _triangle(distance: Any) -> Any:
+def _triangle(distance: np.ndarray[Any, Any]) -> Any:
     return np.clip(1 - np.abs(distance), 0, 1)
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    def kernel(distance: Any) -> Any:
+    def kernel(distance: np.ndarray[Any, Any]) -> Any:
         x = np.abs(distance)
         near = ((a + 2) * x - (a + 3)) * x * x + 1
         far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -105,7 +106,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
     return kernel
 
 
-def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: Any, scale: float) -> Any:
+def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: np.ndarray[Any, Any], scale: float) -> Any:
     """The weights of a kernel that is as wide as a new element is in the old axis: [new, old ones]."""
     scale = min(scale, 1.0)
     bounded(2 * radius / scale * max(len(ratio), 1), "so small a scale")
@@ -135,7 +136,7 @@ class Interpolation:
     def places(self, axis: Axis) -> Any:
         return PLACES[self.transform](np.arange(axis.new, dtype=np.float64), axis)
 
-    def weights(self, ratio: Any, scale: float) -> Any:
+    def weights(self, ratio: np.ndarray[Any, Any], scale: float) -> Any:
         """Of the old elements around each new one, [new, old ones], by how far it is behind the lower one."""
         if self.mode == "nearest":
             upper = NEAREST[self.nearest](ratio) | (ratio == 1.0)
@@ -162,7 +163,7 @@ class Interpolation:
         return np.clip(numbers, 0, axis.old - 1), weights
 
 
-def interpolated(x: Any, place: int, axis: Axis, how: Interpolation) -> Any:
+def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> Any:
     """A tensor with another size along one axis."""
     numbers, weights = how.along(axis)
     if how.mode == "nearest":
@@ -185,7 +186,7 @@ def interpolated(x: Any, place: int, axis: Axis, how: Interpolation) -> Any:
 class OpenAxis:
     """One axis some of whose sizes are symbolic: the same as :class:`Axis`, as outputs."""
 
-    def __init__(self, x: Any, place: int, new: Any, scale: float | None) -> None:
+    def __init__(self, x: sg.Output, place: int, new: Size, scale: float | None) -> None:
         old = x.shape[place]
         self.count, self.last = new, brought(old - 1, sg.int64, x)
         self.old, self.new = (brought(size, sg.float64, x) for size in (old, new))
@@ -193,7 +194,7 @@ class OpenAxis:
         self.width = sg.multiply(self.scale, self.old)
 
 
-def _opened(node: Call, x: Any, place: int, axis: OpenAxis, how: Interpolation) -> Any:
+def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> Any:
     """As :func:`interpolated`; which old elements make a new one is computed when the sizes are known."""
     if how.smooth or how.transform == "tf_crop_and_resize":
         node.fail(
@@ -217,12 +218,12 @@ def _opened(node: Call, x: Any, place: int, axis: OpenAxis, how: Interpolation) 
     return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(taken, shares, strict=True)])
 
 
-def _kept(numbers: Any, axis: OpenAxis) -> Any:
+def _kept(numbers: sg.Output, axis: OpenAxis) -> Any:
     """Numbers of elements, those beyond the ends brought to them."""
     return sg.minimum(sg.maximum(numbers, 0), axis.last)
 
 
-def _repeats(old: Any, new: Any, how: Interpolation) -> int | None:
+def _repeats(old: Size, new: Size, how: Interpolation) -> int | None:
     """How often each element stands in the result, where that is all that happens; for symbolic sizes."""
     times = new // old
     told = (how.transform, how.nearest)
@@ -234,7 +235,12 @@ def _repeats(old: Any, new: Any, how: Interpolation) -> int | None:
 
 
 def resized(
-    node: Call, x: Any, new: Sequence[Any], scales: Sequence[float | None], roi: Any, how: Interpolation
+    node: Call,
+    x: sg.Output,
+    new: Sequence[Any],
+    scales: Sequence[float | None],
+    roi: Sequence[Sequence[float]],
+    how: Interpolation,
 ) -> Any:
     dtype = x.dtype
     if how.mode != "nearest" and (not dtype.is_floating or dtype.itemsize == 2):
@@ -263,7 +269,9 @@ def _spread(values: Sequence[Any], axes: Sequence[int], whole: Sequence[Any]) ->
     return found
 
 
-def _kept_ratio(node: Call, x: Any, sizes: list[Any], axes: Sequence[int], policy: str) -> tuple[Any, Any]:
+def _kept_ratio(
+    node: Call, x: sg.Output, sizes: list[Any], axes: Sequence[int], policy: str
+) -> tuple[Any, Any]:
     """Sizes and scales where all axes get one scale."""
     if any(isinstance(sizes[axis], sg.Dim) or isinstance(x.shape[axis], sg.Dim) for axis in axes):
         node.fail("keep_aspect_ratio_policy needs sizes that are numbers")
@@ -276,7 +284,13 @@ def _kept_ratio(node: Call, x: Any, sizes: list[Any], axes: Sequence[int], polic
 
 
 @knows(1, 2, 3)
-def resize(node: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+def resize(
+    node: Call,
+    x: sg.Output,
+    roi: Any = None,
+    scales: sg.Output | Known | None = None,
+    sizes: sg.Output | Known | None = None,
+) -> Any:
     how = Interpolation(node)
     axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim
@@ -296,7 +310,9 @@ def resize(node: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
     return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
 
 
-def _scaled(node: Call, x: Any, factors: Sequence[float], parts: Sequence[tuple[float, float]]) -> list[Any]:
+def _scaled(
+    node: Call, x: sg.Output, factors: Sequence[float], parts: Sequence[tuple[float, float]]
+) -> list[Any]:
     """The sizes that factors lead to."""
     new: list[Any] = []
     for size, factor, (start, end) in zip(x.shape, factors, parts, strict=True):
@@ -316,7 +332,7 @@ def _scaled(node: Call, x: Any, factors: Sequence[float], parts: Sequence[tuple[
 
 
 @knows(1)
-def upsample(node: Call, x: Any, scales: Any) -> Any:
+def upsample(node: Call, x: sg.Output, scales: sg.Output | Known) -> Any:
     """Of opset 9: from the elements at or below each place."""
     how = Interpolation(node)
     how.transform, how.nearest = "asymmetric", "floor"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ _PARTS = 2**14
 """Into so many parts a tensor is split at most."""
 
 
-def _constructed(node: Call, *xs: Any) -> Any:
+def _constructed(node: Call, *xs: sg.Output) -> Any:
     return list(xs)
 
 
@@ -23,13 +24,13 @@ def _empty(node: Call) -> Any:
     return []
 
 
-def _items(node: Call, x: Any) -> list[Any]:
+def _items(node: Call, x: Sequence[sg.Output]) -> list[Any]:
     if not isinstance(x, list):
         node.fail("its operand is a sequence")
     return x
 
 
-def _place(node: Call, i: int, position: Any, length: int) -> int:
+def _place(node: Call, i: int, position: Known, length: int) -> int:
     """A position in a sequence, counted from the front."""
     at = int(node.number(i, position))
     if not -length <= at < length:
@@ -38,13 +39,13 @@ def _place(node: Call, i: int, position: Any, length: int) -> int:
 
 
 @knows(1)
-def _element(node: Call, items: Any, position: Any) -> Any:
+def _element(node: Call, items: Sequence[sg.Output], position: Known) -> Any:
     found = _items(node, items)
     return found[_place(node, 1, position, len(found))]
 
 
 @knows(2)
-def _inserted(node: Call, items: Any, x: Any, position: Any = None) -> Any:
+def _inserted(node: Call, items: Sequence[sg.Output], x: sg.Output, position: Known | None = None) -> Any:
     found = list(_items(node, items))
     at = len(found) if position is None else int(node.number(2, position))
     if not -len(found) <= at <= len(found):
@@ -54,7 +55,7 @@ def _inserted(node: Call, items: Any, x: Any, position: Any = None) -> Any:
 
 
 @knows(1)
-def _erased(node: Call, items: Any, position: Any = None) -> Any:
+def _erased(node: Call, items: Sequence[sg.Output], position: Known | None = None) -> Any:
     found = list(_items(node, items))
     at = len(found) - 1 if position is None else _place(node, 1, position, len(found))
     if not found:
@@ -63,11 +64,11 @@ def _erased(node: Call, items: Any, position: Any = None) -> Any:
     return found
 
 
-def _length(node: Call, items: Any) -> Any:
+def _length(node: Call, items: Sequence[sg.Output]) -> Any:
     return Known(np.int64(len(_items(node, items))))
 
 
-def _concatenated(node: Call, items: Any) -> Any:
+def _concatenated(node: Call, items: Sequence[sg.Output]) -> Any:
     found = _items(node, items)
     if not found:
         node.fail("it concatenates an empty sequence")
@@ -76,7 +77,7 @@ def _concatenated(node: Call, items: Any) -> Any:
 
 
 @knows(1)
-def _split(node: Call, x: Any, lengths: Any = None) -> Any:
+def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     size = x.shape[axis]
     if lengths is None:
@@ -95,7 +96,7 @@ def _split(node: Call, x: Any, lengths: Any = None) -> Any:
     return list(sg.split(x, given.tolist(), axis))
 
 
-def _mapped(node: Call, items: Any, *others: Any) -> Any:
+def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
     """A body for each element of a sequence; of several sequences, for the elements at one place."""
     body: Body = node.attribute("body")
     first = _items(node, items)
@@ -109,17 +110,17 @@ def _mapped(node: Call, items: Any, *others: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- optional
 
 
-def _optional(node: Call, x: Any = None) -> Any:
+def _optional(node: Call, x: sg.Output | None = None) -> Any:
     return x
 
 
-def _held(node: Call, x: Any = None) -> Any:
+def _held(node: Call, x: sg.Output | None = None) -> Any:
     if x is None:
         node.fail("its optional operand holds nothing")
     return x
 
 
-def _holds(node: Call, x: Any = None) -> Any:
+def _holds(node: Call, x: sg.Output | None = None) -> Any:
     return Known(np.bool_(x is not None))
 
 

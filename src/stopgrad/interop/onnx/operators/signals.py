@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,21 @@ from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.attention import precision
-from stopgrad.interop.onnx.operators.calling import Call, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.values import along, axis_of, bounded, brought
 from stopgrad.ops.fourier import transforms as fourier
 
 
-def _joined(x: Any) -> Any:
+def _joined(x: sg.Output) -> Any:
     """Numbers without their last axis: real ones where there is one of them, else complex ones."""
     return x[..., 0] if x.shape[-1] == 1 else sg.complex(x[..., 0], x[..., 1])
 
 
-def _pairs(x: Any) -> Any:
+def _pairs(x: sg.Output) -> Any:
     return sg.stack([sg.real(x), sg.imag(x)], axis=-1)
 
 
-def _transformed(x: Any, length: Any, axis: int, one_sided: bool) -> Any:
+def _transformed(x: sg.Output, length: int | None, axis: int, one_sided: bool) -> Any:
     """The spectrum along an axis; of real numbers, that half of it that says all, where it is asked for."""
     if not one_sided:
         return fourier.fft(x if x.dtype.is_complex else sg.complex(x, sg.zeros_like(x)), length, axis)
@@ -35,7 +36,7 @@ def _transformed(x: Any, length: Any, axis: int, one_sided: bool) -> Any:
 
 
 @knows(1, 2)
-def dft(node: Call, x: Any, length: Any = None, axis: Any = None) -> Any:
+def dft(node: Call, x: sg.Output, length: Known | None = None, axis: sg.Output | Known | None = None) -> Any:
     if node.opset < 20:
         place = int(node.attribute("axis", 1))
     else:
@@ -54,7 +55,13 @@ def dft(node: Call, x: Any, length: Any = None, axis: Any = None) -> Any:
 
 
 @knows(1, 3)
-def stft(node: Call, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+def stft(
+    node: Call,
+    x: sg.Output,
+    step: sg.Output | Known,
+    window: sg.Output | None = None,
+    length: sg.Output | Known | None = None,
+) -> Any:
     """Spectra of frames: [batch, frames, frequencies, 2]."""
     hop = int(node.known(1, step).item())
     width = window.shape[0] if window is not None else None
@@ -72,7 +79,7 @@ def stft(node: Call, x: Any, step: Any, window: Any = None, length: Any = None) 
 
 
 @knows(0, 1, 2, 3, 4)
-def mel_weights(node: Call, *operands: Any) -> Any:
+def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
     """A constant, of what must be known."""
     known = [node.known(i, x) for i, x in enumerate(operands)]
     bounded(math.prod([abs(int(x.item())) + 3 for x in known[:2]]), "so many frequencies")
@@ -81,11 +88,11 @@ def mel_weights(node: Call, *operands: Any) -> Any:
     return sg.constant(np.asarray(found))
 
 
-def _window(formula: Any) -> Any:
+def _window(formula: Callable[..., Any]) -> Any:
     """The rule for a window, whose value at an angle from 0 to 2π the formula says."""
 
     @knows(0)
-    def rule(node: Call, size: Any) -> Any:
+    def rule(node: Call, size: sg.Output | Known) -> Any:
         dtype = precision(node, "output_datatype", sg.float32)
         (count,) = node.sizes(size, 0)
         last = count if node.attribute("periodic", 1) else count - 1

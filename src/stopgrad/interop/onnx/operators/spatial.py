@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call
 
 
@@ -18,7 +19,7 @@ class Spatial:
         padding: the same as functions take it: the pads; or "SAME", where they follow from symbolic sizes.
     """
 
-    def __init__(self, node: Call, x: Any, window: Sequence[int] | None = None) -> None:
+    def __init__(self, node: Call, x: sg.Output, window: Sequence[int] | None = None) -> None:
         given = node.attribute("kernel_shape", window)
         if given is None:
             node.fail("it has no attribute kernel_shape")
@@ -53,7 +54,7 @@ class Spatial:
             for size, step, reach in zip(sizes, self.stride, self.reach, strict=True)
         ]
 
-    def _same(self, node: Call, size: Any, step: int, reach: int) -> int:
+    def _same(self, node: Call, size: Size, step: int, reach: int) -> int:
         """How much padding gives ⌈size / stride⌉ windows."""
         if step == 1:
             return reach - 1

@@ -11,16 +11,18 @@ from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.shared.values import brought
 
 
-def _attribute(node: Call, name: str, default: float, like: Any) -> Any:
+def _attribute(node: Call, name: str, default: float, like: sg.Output) -> Any:
     return brought(float(node.attribute(name, default)), like.dtype)
 
 
-def _regularized(node: Call, x: Any, g: Any) -> Any:
+def _regularized(node: Call, x: sg.Output, g: sg.Output) -> Any:
     """The gradient, with that of half the norm's square."""
     return sg.add(sg.multiply(_attribute(node, "norm_coefficient", 0.0, x), x), g)
 
 
-def adagrad(node: Call, rate: Any, count: Any, x: Any, g: Any, h: Any) -> tuple[Any, ...]:
+def adagrad(
+    node: Call, rate: sg.Output, count: sg.Output, x: sg.Output, g: sg.Output, h: sg.Output
+) -> tuple[Any, ...]:
     decay = sg.multiply(brought(count, x.dtype), _attribute(node, "decay_factor", 0.0, x))
     rate = sg.realdiv(brought(rate, x.dtype), sg.add(decay, brought(1.0, x.dtype)))
     g = _regularized(node, x, g)
@@ -29,7 +31,9 @@ def adagrad(node: Call, rate: Any, count: Any, x: Any, g: Any, h: Any) -> tuple[
     return sg.subtract(x, sg.realdiv(sg.multiply(rate, g), divisor)), h
 
 
-def adam(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any, h: Any) -> tuple[Any, ...]:
+def adam(
+    node: Call, rate: sg.Output, count: sg.Output, x: sg.Output, g: sg.Output, v: sg.Output, h: sg.Output
+) -> tuple[Any, ...]:
     alpha, beta = _attribute(node, "alpha", 0.9, x), _attribute(node, "beta", 0.999, x)
     one, steps = brought(1.0, x.dtype), brought(count, x.dtype)
     g = _regularized(node, x, g)
@@ -46,7 +50,9 @@ def adam(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any, h: Any) -> t
     return sg.multiply(kept, x), v, h
 
 
-def momentum(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any) -> tuple[Any, ...]:
+def momentum(
+    node: Call, rate: sg.Output, count: sg.Output, x: sg.Output, g: sg.Output, v: sg.Output
+) -> tuple[Any, ...]:
     alpha, beta = _attribute(node, "alpha", 0.0, x), _attribute(node, "beta", 0.0, x)
     g = _regularized(node, x, g)
     first = sg.equal(count, brought(0, count.dtype))
@@ -59,7 +65,7 @@ def momentum(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any) -> tuple
 def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
     """The rule for operands that stand together by kind: all tensors, all gradients, all of each state."""
 
-    def rule(node: Call, rate: Any, count: Any, *operands: Any) -> tuple[Any, ...]:
+    def rule(node: Call, rate: sg.Output, count: sg.Output, *operands: sg.Output) -> tuple[Any, ...]:
         kinds = 2 + state
         number, rest = divmod(len(operands), kinds)
         if rest or not number:
@@ -73,7 +79,7 @@ def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
     return rule
 
 
-def gradient(node: Call, *given: Any) -> tuple[Any, ...]:
+def gradient(node: Call, *given: sg.Output) -> tuple[Any, ...]:
     """The derivatives of the tensor that ``y`` names, with respect to those that ``xs`` names.
 
     The operands are the values at which they are taken: of these, and then of those that ``zs`` names. Where
@@ -90,7 +96,7 @@ def gradient(node: Call, *given: Any) -> tuple[Any, ...]:
     return tuple(sg.gradients([y], list(given[: len(xs)]), unconnected_gradients="zero"))
 
 
-def _elsewhere(y: Any, values: dict[Any, Any]) -> Any:
+def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> Any:
     """What y is where some of the tensors that lead to it have other values."""
     other = {x for x, value in values.items() if x is not value}
     kept: dict[Any, Any] = {}

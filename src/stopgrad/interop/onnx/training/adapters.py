@@ -41,7 +41,7 @@ class Lora:
             raise ArgumentError(f"lora: the seed is a whole number from 0 on, not {self.seed!r}")
 
 
-def lora_of(given: Any) -> Lora | None:
+def lora_of(given: Lora | Mapping[str, Any] | str | Sequence[str] | None) -> Lora | None:
     """Adapters as users say them: patterns, a dict of what :class:`Lora` takes, or a Lora."""
     if given is None or isinstance(given, Lora):
         return given

@@ -104,7 +104,7 @@ class Asked:
         return float(real(given))
 
 
-def loss_of(given: Any) -> Loss:
+def loss_of(given: object) -> Loss:
     """A loss: a name with options, the path of a model, or a function.
 
     Raises:
@@ -124,7 +124,7 @@ def loss_of(given: Any) -> Loss:
     )
 
 
-def optimizer_of(given: Any) -> Chosen:
+def optimizer_of(given: object) -> Chosen:
     """An optimiser: a name with options, or a function.
 
     Raises:
@@ -143,7 +143,7 @@ def optimizer_of(given: Any) -> Chosen:
     raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {given!r:.60}")
 
 
-def schedule_of(given: Any) -> Chosen | None:
+def schedule_of(given: object) -> Chosen | None:
     """A schedule: a name with options, or a function of the number of the step.
 
     Raises:

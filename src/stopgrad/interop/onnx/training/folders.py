@@ -147,7 +147,7 @@ _ALIGNED = 4096
 """Runtimes map a file into memory by pages."""
 
 
-def _point(tensor: Any, offset: int, length: int) -> None:
+def _point(tensor: onnx.TensorProto, offset: int, length: int) -> None:
     """Let a tensor say that its data lies in the file."""
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -246,7 +246,7 @@ def built(spec: Spec, judged: Judged) -> Output:
     return scalar(function(judged, **options), judged.name)
 
 
-def scalar(loss: Any, name: str) -> Output:
+def scalar(loss: object, name: str) -> Output:
     """A loss, which must be one number that gradients can leave."""
     if not isinstance(loss, Output):
         raise ArgumentError(f"the loss {name} must be one output, not {type(loss).__name__}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from stopgrad.flow.explain import explain
 from stopgrad.flow.flow import Flow
@@ -15,9 +17,9 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import called
 from stopgrad.interop.onnx.loading import load
-from stopgrad.interop.onnx.reading import read, text
+from stopgrad.interop.onnx.reading import ModelSource, read, text
 from stopgrad.interop.onnx.saving import OPSET, to_model
-from stopgrad.interop.onnx.training.adapters import lora_of
+from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.choosing import patterns_of
@@ -63,19 +65,19 @@ class TrainingFiles:
 
 @guarded("training")
 def training(
-    model: Any,
+    model: ModelSource | Model,
     *,
-    loss: Any,
-    optimizer: Any = "adamw",
+    loss: AnyPath | Callable[..., Any],
+    optimizer: str | Callable[..., Any] = "adamw",
     folder: AnyPath,
     freeze: str | Iterable[str] = (),
     only: str | Iterable[str] = (),
     stop: str | Iterable[str] = (),
     outputs: str | Iterable[str] = (),
     clip: float | None = None,
-    lora: Any = None,
+    lora: str | Sequence[str] | Lora | Mapping[str, Any] | None = None,
     accumulate: int = 1,
-    schedule: Any = None,
+    schedule: str | Callable[..., Any] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
     opset: int = OPSET,
@@ -152,10 +154,9 @@ class _Made:
     notes: list[str]
 
 
-def _made(model: Any, asked: Asked) -> _Made:
-    held = model if isinstance(model, Model) else None
-    if held is not None:
-        shapes, trained, used = Forms(None, None), held, held
+def _made(model: ModelSource | Model, asked: Asked) -> _Made:
+    if isinstance(model, Model):
+        shapes, trained, used = Forms(None, None), model, model
     else:
         source = read(model)
         shapes = forms(taken_in(source), asked.mode)
@@ -176,7 +177,7 @@ def _made(model: Any, asked: Asked) -> _Made:
         "merge": merge_plan(step),
     }
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs}
-    if held is None:
+    if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
         models["predict"] = opened(shapes.inference, weights)
     first = judgement.wired
@@ -203,7 +204,7 @@ def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
     )
 
 
-def _aliases(model: Any) -> dict[str, str]:
+def _aliases(model: onnx.ModelProto) -> dict[str, str]:
     """What nodes and values of a model are called, each with the scope of its operations."""
     found: dict[str, str] = {}
     for node in [] if model is None else model.graph.node:

@@ -65,7 +65,7 @@ def taken_in(source: Source) -> Any:
     return model
 
 
-def forms(model: Any, mode: str) -> Forms:
+def forms(model: onnx.ModelProto, mode: str) -> Forms:
     """A model as it is trained and as it is used.
 
     Args:
@@ -104,21 +104,21 @@ def forms(model: Any, mode: str) -> Forms:
     return found
 
 
-def _copy(model: Any) -> Any:
+def _copy(model: onnx.ModelProto) -> Any:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     return made
 
 
-def _of_type(model: Any, op_type: str) -> Iterable[Any]:
+def _of_type(model: onnx.ModelProto, op_type: str) -> Iterable[Any]:
     return (node for node in model.graph.node if node.op_type == op_type and not domain_of(node))
 
 
-def _norm_trains(node: Any) -> bool:
+def _norm_trains(node: onnx.NodeProto) -> bool:
     return any(a.name == "training_mode" and a.i for a in node.attribute)
 
 
-def _drop_trains(model: Any, node: Any) -> bool:
+def _drop_trains(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     """Whether a dropout drops anything, so far as the file says it."""
     if len(node.input) < 3 or not node.input[2]:
         return False
@@ -131,7 +131,7 @@ def _drop_trains(model: Any, node: Any) -> bool:
     return True
 
 
-def _set_norm(node: Any, trains: bool) -> None:
+def _set_norm(node: onnx.NodeProto, trains: bool) -> None:
     kept = [a for a in node.attribute if a.name != "training_mode"]
     del node.attribute[:]
     node.attribute.extend(kept)
@@ -145,7 +145,7 @@ _TRUE = "stopgrad.training"
 """The initializer that says that dropouts drop."""
 
 
-def _set_dropping(model: Any) -> None:
+def _set_dropping(model: onnx.ModelProto) -> None:
     """Let all dropouts drop."""
     nodes = list(_of_type(model, "Dropout"))
     if nodes:
@@ -156,7 +156,7 @@ def _set_dropping(model: Any) -> None:
         node.input.extend([*given, _TRUE])
 
 
-def _without_missing(model: Any) -> None:
+def _without_missing(model: onnx.ModelProto) -> None:
     """Take the results away that nothing computes any more."""
     made = {y for node in model.graph.node for y in node.output}
     made |= {x.name for x in model.graph.input} | {t.name for t in model.graph.initializer}
@@ -190,7 +190,7 @@ def _find_statistics(found: Forms) -> None:
                 graph.output.append(onnx.helper.make_empty_tensor_value_info(result))
 
 
-def opened(model: Any, weights: list[str]) -> Any:
+def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
     """A model to which some of its initializers are given, as inputs after its own."""
     made = _copy(model)
     wanted = set(weights)

@@ -22,7 +22,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.values import Refused
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
-from stopgrad.interop.torch.importing.program import called, exported, scope_from
+from stopgrad.interop.torch.importing.program import Program, Sizes, called, exported, scope_from
 from stopgrad.interop.torch.importing.translating import Translator, draws
 
 RANDOM = "random_key"
@@ -35,7 +35,9 @@ _WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKi
 
 
 @guarded("load")
-def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
+def load(
+    program: Program, *example: np.ndarray[Any, Any] | torch.Tensor, dynamic_shapes: Sizes = None
+) -> Model:
     """A PyTorch program as a graph of operations of this library's, to differentiate, check, explain, run.
 
     The program goes through ``torch.export`` and its decomposition into core ATen operators, each of which
@@ -82,7 +84,7 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
     return _Loading(made, _names_of_sizes(example, dynamic_shapes), called(program)).model()
 
 
-def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Any) -> list[dict[int, str]]:
+def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Sizes) -> list[dict[int, str]]:
     """For each tensor among the arguments, in order, the names that the user gave its sizes."""
     if not isinstance(dynamic_shapes, (tuple, list)) or len(dynamic_shapes) != len(example):
         return []
@@ -94,7 +96,7 @@ def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Any) -> list[dict[
     return found
 
 
-def _names_in(sizes: Any) -> dict[int, str]:
+def _names_in(sizes: object) -> dict[int, str]:
     if isinstance(sizes, (tuple, list)):
         sizes = dict(enumerate(sizes))
     if not isinstance(sizes, dict):
@@ -107,7 +109,9 @@ def _names_in(sizes: Any) -> dict[int, str]:
 class _Loading:
     """A program that is being loaded."""
 
-    def __init__(self, program: Any, names: Sequence[dict[int, str]], called: str) -> None:
+    def __init__(
+        self, program: torch.export.ExportedProgram, names: Sequence[dict[int, str]], called: str
+    ) -> None:
         self.program, self.called = program, called
         self.signature = program.graph_signature
         self.names = list(names)
@@ -149,7 +153,7 @@ class _Loading:
                     self.translator.name_size(node.meta["val"].shape[axis], name)
         return [self._operand(*pair) for pair in zip(nodes, self.signature.input_specs, strict=True)]
 
-    def _operand(self, node: Any, spec: Any) -> Any:
+    def _operand(self, node: torch.fx.Node, spec: Any) -> Any:
         if spec.kind in _HELD:
             return self._parameter(spec.target)
         if spec.kind is InputKind.CONSTANT_TENSOR:
@@ -252,30 +256,30 @@ class _Loading:
         return trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
 
 
-def _memory(x: Any) -> Any:
+def _memory(x: torch.Tensor) -> Any:
     """What tensors that are one and the same agree in; None where nothing is stored."""
     if x.device.type == "meta" or x.layout is not torch.strided or not x.numel():
         return None
     return x.data_ptr(), x.shape, x.stride(), x.dtype
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and not hasattr(a, "shape") and a == b)
 
 
-def _shown(spec: Any) -> str:
+def _shown(spec: trees.TreeSpec) -> str:
     args, kwargs = trees.tree_unflatten(["·"] * spec.num_leaves, spec)
     return "(" + ", ".join([*(str(a) for a in args), *(f"{k}={v}" for k, v in kwargs.items())]) + ")"
 
 
-def _paths(spec: Any) -> list[str]:
+def _paths(spec: trees.TreeSpec) -> list[str]:
     """Names for the results of a program, from where they stand in what it returns."""
     tree = trees.tree_unflatten(list(range(spec.num_leaves)), spec)
     paths, _ = trees.tree_flatten_with_path(tree)
     return [".".join(str(_part(part)) for part in path) or "output" for path, _ in paths]
 
 
-def _part(part: Any) -> Any:
+def _part(part: object) -> Any:
     for attribute in ("key", "idx", "name"):
         if hasattr(part, attribute):
             return getattr(part, attribute)

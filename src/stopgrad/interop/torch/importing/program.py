@@ -12,7 +12,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -20,6 +20,11 @@ from torch.export import ExportedProgram
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.base.source import Location, is_internal
 from stopgrad.graph.operands import shorten
+
+Program: TypeAlias = torch.nn.Module | Callable[..., Any] | ExportedProgram
+"""What can be loaded."""
+Sizes: TypeAlias = dict[str, Any] | tuple[Any, ...] | list[Any] | None
+"""The open sizes, as ``torch.export.export`` takes them for its *dynamic_shapes*."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -51,11 +56,11 @@ class _Wrapped(torch.nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *args: torch.Tensor) -> Any:
         return self.function(*args)
 
 
-def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+def exported(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -> ExportedProgram:
     """A module or function as a program of core operators, with its stops."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
@@ -80,14 +85,14 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
         return _marked(program).run_decompositions(table)
 
 
-def called(program: Any) -> str:
+def called(program: Program) -> str:
     """What a module or function is called in messages."""
     if isinstance(program, torch.nn.Module):
         return type(program).__name__
     return str(getattr(program, "__name__", "the program"))
 
 
-def _export(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+def _export(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -> ExportedProgram:
     try:
         module = program if isinstance(program, torch.nn.Module) else _Wrapped(program)
         return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
@@ -148,7 +153,7 @@ def _marked(program: ExportedProgram) -> ExportedProgram:
     )
 
 
-def _nodes(module: Any) -> Iterator[Any]:
+def _nodes(module: torch.fx.GraphModule) -> Iterator[Any]:
     """The nodes of a program, and of those that it calls."""
     waiting = [module]
     while waiting:
@@ -157,13 +162,13 @@ def _nodes(module: Any) -> Iterator[Any]:
         waiting += [child for child in here.children() if isinstance(child, torch.fx.GraphModule)]
 
 
-def _says_stop(node: Any) -> bool:
+def _says_stop(node: torch.fx.Node) -> bool:
     return (
         node.target in _DETACH or node.target is _GRAD_REGION or node.target is torch.ops.aten.alias.default
     )
 
 
-def _mark(module: Any, decomposed: bool) -> None:
+def _mark(module: torch.fx.GraphModule, decomposed: bool) -> None:
     """Put :data:`STOP` where gradients stop, in this module and those below it."""
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule):
@@ -184,11 +189,11 @@ def _mark(module: Any, decomposed: bool) -> None:
     module.recompile()
 
 
-def _text(node: Any) -> str:
+def _text(node: torch.fx.Node) -> str:
     return str(node.meta.get("stack_trace") or "")
 
 
-def _inlined(module: Any, node: Any) -> None:
+def _inlined(module: torch.fx.GraphModule, node: Any) -> None:
     """Put what a region computes in its place; where it is one without gradients, that is noted."""
     enabled, inner, *operands = node.args
     region = getattr(module, inner.target)
@@ -209,7 +214,13 @@ def _inlined(module: Any, node: Any) -> None:
     module.graph.erase_node(node)
 
 
-def _copied(module: Any, region: Any, part: Any, known: dict[Any, Any], enabled: bool) -> Any:
+def _copied(
+    module: torch.fx.GraphModule,
+    region: torch.fx.GraphModule,
+    part: Any,
+    known: dict[Any, Any],
+    enabled: bool,
+) -> Any:
     if part.op == "get_attr":
         name = f"{part.name}_inside"
         while hasattr(module, name):
@@ -223,7 +234,7 @@ def _copied(module: Any, region: Any, part: Any, known: dict[Any, Any], enabled:
     return copied
 
 
-def _named_after(graph: Any, user: Any, result: Any) -> Any:
+def _named_after(graph: torch.fx.Graph, user: torch.fx.Node, result: torch.fx.Node) -> Any:
     """A node of a name that the program's signature may hold, for a result of a region."""
     with graph.inserting_before(user):
         kept = graph.call_function(torch.ops.aten.alias.default, (result,))
@@ -236,7 +247,7 @@ def _named_after(graph: Any, user: Any, result: Any) -> Any:
     return kept
 
 
-def _stop_outside(graph: Any, node: Any) -> None:
+def _stop_outside(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     """Stop what was computed without gradients where it is used with them."""
     outside = [user for user in node.users if not user.meta.get(_OUTSIDE)]
     if not outside:
@@ -254,7 +265,7 @@ def _stop_outside(graph: Any, node: Any) -> None:
 # ------------------------------------------------------------------------------------------------ lines
 
 
-def location_of(node: Any) -> Location | None:
+def location_of(node: torch.fx.Node) -> Location | None:
     """The user's line that a node was recorded at: the last one outside of PyTorch."""
     frames = _FRAME.findall(_text(node))
     if not frames:
@@ -269,7 +280,7 @@ def _is_between(file: str) -> bool:
     return is_internal(file) or file.startswith("<")
 
 
-def scope_of(node: Any) -> str:
+def scope_of(node: torch.fx.Node) -> str:
     """The module that a node belongs to, as a prefix of names: ``"layers/0/"``."""
     stack = node.meta.get("nn_module_stack") or {}
     path = next((entry[0] for entry in reversed(list(stack.values()))), "")

@@ -12,7 +12,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
 from stopgrad.graph.builder import Inside
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.values import Refused, Value
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
 from stopgrad.interop.torch.importing.aten.control import CONTROL
@@ -45,7 +45,7 @@ def name_of(node: Node) -> str:
     return str(getattr(target, "__name__", target))
 
 
-def draws(module: Any) -> bool:
+def draws(module: torch.fx.GraphModule) -> bool:
     """Whether a program, or one that it calls, draws random numbers."""
     waiting = [module]
     while waiting:
@@ -69,7 +69,7 @@ class Translator:
         refusals: what has no translation, in the order of the program.
     """
 
-    def __init__(self, key: Any = None, sizes: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, key: sg.Output | None = None, sizes: Mapping[str, Any] | None = None) -> None:
         self.refusals: list[Refusal] = []
         self._key = key
         self._drawn = 0
@@ -77,7 +77,7 @@ class Translator:
 
     # ------------------------------------------------------------------------------------------- sizes
 
-    def size(self, size: Any) -> Any:
+    def size(self, size: int | torch.SymInt) -> Any:
         """A size of PyTorch's as a number or a :class:`stopgrad.Dim`."""
         if isinstance(size, int):
             return size
@@ -91,19 +91,19 @@ class Translator:
             return int(expression)
         return sympy_interp(PythonReferenceAnalysis, known, expression)
 
-    def name_size(self, size: Any, name: str) -> None:
+    def name_size(self, size: torch.SymInt, name: str) -> None:
         """Call a size that is a symbol of its own by the name that the user gave it."""
         expression = getattr(getattr(size, "node", None), "expr", None)
         if expression is not None and getattr(expression, "is_symbol", False):
             self._sizes.setdefault(str(expression), sg.dim(name))
 
-    def shape(self, value: Any) -> list[Any]:
+    def shape(self, value: torch.Tensor) -> list[Any]:
         """The sizes of a tensor that PyTorch recorded."""
         return [self.size(size) for size in value.shape]
 
     # --------------------------------------------------------------------------------------- programs
 
-    def run(self, module: Any, operands: Sequence[Any]) -> Any:
+    def run(self, module: torch.fx.GraphModule, operands: Sequence[Any]) -> Any:
         """What a program returns for these values of its placeholders, built here."""
         waiting = iter(operands)
         known: dict[Node, Any] = {}
@@ -117,7 +117,9 @@ class Translator:
                 known[node] = self._translated(module, node, known, live)
         raise AssertionError("a program ends with an output")
 
-    def _translated(self, module: Any, node: Node, known: Mapping[Node, Any], live: Container[Node]) -> Any:
+    def _translated(
+        self, module: torch.fx.GraphModule, node: Node, known: Mapping[Node, Any], live: Container[Node]
+    ) -> Any:
         if node.op == "get_attr":
             found = _attribute(module, node.target)
             return sg.constant(array_of(found, node.target)) if isinstance(found, torch.Tensor) else found
@@ -156,7 +158,7 @@ class Translator:
         made = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
         return made[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(made)
 
-    def _stand_in(self, value: Any) -> Any:
+    def _stand_in(self, value: object) -> Any:
         if not isinstance(value, torch.Tensor):
             return sg.dim()
         try:
@@ -164,7 +166,7 @@ class Translator:
         except Refused:
             return sg.placeholder(dtype_from(value.dtype), [None] * value.ndim)
 
-    def as_output(self, x: Any, like: Any) -> Any:
+    def as_output(self, x: Value, like: sg.Output | None) -> Any:
         """A result of a program: a tensor; or a number or size, as a tensor."""
         if isinstance(x, sg.Output):
             return x
@@ -179,14 +181,14 @@ def translation_of(node: Node) -> Callable[..., Any] | None:
     return found
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
     found = module
     for part in path.split("."):
         found = getattr(found, part)
     return found
 
 
-def _live(graph: Any) -> set[Node]:
+def _live(graph: torch.fx.Graph) -> set[Node]:
     """The nodes that the results depend on: neither checks nor what they look at."""
     live: set[Node] = set()
     for node in reversed(graph.nodes):

@@ -37,7 +37,7 @@ class Returned:
     def hook(self) -> Callable[[Any, Any], None]:
         """What a node calls after its backward has run."""
 
-        def seen(grads: Any, _: Any) -> None:
+        def seen(grads: Sequence[torch.Tensor | None], _: object) -> None:
             if len(grads) == len(self.edges):
                 self.note([grad is not None for grad in grads])
 

@@ -57,7 +57,7 @@ class Departures:
         self._spans: list[_Span] = []
         self._sites: dict[Any, dict[int, Departure]] = {}  # Of arrays, the last one of each place.
 
-    def note(self, what: Any, value: Value, call: str, why: str, place: RawLocation | None) -> None:
+    def note(self, what: object, value: Value, call: str, why: str, place: RawLocation | None) -> None:
         """A value became something of Python's."""
         if isinstance(what, np.ndarray):
             spans = [span for span in self._spans if span.array() is not None]
@@ -84,7 +84,7 @@ class Departures:
     def __bool__(self) -> bool:
         return bool(self._numbers or self._spans or self._sites)
 
-    def returning(self, given: Any, place: RawLocation | None) -> list[Value]:
+    def returning(self, given: tuple[Any, ...], place: RawLocation | None) -> list[Value]:
         """What of the arguments of a call had left, stopped where it left."""
         found: list[Value] = []
         for x in _leaves(given):
@@ -107,7 +107,7 @@ class Departures:
         sites = self._sites.get(place[0], {})
         return [_back(departure, place, MADE_OF) for at, departure in sites.items() if at < place[1]]
 
-    def _of_number(self, x: Any) -> Departure | None:
+    def _of_number(self, x: float) -> Departure | None:
         for key in _keys(x):
             found = self._numbers.get(key)
             if found is not None:
@@ -122,7 +122,7 @@ def _back(departure: Departure, place: RawLocation | None, what: str = "") -> Va
     return stop(departure.value, departure.call, why, departure.place)
 
 
-def _keys(x: Any) -> Iterator[Any]:
+def _keys(x: float) -> Iterator[Any]:
     """By what a number is known again: itself as an object; and its value, where no other has the same."""
     if type(x) is float or type(x) is complex:
         yield "object", id(x)
@@ -130,7 +130,7 @@ def _keys(x: Any) -> Iterator[Any]:
             yield "value", x
 
 
-def _numbers_in(tree: Any, limit: int) -> list[Any]:
+def _numbers_in(tree: object, limit: int) -> list[Any]:
     """The numbers of a short list, nested ones too; none of a long one."""
     found: list[Any] = []
     stack = [tree]

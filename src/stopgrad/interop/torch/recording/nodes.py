@@ -24,7 +24,7 @@ EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
 
 
-def node_of(tensor: Any) -> Node | None:
+def node_of(tensor: torch.Tensor) -> Node | None:
     """The node of autograd that made a tensor; None where there is none, or where PyTorch refuses its use."""
     try:
         return tensor.grad_fn
@@ -52,7 +52,7 @@ _NONE: dict[Any, Any] = {}
 class Owner(Protocol):
     """Who keeps a record."""
 
-    def leaf(self, tensor: Any) -> Value: ...
+    def leaf(self, tensor: torch.Tensor) -> Value: ...
 
 
 class Key:
@@ -291,7 +291,7 @@ _DTYPES: dict[Any, str] = {}
 _NAMES = frozenset(dtype.name for dtype in DTYPES.values())
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     """What a dtype of PyTorch is called here; that of the same kind where we have none."""
     found = _DTYPES.get(dtype)
     if found is None:
@@ -302,7 +302,7 @@ def dtype_name(dtype: Any) -> str:
     return found
 
 
-def sizes_of(tensor: Any) -> tuple[Any, ...]:
+def sizes_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """The dtype's name and the sizes of a tensor."""
     try:
         return (dtype_name(tensor.dtype), *[int(n) for n in tensor.shape])

@@ -25,7 +25,7 @@ STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
 
 
-def tensors_in(*trees: Any) -> Iterator[Tensor]:
+def tensors_in(*trees: object) -> Iterator[Tensor]:
     """The tensors among arguments or results, nested ones too; of what is transformed, what lies beneath."""
     transformed = _functorch.peek_interpreter_stack() is not None
     stack = list(trees)
@@ -166,7 +166,7 @@ class Recorder(Values):
         _ACTIONS[act](self, call, used, result, place, here)
         return result
 
-    def _used(self, given: Any, place: RawLocation | None, here: Region | None) -> list[Used]:
+    def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
         """The tensors among arguments, each once, as they are before the call."""
         found: dict[int, Used] = {}
         for tensor in tensors_in(*given):
@@ -195,7 +195,7 @@ class Recorder(Values):
         self,
         call: Call,
         used: Sequence[Used],
-        result: Any,
+        result: object,
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
@@ -329,7 +329,12 @@ class Recorder(Values):
             self.memory.written(tensor, value, self._began)
 
     def _stop(
-        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+        self,
+        call: Call,
+        used: Sequence[Used],
+        result: torch.Tensor,
+        place: RawLocation | None,
+        here: Region | None,
     ) -> None:
         """A function that hands values on and no gradient."""
         taken = used[1:] if call.why.startswith("new_tensor") else used
@@ -356,14 +361,19 @@ class Recorder(Values):
             self.begin_leaf(result, place, call.name)
 
     def _leave(
-        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+        self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
         """Values leave for Python."""
         if used:
             self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
 
     def _require(
-        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+        self,
+        call: Call,
+        used: Sequence[Used],
+        result: torch.Tensor | None,
+        place: RawLocation | None,
+        here: Region | None,
     ) -> None:
         """A leaf begins or ends to require a gradient."""
         tensor = used[0].tensor
@@ -378,7 +388,7 @@ class Recorder(Values):
             self._settle(tensor, held, place)
 
     def _attach(
-        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+        self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
         """A tensor gets the memory of another."""
         if len(used) < 2:
@@ -399,7 +409,7 @@ class Recorder(Values):
             self.memory.hold(into.tensor, value, value.event.serial)
 
     def _graded(
-        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+        self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
         """Gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
@@ -419,11 +429,11 @@ class Recorder(Values):
                 self.memory.hold(tensor, value, value.event.serial)
                 self._remember(tensor, value)
 
-    def _nothing(self, *_: Any) -> None:
+    def _nothing(self, *_: object) -> None:
         """Nothing is to be written down."""
 
 
-def made_by(call: Call, used: Sequence[Used], result: Any) -> list[tuple[Tensor, Used | None]]:
+def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made, or wrote into, the latter with what they were before."""
     before = {id(one.tensor): one for one in used}
     found: dict[int, tuple[Tensor, Used | None]] = {}

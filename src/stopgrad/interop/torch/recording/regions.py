@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
@@ -66,12 +67,12 @@ class Regions:
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
 
-    def infer(self, manager: Any, frame: Any) -> None:
+    def infer(self, manager: torch.inference_mode, frame: FrameType) -> None:
         """``torch.inference_mode`` is being entered."""
         self._before[id(manager)] = self.region
         entry = Entry(frame)
         self.region = Region(self.here(), "torch.inference_mode()", entry.place) if manager.mode else None
 
-    def infer_no_more(self, manager: Any) -> None:
+    def infer_no_more(self, manager: torch.inference_mode) -> None:
         """``torch.inference_mode`` was left."""
         self.region = self._before.pop(id(manager), None)

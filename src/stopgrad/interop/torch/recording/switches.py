@@ -40,12 +40,12 @@ class _Patches:
         self._enter, self._exit = _inference.__enter__, _inference.__exit__
         enter, leave = self._enter, self._exit
 
-        def __enter__(manager: Any) -> None:  # noqa: N807
+        def __enter__(manager: torch.inference_mode) -> None:  # noqa: N807
             for recorder in _RUNNING.recorders:
                 recorder.infer(manager, sys._getframe(1))
             return enter(manager)
 
-        def __exit__(manager: Any, *failure: Any) -> None:  # noqa: N807
+        def __exit__(manager: torch.inference_mode, *failure: object) -> None:  # noqa: N807
             leave(manager, *failure)
             for recorder in _RUNNING.recorders:
                 recorder.infer_no_more(manager)
@@ -53,7 +53,9 @@ class _Patches:
         _inference.__enter__, _inference.__exit__ = __enter__, __exit__
         self._make = make = _Parameter.__dict__["__new__"]
 
-        def __new__(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: N807
+        def __new__(  # noqa: N807
+            cls: type[torch.nn.Parameter], data: torch.Tensor | None = None, requires_grad: bool = True
+        ) -> Any:
             made = make(cls, data, requires_grad)
             if isinstance(data, torch.Tensor):
                 for recorder in _RUNNING.recorders:
@@ -63,7 +65,7 @@ class _Patches:
         _Parameter.__new__ = __new__
         self._call = call = _Module.__call__
 
-        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             # Of a hook on all modules, compiled ones would warn.
             for recorder in _RUNNING.recorders:
                 recorder.modules.add(module)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.leaving import Departures
 from stopgrad.interop.torch.recording.memory import Held, Memory
@@ -42,7 +44,7 @@ class Values(Regions):
         value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
         return left(value, here)
 
-    def _made(self, tensor: Tensor, node: Any, place: RawLocation | None) -> Value:
+    def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
         """What a tensor is that autograd has a node for."""
         number = tensor.output_nr
         value = self.nodes.known(node, number)

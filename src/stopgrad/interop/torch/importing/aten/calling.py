@@ -31,7 +31,7 @@ class Call:
     """
 
     def __init__(
-        self, node: Any, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
+        self, node: torch.fx.Node, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
     ) -> None:
         self.node = node
         self._live = live
@@ -72,18 +72,18 @@ class Call:
         return value_of(self.node.args[position])
 
 
-def value_of(argument: Any) -> Any:
+def value_of(argument: object) -> Any:
     """What PyTorch knows of an argument: a tensor without values, a size, or the number itself."""
     value = argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
     return value
 
 
-def results_of(value: Any) -> tuple[Any, ...]:
+def results_of(value: object) -> tuple[Any, ...]:
     """The results of a call, of which there may be several."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def dtype_from(dtype: Any) -> DType:
+def dtype_from(dtype: torch.dtype) -> DType:
     """PyTorch's element types have the names of ours."""
     name = str(dtype).removeprefix("torch.")
     try:
@@ -92,7 +92,7 @@ def dtype_from(dtype: Any) -> DType:
         raise Refused(f"there is no element type {name} here; convert to another one before") from None
 
 
-def array_of(x: Any, name: str) -> NumpyArray:
+def array_of(x: torch.Tensor, name: str) -> NumpyArray:
     """The values of a tensor."""
     if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
         raise sg.GraphError(
@@ -111,7 +111,7 @@ def array_of(x: Any, name: str) -> NumpyArray:
     return np.array(x.numpy(force=True))
 
 
-def given(dtype: Any, otherwise: DType) -> DType:
+def given(dtype: torch.dtype | None, otherwise: DType) -> DType:
     """The element type that an argument says, or another where it is None."""
     return otherwise if dtype is None else dtype_from(dtype)
 

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.values import Value, brought
+
+if TYPE_CHECKING:
+    import torch
 
 
-def _results(made: Any) -> list[Any]:
+class Translator(Protocol):
+    """Builds the programs that branches and loops hold."""
+
+    def run(self, module: torch.fx.GraphModule, operands: Sequence[Value]) -> Any: ...
+
+
+def _results(made: Sequence[sg.Output]) -> list[Any]:
     return list(made) if isinstance(made, (tuple, list)) else [made]
 
 
-def _branched(translator: Any, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
+def _branched(
+    translator: Translator,
+    pred: sg.Output,
+    true: torch.fx.GraphModule,
+    false: torch.fx.GraphModule,
+    operands: Sequence[Value] = (),
+) -> Any:
     """The operands are closed over, sizes among them."""
     pred = brought(pred, sg.bool_)
     first, second = ((lambda one=one: _results(translator.run(one, operands))) for one in (true, false))
     return tuple(sg.cond(pred, first, second))
 
 
-def _looped(translator: Any, cond: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    def going(*carry: Any) -> Any:
+def _looped(
+    translator: Translator,
+    cond: torch.fx.GraphModule,
+    body: torch.fx.GraphModule,
+    carried: Sequence[Value],
+    more: Sequence[Value] = (),
+) -> Any:
+    def going(*carry: sg.Output) -> Any:
         return brought(_results(translator.run(cond, [*carry, *more]))[0], sg.bool_)
 
-    def step(*carry: Any) -> Any:
+    def step(*carry: sg.Output) -> Any:
         return tuple(_results(translator.run(body, [*carry, *more])))
 
     return tuple(sg.while_loop(going, step, tuple(carried)))
 
 
 def _scanned(
-    translator: Any, combine: Any, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()
+    translator: Translator,
+    combine: torch.fx.GraphModule,
+    init: Sequence[Value],
+    xs: Sequence[Value],
+    more: Sequence[Value] = (),
 ) -> Any:
     count = len(init)
 
-    def step(carry: Any, x: Any) -> Any:
+    def step(carry: Sequence[sg.Output], x: Sequence[sg.Output]) -> Any:
         made = _results(translator.run(combine, [*carry, *x, *more]))
         return list(made[:count]), list(made[count:])
 
@@ -43,8 +68,10 @@ def _scanned(
     return (*carry, *ys)
 
 
-def _mapped(translator: Any, function: Any, xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    def step(parts: Any) -> Any:
+def _mapped(
+    translator: Translator, function: torch.fx.GraphModule, xs: Sequence[Value], more: Sequence[Value] = ()
+) -> Any:
+    def step(parts: Sequence[sg.Output]) -> Any:
         return list(_results(translator.run(function, [*parts, *more])))
 
     return tuple(sg.map_fn(step, list(xs)))

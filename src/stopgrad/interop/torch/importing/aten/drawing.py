@@ -6,55 +6,58 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.values import brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
-def _uniform(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+def _uniform(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
     return sg.random_uniform(list(size), call.key(), dtype=call.dtype)
 
 
-def _uniform_like(call: Call, x: Any, low: float = 0.0, high: float = 1.0, **_: Any) -> Any:
+def _uniform_like(call: Call, x: sg.Output, low: float = 0.0, high: float = 1.0, **_: object) -> Any:
     return sg.random_uniform(list(x.shape), call.key(), low, high, dtype=call.dtype)
 
 
-def _normal(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+def _normal(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
     return sg.random_normal(list(size), call.key(), dtype=call.dtype)
 
 
-def _normal_like(call: Call, x: Any, mean: float = 0.0, std: float = 1.0, **_: Any) -> Any:
+def _normal_like(
+    call: Call, x: sg.Output, mean: float = 0.0, std: sg.Output | float = 1.0, **_: object
+) -> Any:
     return sg.random_normal(list(x.shape), call.key(), mean, std, dtype=call.dtype)
 
 
-def _normal_from(call: Call, mean: Any, std: Any = 1.0, **_: Any) -> Any:
+def _normal_from(call: Call, mean: sg.Output | float, std: sg.Output | float = 1.0, **_: object) -> Any:
     drawn = sg.random_normal(list(call.shape), call.key(), dtype=call.dtype)
     spread = sg.multiply(drawn, brought(std, call.dtype))
     return sg.add(brought(mean, call.dtype), spread)
 
 
-def _integers(call: Call, high: Any, size: Sequence[Any], **_: Any) -> Any:
+def _integers(call: Call, high: int, size: Sequence[Size], **_: object) -> Any:
     return _drawn(call, 0, high, size)
 
 
-def _integers_between(call: Call, low: Any, high: Any, size: Sequence[Any], **_: Any) -> Any:
+def _integers_between(call: Call, low: int, high: int, size: Sequence[Size], **_: object) -> Any:
     return _drawn(call, low, high, size)
 
 
-def _integers_like(call: Call, x: Any, *bounds: Any, **_: Any) -> Any:
+def _integers_like(call: Call, x: sg.Output, *bounds: int, **_: object) -> Any:
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
     return _drawn(call, low, high, x.shape)
 
 
-def _drawn(call: Call, low: Any, high: Any, size: Sequence[Any]) -> Any:
+def _drawn(call: Call, low: int, high: int, size: Sequence[Size]) -> Any:
     whole = call.dtype if call.dtype.is_integer else sg.int64
     return brought(sg.random_integers(list(size), call.key(), low, high, dtype=whole), call.dtype)
 
 
-def _order(call: Call, n: Any, **_: Any) -> Any:
+def _order(call: Call, n: Size, **_: object) -> Any:
     return sg.cast(sg.random_permutation(sg.range(0, n, dtype=sg.int64), call.key()), call.dtype)
 
 
-def _dropped(call: Call, x: Any, p: float, train: bool | None = True) -> Any:
+def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> Any:
     """What is kept, divided by the probability of that; and where that is."""
     if not train:
         return x, sg.full(list(x.shape), True, sg.bool_)
@@ -65,18 +68,18 @@ def _dropped(call: Call, x: Any, p: float, train: bool | None = True) -> Any:
     return sg.multiply(kept, brought(1.0 / (1.0 - p), x.dtype)), mask
 
 
-def _coins(call: Call, x: Any, p: Any = None, **_: Any) -> Any:
+def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> Any:
     """Ones with the probabilities that a tensor holds, or a number."""
     chance = x if p is None else p
     drawn = sg.random_bernoulli(list(x.shape), call.key(), sg.stop_gradient(chance))
     return sg.cast(drawn, call.dtype)
 
 
-def _exponential(call: Call, x: Any, rate: float = 1.0, **_: Any) -> Any:
+def _exponential(call: Call, x: sg.Output, rate: float = 1.0, **_: object) -> Any:
     return sg.random_exponential(list(x.shape), call.key(), rate, dtype=call.dtype)
 
 
-def _categories(call: Call, x: Any, count: int, replacement: bool = False, **_: Any) -> Any:
+def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> Any:
     """Without replacement, the greatest of logits with Gumbel noise."""
     logits = sg.log(sg.stop_gradient(x))
     if replacement:

@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.values import Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
 
 
-def unary(function: Any) -> Translation:
+def unary(function: Callable[..., Any]) -> Translation:
     """Of one tensor, computed in the result's element type."""
     return lambda call, x: function(brought(x, call.dtype))
 
 
-def asked(function: Any) -> Translation:
+def asked(function: Callable[..., Any]) -> Translation:
     """Of one tensor, whose result is a boolean."""
     return lambda call, x: function(x)
 
 
-def whole(function: Any) -> Translation:
+def whole(function: Callable[..., Any]) -> Translation:
     """Rounding, which leaves integers as they are."""
     return lambda call, x: x if x.dtype.is_integer else function(x)
 
 
-def binary(function: Any) -> Translation:
+def binary(function: Callable[..., Any]) -> Translation:
     """Of two tensors or numbers, computed in the result's element type."""
 
-    def translated(call: Call, x: Any, y: Any) -> Any:
+    def translated(call: Call, x: sg.Output, y: Value) -> Any:
         return function(*_both(call.dtype, x, y))
 
     return translated
 
 
-def compared(function: Any) -> Translation:
+def compared(function: Callable[..., Any]) -> Translation:
     """Of two tensors or numbers, computed in the element type that they have together."""
 
-    def translated(call: Call, x: Any, y: Any) -> Any:
+    def translated(call: Call, x: sg.Output, y: Value) -> Any:
         dtype = call.common(0, 1)
         x, y = _both(sg.uint8 if dtype.is_bool else dtype, x, y)
         return brought(function(x, y), call.dtype)
@@ -48,21 +50,21 @@ def compared(function: Any) -> Translation:
     return translated
 
 
-def logical(function: Any) -> Translation:
+def logical(function: Callable[..., Any]) -> Translation:
     """Of two tensors, each of which counts as whether it is not 0."""
     return lambda call, x, y: function(*_both(sg.bool_, x, y))
 
 
-def bitwise(bits: Any, truth: Any) -> Translation:
+def bitwise(bits: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
     """Of integers bit by bit, of booleans one function of truth values."""
 
-    def translated(call: Call, x: Any, y: Any) -> Any:
+    def translated(call: Call, x: sg.Output, y: Value) -> Any:
         return (truth if call.dtype.is_bool else bits)(*_both(call.dtype, x, y))
 
     return translated
 
 
-def _both(dtype: DType, x: Any, y: Any) -> tuple[Any, Any]:
+def _both(dtype: DType, x: Value, y: Value) -> tuple[sg.Output, sg.Output]:
     like = x if isinstance(x, sg.Output) else y
     return brought(x, dtype, like), brought(y, dtype, like)
 
@@ -70,35 +72,35 @@ def _both(dtype: DType, x: Any, y: Any) -> tuple[Any, Any]:
 # -------------------------------------------------------------------------------------------- arithmetic
 
 
-def _add(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _add(call: Call, x: sg.Output, y: Value, alpha: float = 1) -> Any:
     x, y = _both(call.dtype, x, y)
     if call.dtype.is_bool:
         return sg.logical_or(x, y)
     return sg.add(x, _times(y, alpha))
 
 
-def _subtract(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _subtract(call: Call, x: Value, y: Value, alpha: float = 1) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.subtract(x, _times(y, alpha))
 
 
-def _subtract_from(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _subtract_from(call: Call, x: sg.Output, y: sg.Output, alpha: float = 1) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.subtract(y, _times(x, alpha))
 
 
-def _times(x: Any, factor: Any) -> Any:
+def _times(x: sg.Output, factor: float) -> Any:
     if not isinstance(factor, (sg.Dim, sg.Output)) and factor == 1:
         return x
     return sg.multiply(x, brought(factor, x.dtype, x))
 
 
-def _multiply(call: Call, x: Any, y: Any) -> Any:
+def _multiply(call: Call, x: sg.Output, y: Value) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.logical_and(x, y) if call.dtype.is_bool else sg.multiply(x, y)
 
 
-def _divide(call: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+def _divide(call: Call, x: sg.Output, y: Value, rounding_mode: str | None = None) -> Any:
     x, y = _both(call.dtype, x, y)
     if rounding_mode is None:
         return sg.realdiv(x, y)
@@ -107,7 +109,7 @@ def _divide(call: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any
     return sg.truncatediv(x, y) if call.dtype.is_integer else sg.trunc(sg.realdiv(x, y))
 
 
-def _power(call: Call, x: Any, y: Any) -> Any:
+def _power(call: Call, x: Value, y: Value) -> Any:
     if not isinstance(y, (sg.Output, sg.Dim)):
         x = brought(x, call.dtype)
         if y == 2:
@@ -119,26 +121,26 @@ def _power(call: Call, x: Any, y: Any) -> Any:
     return sg.pow(*_both(call.dtype, x, y))
 
 
-def _clamped(call: Call, x: Any, min: Any = None, max: Any = None) -> Any:
+def _clamped(call: Call, x: sg.Output, min: Value | None = None, max: Value | None = None) -> Any:
     x = brought(x, call.dtype)
     if min is not None:
         x = sg.maximum(x, brought(min, call.dtype, x))
     return x if max is None else sg.minimum(x, brought(max, call.dtype, x))
 
 
-def _sign(call: Call, x: Any) -> Any:
+def _sign(call: Call, x: sg.Output) -> Any:
     return x if x.dtype.is_bool else sg.sign(x)
 
 
-def _absolute(call: Call, x: Any) -> Any:
+def _absolute(call: Call, x: sg.Output) -> Any:
     return x if x.dtype.is_bool else sg.abs(x)
 
 
-def _complemented(call: Call, x: Any) -> Any:
+def _complemented(call: Call, x: sg.Output) -> Any:
     return sg.logical_not(x) if x.dtype.is_bool else sg.invert(x)
 
 
-def _rounded(call: Call, x: Any, decimals: int = 0) -> Any:
+def _rounded(call: Call, x: sg.Output, decimals: int = 0) -> Any:
     if x.dtype.is_integer:
         return x
     scale = brought(10.0 ** abs(decimals), x.dtype)
@@ -147,24 +149,24 @@ def _rounded(call: Call, x: Any, decimals: int = 0) -> Any:
     return sg.realdiv(sg.round(sg.multiply(x, scale)), scale)
 
 
-def _chosen(call: Call, condition: Any, x: Any, y: Any) -> Any:
+def _chosen(call: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Any:
     return sg.where(brought(condition, sg.bool_), *_both(call.dtype, x, y))
 
 
-def _minimum(call: Call, x: Any, y: Any) -> Any:
+def _minimum(call: Call, x: sg.Output, y: sg.Output) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.logical_and(x, y) if call.dtype.is_bool else sg.minimum(x, y)
 
 
-def _maximum(call: Call, x: Any, y: Any) -> Any:
+def _maximum(call: Call, x: sg.Output, y: sg.Output) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.logical_or(x, y) if call.dtype.is_bool else sg.maximum(x, y)
 
 
-def _without_nan(function: Any) -> Translation:
+def _without_nan(function: Callable[..., Any]) -> Translation:
     """fmax and fmin: where one operand is NaN, the other."""
 
-    def translated(call: Call, x: Any, y: Any) -> Any:
+    def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
         x, y = _both(call.dtype, x, y)
         if not call.dtype.is_floating:
             return function(x, y)
@@ -173,10 +175,10 @@ def _without_nan(function: Any) -> Translation:
     return translated
 
 
-def _log_or_zero(function: Any) -> Translation:
+def _log_or_zero(function: Callable[..., Any]) -> Translation:
     """xlogy and its kind: 0 where the first is 0, and NaN where the second is."""
 
-    def translated(call: Call, x: Any, y: Any) -> Any:
+    def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
         x, y = _both(call.dtype, x, y)
         return sg.where(sg.isnan(y), sg.add(y, x), function(x, y))
 
@@ -186,31 +188,31 @@ def _log_or_zero(function: Any) -> Translation:
 # ------------------------------------------------------------------------------------------- activations
 
 
-def _leaky_relu(call: Call, x: Any, slope: Any = 0.01) -> Any:
+def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Any:
     return sg.where(sg.greater(x, brought(0, x.dtype)), x, _times(x, slope))
 
 
-def _elu(call: Call, x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: int = 1) -> Any:
     low = sg.minimum(x, brought(0, x.dtype))  # Whose exponential is finite.
     below = _times(sg.expm1(_times(low, input_scale)), alpha * scale)
     return sg.where(sg.greater(x, brought(0, x.dtype)), _times(x, scale), below)
 
 
-def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+def _gelu(call: Call, x: sg.Output, approximate: str = "none") -> Any:
     return sg.gelu(x, approximate=approximate == "tanh")
 
 
-def _between(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
+def _between(call: Call, x: sg.Output, low: float = -1, high: float = 1) -> Any:
     return _clamped(call, x, low, high)
 
 
-def _softplus(call: Call, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+def _softplus(call: Call, x: sg.Output, beta: float = 1, threshold: float = 20) -> Any:
     scaled = _times(x, beta)
     curved = sg.realdiv(sg.softplus(scaled), brought(beta, x.dtype))
     return sg.where(sg.greater(scaled, brought(threshold, x.dtype)), x, curved)
 
 
-def _logit(call: Call, x: Any, eps: Any = None) -> Any:
+def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
     x = brought(x, call.dtype)
     if eps is not None:
         x = _clamped(call, x, eps, 1.0 - eps)
@@ -218,7 +220,13 @@ def _logit(call: Call, x: Any, eps: Any = None) -> Any:
     return sg.log(sg.realdiv(x, sg.subtract(one, x)))
 
 
-def _filled_nan(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def _filled_nan(
+    call: Call,
+    x: sg.Output,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Any:
     if not x.dtype.is_floating:
         return x
     limits = np.finfo(x.dtype.numpy) if x.dtype.name != "bfloat16" else None
@@ -230,12 +238,12 @@ def _filled_nan(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf:
     return sg.where(infinite[1], brought(least if neginf is None else neginf, x.dtype), kept)
 
 
-def _thresholded(call: Call, x: Any, threshold: Any, value: Any) -> Any:
+def _thresholded(call: Call, x: sg.Output, threshold: float, value: float) -> Any:
     dtype = x.dtype
     return sg.where(sg.less_equal(x, brought(threshold, dtype)), brought(value, dtype), x)
 
 
-def _heaviside(call: Call, x: Any, values: Any) -> Any:
+def _heaviside(call: Call, x: sg.Output, values: sg.Output) -> Any:
     zero, one = brought(0, x.dtype), brought(1, x.dtype)
     return sg.where(sg.equal(x, zero), values, sg.where(sg.less(x, zero), zero, one))
 
@@ -243,50 +251,50 @@ def _heaviside(call: Call, x: Any, values: Any) -> Any:
 # ------------------------------------------------------------------------------------------- conversion
 
 
-def _converted(call: Call, x: Any, dtype: Any = None, **_: Any) -> Any:
+def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Any:
     wanted = given(dtype, x.dtype)
     return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
 
 
-def _like(call: Call, x: Any, value: Any, **_: Any) -> Any:
+def _like(call: Call, x: sg.Output, value: float, **_: object) -> Any:
     return brought(value, call.dtype, x)
 
 
-def _kept(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+def _kept(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
     return x
 
 
-def _copied(call: Call, x: Any, source: Any, *_: Any, **__: Any) -> Any:
+def _copied(call: Call, x: sg.Output, source: sg.Output, *_: object, **__: object) -> Any:
     return sg.broadcast_to(brought(source, x.dtype), x.shape)
 
 
-def _left(call: Call, x: Any) -> Any:
+def _left(call: Call, x: sg.Output) -> Any:
     """The one number of a tensor, for Python: no gradient passes."""
     return sg.stop_gradient(sg.reshape(x, ()), name="item")
 
 
-def _polygamma(call: Call, n: int, x: Any) -> Any:
+def _polygamma(call: Call, n: int, x: sg.Output) -> Any:
     return sg.polygamma(n, brought(x, call.dtype))
 
 
-def _complex_from(call: Call, x: Any) -> Any:
+def _complex_from(call: Call, x: sg.Output) -> Any:
     """Pairs of real numbers as complex ones."""
     return sg.complex(x[..., 0], x[..., 1])
 
 
-def _real_from(call: Call, x: Any) -> Any:
+def _real_from(call: Call, x: sg.Output) -> Any:
     return sg.stack([sg.real(x), sg.imag(x)], axis=-1)
 
 
-def _signed(call: Call, x: Any) -> Any:
+def _signed(call: Call, x: sg.Output) -> Any:
     return sg.signbit(brought(x, sg.float32)) if x.dtype.is_bool else sg.signbit(x)
 
 
-def _number(call: Call, value: Any, **_: Any) -> Any:
+def _number(call: Call, value: float, **_: object) -> Any:
     return brought(value, call.dtype)
 
 
-_ELEMENTARY = {
+_ELEMENTARY: dict[str, Callable[..., Any]] = {
     "acos": sg.acos,
     "acosh": sg.acosh,
     "asin": sg.asin,

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.shapes import part
-from stopgrad.interop.shared.values import Refused, along, axis_of, brought, product, static
+from stopgrad.interop.shared.values import Refused, Value, along, axis_of, brought, product, static
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, strided_places
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def _cut(x: Any, index: Any, axis: int) -> Any:
+def _cut(x: sg.Output, index: sg.Output, axis: int) -> Any:
     """x without what lies beyond the index's sizes, along all other axes."""
     for i in range(x.ndim):
         if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
@@ -23,7 +24,7 @@ def _cut(x: Any, index: Any, axis: int) -> Any:
     return x
 
 
-def _gathered(call: Call, x: Any, dim: int, index: Any, **_: Any) -> Any:
+def _gathered(call: Call, x: sg.Output, dim: int, index: sg.Output, **_: object) -> Any:
     if not x.ndim:
         return x if not index.ndim else sg.broadcast_to(x, index.shape)
     if not index.ndim:
@@ -36,7 +37,7 @@ def _gathered(call: Call, x: Any, dim: int, index: Any, **_: Any) -> Any:
 class _Scattering:
     """Where the elements that an index names along one axis stand in a tensor."""
 
-    def __init__(self, x: Any, dim: int, index: Any) -> None:
+    def __init__(self, x: sg.Output, dim: int, index: sg.Output) -> None:
         self.scalar = not x.ndim
         self.x = reshape(x, [1]) if self.scalar else x
         self.index = reshape(index, [1]) if not index.ndim else index
@@ -47,27 +48,30 @@ class _Scattering:
             for i in range(ndim)
         )
 
-    def updates(self, source: Any) -> Any:
+    def updates(self, source: Value) -> Any:
         """What is written: a number, or as much of a tensor as the index is large."""
         if not isinstance(source, sg.Output) or not source.ndim:
             return sg.broadcast_to(brought(source, self.x.dtype, self.x), self.index.shape)
-        source = brought(source, self.x.dtype)
-        for i in range(source.ndim):
-            source = part(source, i, 0, self.index.shape[i]) if _differs(source, self.index, i) else source
-        return source
+        written = brought(source, self.x.dtype)
+        for i in range(written.ndim):
+            if _differs(written, self.index, i):
+                written = part(written, i, 0, self.index.shape[i])
+        return written
 
-    def at(self, x: Any = None) -> Any:
+    def at(self, x: sg.Output | None = None) -> Any:
         return sg.at(self.x if x is None else x)[self.places]
 
-    def ended(self, y: Any) -> Any:
+    def ended(self, y: sg.Output) -> Any:
         return reshape(y, []) if self.scalar else y
 
 
-def _differs(x: Any, y: Any, axis: int) -> bool:
+def _differs(x: sg.Output, y: sg.Output, axis: int) -> bool:
     return bool(x.shape[axis] is not y.shape[axis] and x.shape[axis] != y.shape[axis])
 
 
-def _scattered(call: Call, x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None) -> Any:
+def _scattered(
+    call: Call, x: sg.Output, dim: int, index: sg.Output, source: Value, *, reduce: str | None = None
+) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -76,11 +80,11 @@ def _scattered(call: Call, x: Any, dim: int, index: Any, source: Any, *, reduce:
     return to.ended(getattr(to.at(), reduce)(to.updates(source)))
 
 
-def _is_empty(index: Any) -> bool:
+def _is_empty(index: sg.Output) -> bool:
     return any(not isinstance(size, sg.Dim) and size == 0 for size in index.shape)
 
 
-def _scatter_added(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -88,7 +92,14 @@ def _scatter_added(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any
 
 
 def _scatter_reduced(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+    call: Call,
+    x: sg.Output,
+    dim: int,
+    index: sg.Output,
+    source: sg.Output,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
@@ -112,7 +123,7 @@ def _scatter_reduced(
     return to.ended({"prod": at.multiply, "amax": at.max, "amin": at.min}[reduce](updates))
 
 
-def _neutral(reduce: str, updates: Any) -> Any:
+def _neutral(reduce: str, updates: sg.Output) -> Any:
     if reduce in ("amax", "amin") and updates.dtype.is_floating:
         value = -np.inf if reduce == "amax" else np.inf
     elif reduce in ("amax", "amin"):
@@ -126,12 +137,12 @@ def _neutral(reduce: str, updates: Any) -> Any:
 # ------------------------------------------------------------------------------------- advanced indices
 
 
-def _index_of(x: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+def _index_of(x: sg.Output, indices: Sequence[sg.Output | None]) -> tuple[Any, ...]:
     """PyTorch's list of indices as what brackets take: None is a whole axis."""
     return tuple(slice(None) if one is None else one for one in indices)
 
 
-def _indexed(call: Call, x: Any, indices: Sequence[Any]) -> Any:
+def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> Any:
     if any(one is not None and one.dtype.is_bool for one in indices):
         raise Refused(
             "how many elements a mask chooses is known only when the program runs; keep the shape instead, "
@@ -140,7 +151,9 @@ def _indexed(call: Call, x: Any, indices: Sequence[Any]) -> Any:
     return x[_index_of(x, indices)]
 
 
-def _put(call: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def _put(
+    call: Call, x: sg.Output, indices: Sequence[sg.Output | None], values: sg.Output, accumulate: bool = False
+) -> Any:
     masks = [one for one in indices if one is not None and one.dtype.is_bool]
     values = brought(values, x.dtype)
     if masks and not _is_scalar(values):
@@ -154,18 +167,20 @@ def _put(call: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bo
     return at.add(values) if accumulate else at.set(values)
 
 
-def _is_scalar(x: Any) -> bool:
+def _is_scalar(x: sg.Output) -> bool:
     return all(not isinstance(size, sg.Dim) and size == 1 for size in x.shape)
 
 
-def _chosen(call: Call, x: Any, dim: int, index: Any) -> Any:
+def _chosen(call: Call, x: sg.Output, dim: int, index: sg.Output) -> Any:
     if not x.ndim:
         return x
     index = reshape(index, [-1]) if not index.ndim else index
     return sg.take(x, index, axis_of(dim, x.ndim))
 
 
-def _index_added(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def _index_added(
+    call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output, *, alpha: Value = 1
+) -> Any:
     if not x.ndim:
         return sg.add(x, sg.multiply(reshape(brought(source, x.dtype), []), brought(alpha, x.dtype)))
     source = brought(source, x.dtype)
@@ -174,25 +189,25 @@ def _index_added(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha
     return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].add(source)
 
 
-def _index_copied(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+def _index_copied(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
     if not x.ndim:
         return reshape(source, [])
     axis = axis_of(dim, x.ndim)
     return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(source)
 
 
-def _index_filled(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_filled(call: Call, x: sg.Output, dim: int, index: sg.Output, value: Value) -> Any:
     if not x.ndim:
         return brought(value, x.dtype, x)
     axis = axis_of(dim, x.ndim)
     return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(brought(value, x.dtype, x))
 
 
-def _mask_filled(call: Call, x: Any, mask: Any, value: Any) -> Any:
+def _mask_filled(call: Call, x: sg.Output, mask: sg.Output, value: Value) -> Any:
     return sg.where(mask, brought(value, x.dtype, x), x)
 
 
-def _mask_scattered(call: Call, x: Any, mask: Any, source: Any) -> Any:
+def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output) -> Any:
     """The elements of a source, one after the other, wherever a mask holds."""
     mask = sg.broadcast_to(mask, x.shape)
     number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
@@ -201,31 +216,37 @@ def _mask_scattered(call: Call, x: Any, mask: Any, source: Any) -> Any:
     return sg.where(mask, found, x)
 
 
-def _nonzero(call: Call, x: Any) -> Any:
+def _nonzero(call: Call, x: sg.Output) -> Any:
     raise Refused(
         "how many elements are not 0 is known only when the program runs; use masks that keep the shape, "
         "such as torch.where(x != 0, y, 0)"
     )
 
 
-def _masked(call: Call, x: Any, mask: Any) -> Any:
+def _masked(call: Call, x: sg.Output, mask: sg.Output) -> Any:
     return _indexed(call, x, [mask])
 
 
 # ------------------------------------------------------------------------------------- written views
 
 
-def _select_written(call: Call, x: Any, source: Any, dim: int, index: Any) -> Any:
+def _select_written(call: Call, x: sg.Output, source: sg.Output, dim: int, index: Size) -> Any:
     axis = axis_of(dim, x.ndim)
     return sg.at(x)[(slice(None),) * axis + (index,)].set(source)
 
 
 def _slice_written(
-    call: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    call: Call,
+    x: sg.Output,
+    source: sg.Output,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> Any:
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
-    if not any(isinstance(n, sg.Dim) for n in (size, start, end)):
+    if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
         places = np.arange(size)[slice(start, end, step)]
         if not places.size:
             return x
@@ -235,7 +256,9 @@ def _slice_written(
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
 
 
-def _diagonal_written(call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal_written(
+    call: Call, x: sg.Output, source: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
@@ -244,7 +267,12 @@ def _diagonal_written(call: Call, x: Any, source: Any, offset: int = 0, dim1: in
 
 
 def _strided_written(
-    call: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+    call: Call,
+    x: sg.Output,
+    source: sg.Output,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    offset: int | None = None,
 ) -> Any:
     if not call.scale(0).is_contiguous():
         raise Refused("as_strided writes the memory of a tensor that is not laid out row by row; use views")
@@ -258,9 +286,9 @@ def _strided_written(
 
 def _embedded(
     call: Call,
-    weight: Any,
-    indices: Any,
-    padding_idx: Any = -1,
+    weight: sg.Output,
+    indices: sg.Output,
+    padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
@@ -277,7 +305,7 @@ def _embedded(
 
 
 def _embedding_gradient(
-    call: Call, g: Any, indices: Any, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
+    call: Call, g: sg.Output, indices: sg.Output, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
     indices = reshape(indices, [-1])
     rows = reshape(g, [-1, g.shape[-1]])
@@ -292,13 +320,13 @@ def _embedding_gradient(
 
 def _bagged(
     call: Call,
-    weight: Any,
-    indices: Any,
-    offsets: Any,
+    weight: sg.Output,
+    indices: sg.Output,
+    offsets: sg.Output,
     scale_grad_by_freq: bool = False,
     mode: int = 0,
     sparse: bool = False,
-    per_sample_weights: Any = None,
+    per_sample_weights: sg.Output | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
@@ -324,7 +352,9 @@ def _bagged(
     return result, None, None, None
 
 
-def _bucketed(call: Call, x: Any, bounds: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+def _bucketed(
+    call: Call, x: sg.Output, bounds: sg.Output, *, out_int32: bool = False, right: bool = False
+) -> Any:
     x = brought(x, bounds.dtype if bounds.dtype.is_floating else x.dtype, bounds)
     return sg.cast(
         sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype
@@ -333,13 +363,13 @@ def _bucketed(call: Call, x: Any, bounds: Any, *, out_int32: bool = False, right
 
 def _searched(
     call: Call,
-    bounds: Any,
-    x: Any,
+    bounds: sg.Output,
+    x: sg.Output,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
-    sorter: Any = None,
+    sorter: sg.Output | None = None,
 ) -> Any:
     if sorter is not None:
         bounds = sg.take_along_axis(bounds, sorter, -1)

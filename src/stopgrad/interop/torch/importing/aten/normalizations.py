@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.normalizations import (
     affine,
     batch_normalized,
@@ -21,7 +22,14 @@ from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def _layer(call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:
+def _layer(
+    call: Call,
+    x: sg.Output,
+    shape: Sequence[Size],
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    eps: float,
+) -> Any:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     mean = rstd = None
     if call.uses(1) or call.uses(2):
@@ -30,7 +38,15 @@ def _layer(call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps
 
 
 def _group(
-    call: Call, x: Any, weight: Any, bias: Any, n: Any, c: Any, hw: Any, group: int, eps: float
+    call: Call,
+    x: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    n: Size,
+    c: Size,
+    hw: Size,
+    group: int,
+    eps: float,
 ) -> Any:
     parts = reshape(wide(x), [x.shape[0], group, -1])
     y = reshape(sg.layer_norm(parts, axis=(2,), epsilon=eps), list(x.shape))
@@ -43,9 +59,9 @@ def _group(
 
 def _batch(
     call: Call,
-    x: Any,
-    weight: Any,
-    bias: Any,
+    x: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
     running_mean: Any,
     running_var: Any,
     training: bool,
@@ -72,13 +88,26 @@ def _batch(
 
 
 def _batch_alone(
-    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+    call: Call,
+    x: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     return _batch(call, x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
 def _batch_resting(
-    call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+    call: Call,
+    x: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    mean: sg.Output,
+    var: sg.Output,
+    momentum: float,
+    eps: float,
 ) -> Any:
     return _batch(call, x, weight, bias, mean, var, False, momentum, eps)[:3]
 
@@ -88,7 +117,15 @@ def _batch_three(call: Call, *arguments: Any) -> Any:
 
 
 def _layer_gradient(
-    call: Call, g: Any, x: Any, shape: Sequence[Any], mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any
+    call: Call,
+    g: sg.Output,
+    x: sg.Output,
+    shape: Sequence[Size],
+    mean: sg.Output,
+    rstd: sg.Output,
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    mask: Sequence[Size],
 ) -> Any:
     """From the statistics that it is given, which need not be those of x."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
@@ -101,28 +138,28 @@ def _layer_gradient(
     return dx, dw, db
 
 
-def _through(inner: Any, normal: Any, rstd: Any, axes: tuple[int, ...]) -> Any:
+def _through(inner: sg.Output, normal: sg.Output, rstd: sg.Output, axes: tuple[int, ...]) -> Any:
     mean = sg.reduce_mean(inner, axis=axes, keepdims=True)
     share = sg.multiply(normal, sg.reduce_mean(sg.multiply(inner, normal), axis=axes, keepdims=True))
     return sg.multiply(sg.subtract(sg.subtract(inner, mean), share), rstd)
 
 
-def _summed(x: Any, axes: tuple[int, ...]) -> Any:
+def _summed(x: sg.Output, axes: tuple[int, ...]) -> Any:
     return sg.reduce_sum(x, axis=axes) if axes else x
 
 
 def _group_gradient(
     call: Call,
-    g: Any,
-    x: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    n: Any,
-    c: Any,
-    hw: Any,
+    g: sg.Output,
+    x: sg.Output,
+    mean: sg.Output,
+    rstd: sg.Output,
+    weight: sg.Output | None,
+    n: Size,
+    c: Size,
+    hw: Size,
     group: int,
-    mask: Any,
+    mask: Sequence[Size],
 ) -> Any:
     shape = [x.shape[0], group, -1]
     mean, rstd = sg.expand_dims(mean, -1), sg.expand_dims(rstd, -1)

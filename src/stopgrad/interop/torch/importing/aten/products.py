@@ -7,37 +7,40 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared import convolutions
-from stopgrad.interop.shared.values import Refused, brought, pulled, spread, static
+from stopgrad.interop.shared.values import Refused, Value, brought, pulled, spread, static
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
-def _multiplied(call: Call, a: Any, b: Any, *_: Any) -> Any:
+def _multiplied(call: Call, a: sg.Output, b: sg.Output, *_: object) -> Any:
     return sg.matmul(a, b)
 
 
-def _scaled(x: Any, factor: Any) -> Any:
+def _scaled(x: sg.Output, factor: Value) -> Any:
     return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype, x))
 
 
-def _added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _added(call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: float = 1, alpha: float = 1) -> Any:
     return _added_to(x, sg.matmul(a, b), beta, alpha)  # With beta = 0, x is not read: its NaN does not count.
 
 
-def _outer_added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _outer_added(
+    call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: Value = 1, alpha: Value = 1
+) -> Any:
     return _added_to(x, sg.outer(a, b), beta, alpha)
 
 
-def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output | None = None) -> Any:
     y = sg.matmul(x, sg.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight)
     return y if bias is None else sg.add(y, bias)
 
 
-def _dotted(call: Call, a: Any, b: Any) -> Any:
+def _dotted(call: Call, a: sg.Output, b: sg.Output) -> Any:
     return sg.reduce_sum(sg.multiply(a, b))
 
 
-def _conjugated_dot(call: Call, a: Any, b: Any) -> Any:
+def _conjugated_dot(call: Call, a: sg.Output, b: sg.Output) -> Any:
     return sg.reduce_sum(sg.multiply(sg.conj(a), b))
 
 
@@ -46,14 +49,14 @@ def _conjugated_dot(call: Call, a: Any, b: Any) -> Any:
 
 def convolved(
     call: Call,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    x: sg.Output,
+    weight: sg.Output,
+    bias: sg.Output | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
-    output_padding: Any,
+    output_padding: Sequence[int],
     groups: int,
 ) -> Any:
     """``aten.convolution``: channels stand behind the batch, output channels first in the weight."""
@@ -68,7 +71,12 @@ def convolved(
 
 
 def _convolution_gradient(
-    call: Call, g: Any, x: Any, weight: Any, bias_sizes: Any, *options: Any
+    call: Call,
+    g: sg.Output,
+    x: sg.Output,
+    weight: sg.Output,
+    bias_sizes: Sequence[Size],
+    *options: Any,
 ) -> tuple[Any, ...]:
     *parameters, mask = options
     operands = [x, weight]
@@ -84,7 +92,14 @@ def _convolution_gradient(
 # ------------------------------------------------------------------------------- windows as columns
 
 
-def _to_columns(call: Call, x: Any, window: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Any:
+def _to_columns(
+    call: Call,
+    x: sg.Output,
+    window: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
     batched = x.ndim == 4
     x = x if batched else sg.expand_dims(x, 0)
     dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
@@ -93,7 +108,13 @@ def _to_columns(call: Call, x: Any, window: Sequence[int], dilation: Any, paddin
 
 
 def _from_columns(
-    call: Call, x: Any, size: Sequence[Any], window: Any, dilation: Any, padding: Any, stride: Any
+    call: Call,
+    x: sg.Output,
+    size: Sequence[Size],
+    window: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
 ) -> Any:
     """The transpose of :func:`_to_columns`: what overlaps is added up."""
     batched = x.ndim == 3
@@ -109,14 +130,14 @@ def _from_columns(
 
 def _attention(
     call: Call,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: sg.Output,
+    key: sg.Output,
+    value: sg.Output,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
-    attn_mask: Any = None,
-    scale: Any = None,
+    attn_mask: sg.Output | None = None,
+    scale: float | None = None,
 ) -> Any:
     if dropout_p:
         raise Refused(
@@ -128,14 +149,14 @@ def _attention(
 
 def _whole_attention(
     call: Call,
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: sg.Output,
+    key: sg.Output,
+    value: sg.Output,
+    attn_mask: sg.Output | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
-    scale: Any = None,
+    scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
     unseen = None
@@ -161,7 +182,7 @@ def _whole_attention(
 
 
 def _triangular(
-    call: Call, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+    call: Call, a: sg.Output, b: sg.Output, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
     if unitriangular:
         eye = sg.eye(a.shape[-1], dtype=a.dtype)
@@ -172,7 +193,7 @@ def _triangular(
     return sg.swapaxes(t, -1, -2)
 
 
-def _solved(call: Call, a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
+def _solved(call: Call, a: sg.Output, b: sg.Output, *, left: bool = True, **_: object) -> Any:
     if any(call.uses(i) for i in (1, 2, 3)):
         raise Refused("of linalg.solve_ex only the solution is translated")
     if not left:
@@ -182,21 +203,21 @@ def _solved(call: Call, a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
     return (sg.squeeze(y, -1) if vector else y), None, None, None
 
 
-def _inverse(call: Call, a: Any, **_: Any) -> Any:
+def _inverse(call: Call, a: sg.Output, **_: object) -> Any:
     return sg.inv(a), _no_failure(a)
 
 
-def _factor(call: Call, a: Any, *, upper: bool = False, **_: Any) -> Any:
+def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> Any:
     y = sg.cholesky(a)
     return (sg.adjoint(y) if upper else y), _no_failure(a)
 
 
-def _no_failure(a: Any) -> Any:
+def _no_failure(a: sg.Output) -> Any:
     """For each matrix the number that says that all went well."""
     return sg.zeros(list(a.shape[:-2]), sg.int32)
 
 
-def _orthogonal(call: Call, a: Any, mode: str = "reduced") -> Any:
+def _orthogonal(call: Call, a: sg.Output, mode: str = "reduced") -> Any:
     if mode == "r":
         raise Refused("linalg.qr with mode='r' has no translation; take the second result of mode='reduced'")
     q, r = sg.qr(a, full_matrices=mode == "complete")
@@ -204,7 +225,12 @@ def _orthogonal(call: Call, a: Any, mode: str = "reduced") -> Any:
 
 
 def _singular(
-    call: Call, a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
+    call: Call,
+    a: sg.Output,
+    full_matrices: bool = False,
+    compute_uv: bool = True,
+    *,
+    driver: str | None = None,
 ) -> Any:
     if not compute_uv:
         return None, sg.svdvals(a), None
@@ -212,33 +238,35 @@ def _singular(
     return u, s, sg.adjoint(v)
 
 
-def _eigen_general(call: Call, a: Any) -> Any:
+def _eigen_general(call: Call, a: sg.Output) -> Any:
     values, vectors = sg.eig(a)
     return values, vectors
 
 
-def _cholesky_solved(call: Call, b: Any, chol: Any, upper: bool = False) -> Any:
+def _cholesky_solved(call: Call, b: sg.Output, chol: sg.Output, upper: bool = False) -> Any:
     return sg.cholesky_solve(sg.adjoint(chol) if upper else chol, b)
 
 
-def _summed_products(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _summed_products(
+    call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: Value = 1, alpha: Value = 1
+) -> Any:
     return _added_to(x, sg.reduce_sum(sg.matmul(a, b), axis=0), beta, alpha)
 
 
-def _added_to(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+def _added_to(x: sg.Output, product: sg.Output, beta: Value, alpha: Value) -> Any:
     product = _scaled(product, alpha)
     return product if beta == 0 else sg.add(_scaled(x, beta), product)
 
 
-def _determinant(call: Call, a: Any) -> Any:
+def _determinant(call: Call, a: sg.Output) -> Any:
     return sg.det(a), None, None
 
 
-def _log_determinant(call: Call, a: Any) -> Any:
+def _log_determinant(call: Call, a: sg.Output) -> Any:
     return (*sg.slogdet(a), None, None)
 
 
-def _eigen(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+def _eigen(call: Call, a: sg.Output, uplo: str = "L", compute_v: bool = True) -> Any:
     # Of the matrix one triangle is read; of symmetric ones all that they depend on gets PyTorch's gradient.
     lower = sg.tril(a) if uplo == "L" else sg.adjoint(sg.triu(a))
     eye = sg.eye(a.shape[-1], dtype=a.dtype)
@@ -247,7 +275,7 @@ def _eigen(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
     return values, vectors
 
 
-def _crossed(call: Call, a: Any, b: Any, *, dim: int = -1) -> Any:
+def _crossed(call: Call, a: sg.Output, b: sg.Output, *, dim: int = -1) -> Any:
     return sg.cross(brought(a, call.dtype), brought(b, call.dtype), axis=dim)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 import stopgrad as sg
 from stopgrad.interop.shared.normalizations import variance
@@ -11,10 +14,12 @@ from stopgrad.interop.shared.values import along, axes_of, axis_of, brought, sta
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 
 
-def reduced(function: Any) -> Translation:
+def reduced(function: Callable[..., Any]) -> Translation:
     """Over some axes, computed in the result's element type."""
 
-    def translated(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    def translated(
+        call: Call, x: sg.Output, dim: Sequence[int] | None = None, keepdim: bool = False, **_: object
+    ) -> Any:
         axes = axes_of(dim, x.ndim)
         x = brought(x, call.dtype)
         return function(x, axis=axes, keepdims=keepdim) if axes else x
@@ -22,8 +27,8 @@ def reduced(function: Any) -> Translation:
     return translated
 
 
-def _any_all(function: Any) -> Translation:
-    def translated(call: Call, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _any_all(function: Callable[..., Any]) -> Translation:
+    def translated(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
         axes = axes_of(dim, x.ndim)
         x = brought(x, sg.bool_)
         return brought(function(x, axis=axes, keepdims=keepdim) if axes else x, call.dtype)
@@ -31,10 +36,10 @@ def _any_all(function: Any) -> Translation:
     return translated
 
 
-def _extreme(function: Any, truth: Any) -> Translation:
+def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
     """amax and amin, whose gradient ties share."""
 
-    def translated(call: Call, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
         axes = axes_of(dim, x.ndim)
         if not axes:
             return x
@@ -43,7 +48,7 @@ def _extreme(function: Any, truth: Any) -> Translation:
     return translated
 
 
-def _place(function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
+def _place(function: Callable[..., Any], x: sg.Output, dim: int | None, keepdim: bool) -> Any:
     """Where along an axis the extreme stands."""
     ndim = x.ndim
     x = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
@@ -54,14 +59,14 @@ def _place(function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
     return sg.expand_dims(place, axis_of(dim, ndim)) if keepdim else place
 
 
-def _place_of(function: Any) -> Translation:
+def _place_of(function: Callable[..., Any]) -> Translation:
     return lambda call, x, dim=None, keepdim=False: _place(function, x, dim, keepdim)
 
 
-def _extreme_with_place(function: Any) -> Translation:
+def _extreme_with_place(function: Callable[..., Any]) -> Translation:
     """max.dim and min.dim: the element that is first takes the whole gradient."""
 
-    def translated(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> Any:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -72,13 +77,15 @@ def _extreme_with_place(function: Any) -> Translation:
     return translated
 
 
-def _mean(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+def _mean(
+    call: Call, x: sg.Output, dim: Sequence[int] | None = None, keepdim: bool = False, **_: object
+) -> Any:
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
 
 
-def _product(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+def _product(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False, **_: object) -> Any:
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_prod(x, axis=axes, keepdims=keepdim) if axes else x
@@ -86,12 +93,12 @@ def _product(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: An
 
 def _variance(
     call: Call,
-    x: Any,
-    dim: Any = None,
+    x: sg.Output,
+    dim: Sequence[int] | None = None,
     unbiased: bool = True,
     keepdim: bool = False,
     *,
-    correction: Any = None,
+    correction: float | None = None,
 ) -> Any:
     if correction is None:
         correction = 1 if unbiased else 0
@@ -99,17 +106,34 @@ def _variance(
 
 
 def _variance_corrected(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call,
+    x: sg.Output,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
     return variance(x, axes_of(dim, x.ndim), 1 if correction is None else correction, keepdim)
 
 
-def _deviation(call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _deviation(
+    call: Call,
+    x: sg.Output,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:
     return sg.sqrt(_variance_corrected(call, x, dim, correction=correction, keepdim=keepdim))
 
 
 def _variance_mean(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call,
+    x: sg.Output,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Any:
     axes = axes_of(dim, x.ndim)
     mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
@@ -117,7 +141,13 @@ def _variance_mean(
 
 
 def _norm(
-    call: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    call: Call,
+    x: sg.Output,
+    ord: float = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> Any:
     axes = axes_of(dim, x.ndim)
     if x.dtype.is_complex:
@@ -128,7 +158,7 @@ def _norm(
     return sg.vector_norm(x, axis=axes, keepdims=keepdim, ord=ord)
 
 
-def _log_sum(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
+def _log_sum(call: Call, x: sg.Output, dim: Sequence[int] | None, keepdim: bool = False) -> Any:
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_logsumexp(x, axis=axes, keepdims=keepdim) if axes else x
@@ -137,7 +167,7 @@ def _log_sum(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
 # --------------------------------------------------------------------------------------------- in order
 
 
-def _sorted(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
     stated = {"dim": -1, "descending": False, **kwargs}
     # sort(x, dim, descending), sort.stable(x, *, stable, dim, descending)
     stated.update(zip(("dim", "descending"), args, strict=False))
@@ -149,7 +179,7 @@ def _sorted(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _top(call: Call, x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
     axis = axis_of(dim, x.ndim)
@@ -159,7 +189,7 @@ def _top(call: Call, x: Any, k: Any, dim: int = -1, largest: bool = True, sorted
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _nth(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest, counted from 1."""
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
@@ -169,7 +199,7 @@ def _nth(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> An
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 
 
-def _median(call: Call, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two in the middle; NaN where there is one."""
     if dim is None:
         return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
@@ -180,7 +210,7 @@ def _median(call: Call, x: Any, dim: int | None = None, keepdim: bool = False) -
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 
 
-def _nth_or_nan(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
+def _nth_or_nan(x: sg.Output, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
     (count,) = static([x.shape[axis]], "a median")
     order = sg.argsort(x, axis, stable=True)
     place = order[(slice(None),) * axis + (slice((count - 1) // 2, (count - 1) // 2 + 1),)]
@@ -195,20 +225,20 @@ def _nth_or_nan(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
 # ---------------------------------------------------------------------------------------------- running
 
 
-def running(function: Any) -> Translation:
+def running(function: Callable[..., Any]) -> Translation:
     """Along an axis, the result so far, in the result's element type."""
 
-    def translated(call: Call, x: Any, dim: int, **_: Any) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int, **_: object) -> Any:
         x = brought(x, call.dtype)
         return function(x, axis_of(dim, x.ndim)) if x.ndim else x
 
     return translated
 
 
-def _running_extreme(function: Any) -> Translation:
+def _running_extreme(function: Callable[..., Any]) -> Translation:
     """cummax and cummin, with the places: of elements that tie, the latest."""
 
-    def translated(call: Call, x: Any, dim: int) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int) -> Any:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -227,8 +257,8 @@ def _running_extreme(function: Any) -> Translation:
 # ---------------------------------------------------------------------------------------------- softmax
 
 
-def _soft(function: Any) -> Translation:
-    def translated(call: Call, x: Any, dim: int, *_: Any, **__: Any) -> Any:
+def _soft(function: Callable[..., Any]) -> Translation:
+    def translated(call: Call, x: sg.Output, dim: int, *_: object, **__: object) -> Any:
         x = brought(x, call.dtype)
         if not x.ndim:
             return sg.reshape(function(sg.reshape(x, [1]), axis=0), [])
@@ -237,7 +267,7 @@ def _soft(function: Any) -> Translation:
     return translated
 
 
-def _distances(x: Any, y: Any, p: float) -> Any:
+def _distances(x: sg.Output, y: sg.Output, p: float) -> Any:
     """Between the rows of two stacks of them, broadcast."""
     apart = sg.subtract(x, y)
     if p == 0:
@@ -245,7 +275,7 @@ def _distances(x: Any, y: Any, p: float) -> Any:
     return sg.vector_norm(apart, axis=-1, ord=math.inf if p == math.inf else p)
 
 
-def _safely_soft(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
+def _safely_soft(call: Call, x: sg.Output, dim: int, dtype: torch.dtype | None = None) -> Any:
     """A row in which all is -∞ becomes 0, and takes no gradient."""
     x = brought(x, call.dtype)
     if not x.ndim:
@@ -256,11 +286,11 @@ def _safely_soft(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
     return sg.where(none, brought(0, x.dtype), y)
 
 
-def _all_distances(call: Call, x: Any, y: Any, p: float, compute_mode: Any = None) -> Any:
+def _all_distances(call: Call, x: sg.Output, y: sg.Output, p: float, compute_mode: int | None = None) -> Any:
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
 
-def _own_distances(call: Call, x: Any, p: float = 2.0) -> Any:
+def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Any:
     (count,) = static([x.shape[0]], "pdist")
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     first, second = ([pair[i] for pair in pairs] for i in (0, 1))

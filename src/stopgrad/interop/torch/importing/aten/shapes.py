@@ -10,29 +10,30 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.shapes import is_negative, padded, part
 from stopgrad.interop.shared.values import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def _viewed(call: Call, x: Any, sizes: Sequence[Any]) -> Any:
+def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> Any:
     return reshape(x, list(sizes))
 
 
-def _permuted(call: Call, x: Any, dims: Sequence[int]) -> Any:
+def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
     return sg.transpose(x, axes_of(dims, x.ndim)) if x.ndim else x
 
 
-def _swapped(call: Call, x: Any, first: int, second: int) -> Any:
+def _swapped(call: Call, x: sg.Output, first: int, second: int) -> Any:
     return sg.swapaxes(x, axis_of(first, x.ndim), axis_of(second, x.ndim)) if x.ndim else x
 
 
-def _transposed(call: Call, x: Any) -> Any:
+def _transposed(call: Call, x: sg.Output) -> Any:
     return sg.swapaxes(x, 0, 1) if x.ndim > 1 else x
 
 
-def _expanded(call: Call, x: Any, sizes: Sequence[Any], **_: Any) -> Any:
+def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Any:
     have = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
     wanted = [
         old if isinstance(new, int) and new == -1 else new for old, new in zip(have, sizes, strict=True)
@@ -40,7 +41,7 @@ def _expanded(call: Call, x: Any, sizes: Sequence[Any], **_: Any) -> Any:
     return sg.broadcast_to(x, wanted)
 
 
-def _squeezed(call: Call, x: Any, dims: Any = None) -> Any:
+def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Any:
     every = axes_of(dims, x.ndim) if x.ndim else ()
     if dims is not None and not isinstance(dims, int) and not len(dims):
         every = ()
@@ -48,22 +49,24 @@ def _squeezed(call: Call, x: Any, dims: Any = None) -> Any:
     return sg.squeeze(x, sorted(gone)) if gone else x
 
 
-def _unsqueezed(call: Call, x: Any, dim: int) -> Any:
+def _unsqueezed(call: Call, x: sg.Output, dim: int) -> Any:
     return sg.expand_dims(x, axis_of(dim, x.ndim + 1))
 
 
-def _sliced(call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def _sliced(
+    call: Call, x: sg.Output, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
+) -> Any:
     return part(x, axis_of(dim, x.ndim), start, end, step)
 
 
-def _selected(call: Call, x: Any, dim: int, index: Any) -> Any:
+def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> Any:
     axis = axis_of(dim, x.ndim)
     if isinstance(index, sg.Output):
         return sg.take(x, index, axis)
     return x[(slice(None),) * axis + (index,)]
 
 
-def _joined(call: Call, tensors: Sequence[Any], dim: int = 0) -> Any:
+def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     # PyTorch lets empty vectors stand beside tensors of any shape.
     ndim = max(x.ndim for x in tensors)
     kept = [x for x in tensors if x.ndim == ndim]
@@ -71,44 +74,44 @@ def _joined(call: Call, tensors: Sequence[Any], dim: int = 0) -> Any:
     return sg.concat(kept, axis_of(dim, ndim)) if len(kept) > 1 else kept[0]
 
 
-def _stacked(call: Call, tensors: Sequence[Any], dim: int = 0) -> Any:
+def _stacked(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     return sg.stack([brought(x, call.dtype) for x in tensors], axis_of(dim, tensors[0].ndim + 1))
 
 
-def _split(call: Call, x: Any, sizes: Any, dim: int = 0) -> Any:
+def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> Any:
     axis = axis_of(dim, x.ndim)
-    if not isinstance(sizes, (list, tuple)):
+    if not isinstance(sizes, Sequence):
         (length,) = static([x.shape[axis]], "a split into parts of one size")
-        step = max(int(sizes), 1)
+        step = max(sizes, 1)
         sizes = [min(step, length - start) for start in range(0, length, step)] or [0]
-    starts = [0]
+    starts: list[Size] = [0]
     for size in sizes:
         starts.append(starts[-1] + size)
     return tuple(part(x, axis, a, b) for a, b in itertools.pairwise(starts))
 
 
-def _unbound(call: Call, x: Any, dim: int = 0) -> Any:
+def _unbound(call: Call, x: sg.Output, dim: int = 0) -> Any:
     return tuple(sg.unstack(x, axis=axis_of(dim, x.ndim)))
 
 
-def _flipped(call: Call, x: Any, dims: Sequence[int]) -> Any:
+def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
     return sg.flip(x, axes_of(dims, x.ndim)) if len(dims) and x.ndim else x
 
 
-def _rolled(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
+def _rolled(call: Call, x: sg.Output, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     if not len(dims):
         return reshape(sg.roll(reshape(x, [-1]), list(shifts), [0]), list(x.shape))
     return sg.roll(x, list(shifts), list(axes_of(dims, x.ndim)))
 
 
-def _repeated(call: Call, x: Any, repeats: Sequence[Any]) -> Any:
+def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> Any:
     missing = len(repeats) - x.ndim
     if missing:
         x = reshape(x, [1] * missing + list(x.shape))
     return sg.tile(x, list(repeats)) if x.ndim else x
 
 
-def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(call: Call, x: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     i, j = diagonal_places(rows, columns, offset)
@@ -124,7 +127,9 @@ def diagonal_places(rows: int, columns: int, offset: int) -> tuple[Any, Any]:
     return start[0] + np.arange(count), start[1] + np.arange(count)
 
 
-def _strided(call: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
+def _strided(
+    call: Call, x: sg.Output, size: Sequence[Size], stride: Sequence[Size], offset: int | None = None
+) -> Any:
     sizes, strides = static(size, "as_strided"), static(stride, "as_strided")
     before = call.scale(0)
     if not before.is_contiguous():
@@ -142,7 +147,7 @@ def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) ->
     return places
 
 
-def _unfolded(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
+def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> Any:
     if not x.ndim:
         return reshape(x, [1])
     axis = axis_of(dim, x.ndim)
@@ -155,7 +160,7 @@ def _unfolded(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
 def triangle(lower: bool) -> Any:
     """tril and triu."""
 
-    def translated(call: Call, x: Any, diagonal: int = 0) -> Any:
+    def translated(call: Call, x: sg.Output, diagonal: int = 0) -> Any:
         return (sg.tril if lower else sg.triu)(x, diagonal)
 
     return translated
@@ -164,7 +169,7 @@ def triangle(lower: bool) -> Any:
 # -------------------------------------------------------------------------------------------- padding
 
 
-def _pairs(pad: Sequence[Any], ndim: int) -> list[tuple[Any, Any]]:
+def _pairs(pad: Sequence[Size], ndim: int) -> list[tuple[Any, Any]]:
     """PyTorch's list, which begins with the last axis, as a pair for each axis."""
     found: list[tuple[Any, Any]] = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
@@ -172,15 +177,15 @@ def _pairs(pad: Sequence[Any], ndim: int) -> list[tuple[Any, Any]]:
     return found
 
 
-def _constant_padded(call: Call, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
+def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> Any:
     return padded(x, _pairs(pad, x.ndim), value)
 
 
-def _mirrored(call: Call, x: Any, pad: Sequence[Any]) -> Any:
+def _mirrored(call: Call, x: sg.Output, pad: Sequence[Size]) -> Any:
     return padded(x, _pairs(pad, x.ndim), mode="REFLECT")
 
 
-def _replicated(call: Call, x: Any, pad: Sequence[Any]) -> Any:
+def _replicated(call: Call, x: sg.Output, pad: Sequence[Size]) -> Any:
     pairs = _pairs(pad, x.ndim)
     x = padded(x, [tuple(n if is_negative(n) else 0 for n in pair) for pair in pairs])  # type: ignore[misc]
     for axis, (before, after) in enumerate(pairs):
@@ -198,11 +203,11 @@ def _replicated(call: Call, x: Any, pad: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------------------------------------- making
 
 
-def _filled(call: Call, size: Sequence[Any], value: Any, **_: Any) -> Any:
+def _filled(call: Call, size: Sequence[Size], value: float, **_: object) -> Any:
     return _of_shape(call, size, value)
 
 
-def _of_shape(call: Call, size: Sequence[Any], value: Any) -> Any:
+def _of_shape(call: Call, size: Sequence[Size], value: float) -> Any:
     if isinstance(value, (sg.Output, sg.Dim)):
         return sg.broadcast_to(brought(value, call.dtype, value), list(size))
     if call.dtype.is_bool:
@@ -210,25 +215,25 @@ def _of_shape(call: Call, size: Sequence[Any], value: Any) -> Any:
     return sg.full(list(size), value, call.dtype)
 
 
-def _filled_like(call: Call, x: Any, value: Any, **_: Any) -> Any:
+def _filled_like(call: Call, x: sg.Output, value: float, **_: object) -> Any:
     return _of_shape(call, x.shape, value)
 
 
-def constant_of(value: Any) -> Any:
+def constant_of(value: float) -> Any:
     """zeros and ones, and memory that was not written: we take 0."""
 
-    def translated(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+    def translated(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
         return _of_shape(call, size, value)
 
     return translated
 
 
-def constant_like(value: Any) -> Any:
+def constant_like(value: float) -> Any:
     """The same, in the shape of a tensor."""
     return lambda call, x, *_, **__: _of_shape(call, x.shape, value)
 
 
-def _counted(call: Call, *numbers: Any, **_: Any) -> Any:
+def _counted(call: Call, *numbers: Any, **_: object) -> Any:
     start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
     dtype = call.dtype
     if any(isinstance(n, sg.Dim) for n in (start, end, step)):
@@ -238,37 +243,37 @@ def _counted(call: Call, *numbers: Any, **_: Any) -> Any:
     return sg.constant((start + steps * step).astype(dtype.numpy), dtype)
 
 
-def _spaced(call: Call, start: Any, end: Any, steps: int, **_: Any) -> Any:
+def _spaced(call: Call, start: float, end: float, steps: int, **_: object) -> Any:
     if steps == 1:
         return sg.constant(np.full([1], start).astype(call.dtype.numpy), call.dtype)
     exact = np.linspace(start, end, steps, dtype=np.float64)
     return sg.constant(exact.astype(call.dtype.numpy), call.dtype)
 
 
-def _identity_matrix(call: Call, n: Any, m: Any = None, **_: Any) -> Any:
+def _identity_matrix(call: Call, n: Size, m: Size | None = None, **_: object) -> Any:
     return sg.eye(n, n if m is None else m, dtype=call.dtype)
 
 
-def _count(call: Call, x: Any) -> Any:
+def _count(call: Call, x: sg.Output) -> Any:
     return product(x.shape)
 
 
-def _size(call: Call, x: Any, dim: int) -> Any:
+def _size(call: Call, x: sg.Output, dim: int) -> Any:
     return x.shape[axis_of(dim, x.ndim)]
 
 
-def _stride(call: Call, x: Any, dim: int) -> Any:
+def _stride(call: Call, x: sg.Output, dim: int) -> Any:
     """In a tensor that is laid out row by row."""
     if not call.scale(0).is_contiguous():
         return call.values[0]
     return product(x.shape[axis_of(dim, x.ndim) + 1 :])
 
 
-def _start(call: Call, x: Any) -> Any:
+def _start(call: Call, x: sg.Output) -> Any:
     return call.scale(0).storage_offset()
 
 
-def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+def _same(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
     return x
 
 

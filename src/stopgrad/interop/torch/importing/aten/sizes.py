@@ -4,42 +4,43 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.values import Refused, Value
 from stopgrad.interop.torch.importing.aten.calling import Call
 
 
-def _binary(function: Any) -> Any:
+def _binary(function: Callable[..., Any]) -> Any:
     return lambda call, x, y: function(x, y)
 
 
-def _divided(call: Call, x: Any, y: Any) -> Any:
+def _divided(call: Call, x: Value, y: Value) -> Any:
     if isinstance(x, sg.Dim) or isinstance(y, sg.Dim):
         raise Refused("a quotient of sizes that is no whole number has no translation; use // or a tensor")
     return x / y
 
 
-def _floating(call: Call, x: Any) -> Any:
+def _floating(call: Call, x: sg.Output | sg.Dim | float) -> Any:
     return x if isinstance(x, (sg.Output, sg.Dim)) else float(x)
 
 
-def _whole(call: Call, x: Any) -> Any:
+def _whole(call: Call, x: sg.Output | sg.Dim | float) -> Any:
     return x if isinstance(x, (sg.Output, sg.Dim)) else int(x)
 
 
-def _largest(call: Call, x: Any, y: Any) -> Any:
+def _largest(call: Call, x: Value, y: Value) -> Any:
     return _extreme(max, x, y)
 
 
-def _smallest(call: Call, x: Any, y: Any) -> Any:
+def _smallest(call: Call, x: Value, y: Value) -> Any:
     return _extreme(min, x, y)
 
 
-def _extreme(function: Any, x: Any, y: Any) -> Any:
+def _extreme(function: Callable[..., Any], x: Value, y: Value) -> Any:
     if isinstance(x, (sg.Dim, sg.Output)) or isinstance(y, (sg.Dim, sg.Output)):
         if isinstance(x, sg.Dim) and isinstance(y, int) and y <= 1 and function is max:
             return x  # Symbolic sizes are taken to be at least 1.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import max_places, places, shares
 from stopgrad.interop.shared.sampling import cubic_weights, grid_sampled
@@ -19,7 +20,7 @@ from stopgrad.ops.shapes.reshape import reshape
 
 
 def _windows(
-    size: Any, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+    size: int, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> tuple[Any, Any]:
     """How many windows there are, and how much padding is needed at the end for them."""
     reach = dilation * (window - 1) + 1
@@ -38,7 +39,14 @@ class _Pooling:
     """What a pooling operator is told, for each spatial axis; a tensor without a batch gets one."""
 
     def __init__(
-        self, x: Any, spatial: int, window: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+        self,
+        x: sg.Output,
+        spatial: int,
+        window: Sequence[int],
+        stride: Sequence[int] | None,
+        padding: Sequence[int] | int,
+        dilation: Sequence[int] | int,
+        ceil_mode: bool,
     ) -> None:
         self.batched = x.ndim == spatial + 2
         self.x = x if self.batched else sg.expand_dims(x, 0)
@@ -55,7 +63,7 @@ class _Pooling:
         self.pads = [(before, after) for before, (_, after) in zip(self.padding, found, strict=True)]
         self.layout = LAYOUTS[spatial]
 
-    def ended(self, y: Any) -> Any:
+    def ended(self, y: sg.Output) -> Any:
         return y if self.batched else sg.squeeze(y, 0)
 
     def places(self) -> list[Any]:
@@ -67,11 +75,11 @@ class _Pooling:
 def _max_pooled(spatial: int) -> Any:
     def translated(
         call: Call,
-        x: Any,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        dilation: Any = 1,
+        x: sg.Output,
+        window: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] | int = 0,
+        dilation: Sequence[int] | int = 1,
         ceil_mode: bool = False,
     ) -> Any:
         pooling = _Pooling(x, spatial, window, list(stride) or None, padding, dilation, ceil_mode)
@@ -91,7 +99,7 @@ def _max_pooled(spatial: int) -> Any:
 
 
 def _max_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: Any, x: Any, *options: Any) -> Any:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
         *_, indices = options
         plane = product(x.shape[-spatial:])
         lead = list(x.shape[:-spatial])
@@ -109,10 +117,10 @@ def _max_gradient(spatial: int) -> Any:
 def _average_pooled(spatial: int) -> Any:
     def translated(
         call: Call,
-        x: Any,
-        window: Any,
-        stride: Any = (),
-        padding: Any = 0,
+        x: sg.Output,
+        window: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] | int = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -140,7 +148,7 @@ def _shares(pooling: _Pooling, count_include_pad: bool, divisor: int | None) -> 
 
 
 def _average_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: Any, x: Any, *options: Any) -> Any:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
@@ -148,7 +156,7 @@ def _average_gradient(spatial: int) -> Any:
 
 
 def _adapted(spatial: int) -> Any:
-    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size]) -> Any:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
         wanted = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
@@ -159,7 +167,7 @@ def _adapted(spatial: int) -> Any:
 
 
 def _adapted_maxima(spatial: int) -> Any:
-    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size]) -> Any:
         if call.uses(1):
             raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
         batched = x.ndim == spatial + 2
@@ -169,7 +177,7 @@ def _adapted_maxima(spatial: int) -> Any:
     return translated
 
 
-def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
+def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
     return pulled(lambda z: adapt(call, z, g.shape[-spatial:]), [x], [g])[0]
@@ -178,7 +186,9 @@ def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
 # -------------------------------------------------------------------------------------------- other sizes
 
 
-def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list[float | None]]:
+def _wanted(
+    x: sg.Output, size: Sequence[Size] | None, factors: Any
+) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
     if size is not None:
         new = list(static(size, "an image of another size"))
@@ -189,7 +199,7 @@ def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list
 def _nearest(exact: bool, vector: bool) -> Any:
     """Each new pixel is the old one below it."""
 
-    def translated(call: Call, x: Any, size: Any = None, *given_factors: Any) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
@@ -208,7 +218,7 @@ def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
 
 
 def _linear(vector: bool) -> Any:
-    def translated(call: Call, x: Any, size: Any, align: bool, *given_factors: Any) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size], align: bool, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
@@ -223,7 +233,7 @@ def _linear(vector: bool) -> Any:
     return translated
 
 
-def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> Any:
+def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, factors: Any = None) -> Any:
     old, new, scales = _wanted(x, size, factors)
     for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
         scale, steps = _scale(before, after, align, factor), np.arange(after)
@@ -237,12 +247,12 @@ def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> A
     return x
 
 
-def _cubic_sized(call: Call, x: Any, size: Any, align: bool, *factors: Any) -> Any:
+def _cubic_sized(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, *factors: Any) -> Any:
     """With the size and, where they are known, the factors that led to it."""
     return _cubic(call, x, size, align, factors or None)
 
 
-def _grid_sampled(call: Call, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+def _grid_sampled(call: Call, x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
     return grid_sampled(x, grid, mode, padding, align)
 
 
