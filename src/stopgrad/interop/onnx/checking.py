@@ -1,4 +1,4 @@
-"""Models looked at before they are read: names, order, and operators that are not there, all told at once."""
+"""Checks models before they are read: names, order, unknown operators. All findings are told at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ GATES = "stopgrad"
 Functions = Mapping[tuple[str, str, str], Any]
 
 DEEPEST = 64
-"""So many graphs may stand in one another, and so many functions; none may call itself."""
+"""How deep graphs, and calls of functions, may be nested; no function may call itself."""
 EXPANDED = 1_000_000
-"""So many nodes one of its functions may become; how many the whole model, is counted as it is read."""
+"""The most nodes that a function may become. Those of the whole model are counted as it is read."""
 _SHOWN = 20
-"""So many nodes of one kind are named at most."""
+"""The most nodes of one kind that an error names."""
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
     | {"Dropout"}
@@ -36,8 +36,8 @@ def check_model(
     """The functions of a model, by domain, name and overload.
 
     Raises:
-        FileError: its names are not in order.
-        GraphError: some of its operators are not there.
+        FileError: a name is defined twice, or used before it is defined.
+        GraphError: some of its operators are unknown.
     """
     functions: dict[tuple[str, str, str], Any] = {}
     for function in model.functions:
@@ -58,10 +58,10 @@ def check_model(
 def versions_of(model: onnx.ModelProto, name: str) -> dict[str, int]:
     """The versions of the domains of a model.
 
-    Of opsets older than the oldest that is read, those operators are read that are still the same.
+    Of opsets older than the oldest that is supported, only operators that have not changed since are read.
 
     Raises:
-        FileError: others are in such a model.
+        FileError: such a model has other operators.
     """
     versions = opsets(model.opset_import, name)
     if "" not in versions and any(not domain_of(node) for node in all_nodes(model)):
@@ -89,7 +89,7 @@ def _has_changed(node: onnx.NodeProto, stated: int) -> bool:
 
 
 def _check_functions(functions: Functions, name: str) -> None:
-    """Refuse functions that call themselves, or that become too many nodes when they are written out."""
+    """Refuse functions that call themselves, or become too many nodes when inlined."""
     sizes: dict[tuple[str, str, str], int] = {}
     for key in functions:
         around: list[tuple[str, str, str]] = [key]
@@ -112,7 +112,7 @@ def _check_functions(functions: Functions, name: str) -> None:
 
 
 def _calls(function: onnx.FunctionProto) -> Iterator[tuple[str, str, str]]:
-    """The functions that a function may call, in bodies too."""
+    """The functions that a function may call, also from inner graphs."""
     waiting = list(function.node)
     while waiting:
         node = waiting.pop()
@@ -180,7 +180,7 @@ def shown(node: onnx.NodeProto) -> str:
 
 
 def called(node: onnx.NodeProto) -> str:
-    """What a node is called: by its name, or else by its first result."""
+    """The name of a node, or else of its first result."""
     return text(node.name) or next((text(x) for x in node.output if x), "") or text(node.op_type)
 
 
@@ -188,7 +188,7 @@ def called(node: onnx.NodeProto) -> str:
 
 
 class _Unknown:
-    """The operators of a model that are not there, each with the nodes that call it."""
+    """The unknown operators of a model, each with the nodes that call it."""
 
     def __init__(self, functions: Functions, operators: Container[str]) -> None:
         self.functions, self.operators = functions, operators
@@ -224,7 +224,7 @@ class _Unknown:
         return self._known[key]
 
     def raise_for(self, name: str) -> None:
-        """Name them all."""
+        """Raise an error that names all of them, if there are any."""
         if not self.found:
             return
         lines = []
@@ -249,7 +249,7 @@ def gate_of(domain: str, op_type: str) -> Any:
 
 
 def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """The nodes that results depend on, in order."""
+    """The nodes that the results depend on, in order."""
     needed, found = set(outputs), []
     for node in reversed(nodes):
         if any(text(y) in needed for y in node.output if y):
@@ -264,7 +264,7 @@ def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
 
 
 def spoken_of(node: onnx.NodeProto) -> Iterator[str]:
-    """The names of tensors that are attributes of a node, as they are of ``Gradient`` alone."""
+    """The names of tensors among a node's attributes; only ``Gradient`` has such."""
     if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
         for a in node.attribute:
             yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
@@ -276,7 +276,7 @@ def read_in(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
-    """The graphs that are attributes of a node; with *deep*, those inside of these, too."""
+    """The graphs among a node's attributes; with *deep*, those inside of these, too."""
     waiting = [node]
     while waiting:
         for a in waiting.pop().attribute:
@@ -287,7 +287,7 @@ def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
 
 
 def all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
-    """The nodes of a model, of its functions and of the bodies in them."""
+    """All nodes of a model, of its functions and of their inner graphs."""
     waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
     while waiting:
         node = waiting.pop()
@@ -296,5 +296,5 @@ def all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
 
 
 def draws(model: onnx.ModelProto) -> bool:
-    """Whether some node of a model may draw random numbers."""
+    """Whether any node of a model may draw random numbers."""
     return any(text(node.op_type) in _RANDOM for node in all_nodes(model))

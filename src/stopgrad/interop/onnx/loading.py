@@ -44,24 +44,25 @@ from stopgrad.interop.shared.values import Refused
 
 @guarded("load")
 def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Model:
-    """An ONNX model as a graph of operations of this library's, to differentiate, check, explain, train, run.
+    """An ONNX model as a graph of this library's operations, to differentiate, check, explain, train and run.
 
-    Opsets from 13 on are read. Each node becomes operations in a scope of its name, whose line says the node.
-    Floating-point initializers become parameters, all others constants; an initializer that only says
-    something that must be known (the scales of a Resize) is a constant, too. Symbolic sizes stay symbolic:
-    those of one name are one size. What models compute of shapes is computed at once, on symbolic sizes.
+    Opsets from 13 on are read. Each node becomes operations in a scope of its name; reports show the node in
+    place of a source line. Floating-point initializers become parameters, all others constants; an
+    initializer that must be known while the graph is built (the scales of a Resize) is a constant, too.
+    Symbolic sizes stay symbolic: equal names are equal sizes. Computations of shapes are done at once, on
+    symbolic sizes.
 
-    Gates of ours, which are written as functions of the domain ``stopgrad``, are gates again. Functions are
-    built where they are called. ``Loop`` and ``Scan`` become loops of ours, and have gradients where the
-    number of steps is known. What a model draws at random comes from one more parameter, ``"random_key"``,
-    unless the node has a seed; the numbers are not those of other runtimes.
+    Our own gates, which :func:`save` writes as functions of the domain ``stopgrad``, become gates again.
+    Functions are inlined. ``Loop`` and ``Scan`` become loops of ours, and have gradients where the
+    number of steps is known. Random numbers come from one more parameter, ``"random_key"``, unless the node
+    has a seed; they are not those of other runtimes.
 
     A file is only read: nothing in it is executed, and external data lies in the model's own folder.
 
     Args:
         source: a path; the bytes of a file; or an ``onnx.ModelProto``.
         known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
-            values, and are no inputs any more.
+            values and no longer inputs.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -169,7 +170,7 @@ class _Loading:
         return sg.placeholder(dtype, shape, name=label_from(name) or "input")
 
     def _type(self, x: onnx.ValueInfoProto) -> tuple[Any, list[Any]]:
-        """The type that a model declares for an input."""
+        """The tensor type that a model declares for an input."""
         name, kind = text(x.name), x.type
         if not kind.HasField("tensor_type"):
             what = kind.WhichOneof("value") or "nothing"
@@ -204,7 +205,7 @@ class _Loading:
         return self.sizes[symbol]
 
     def _named(self, symbol: str) -> Any:
-        """A size for a name of the model's, which may not be one here."""
+        """The symbolic size for a name in the model, changed if it is no valid name here."""
         name = re.sub(r"\W", "_", symbol)
         if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"_\d*", name):
             name = f"size_{name}"
@@ -213,11 +214,11 @@ class _Loading:
             name += "_"
         try:
             return sg.dim(name)
-        except sg.ShapeError:  # A name that is kept for something else.
+        except sg.ShapeError:  # The name is reserved.
             return sg.dim(f"{name}_")
 
     def _fixed(self, x: onnx.ValueInfoProto, value: np.generic | np.ndarray[Any, Any]) -> Known:
-        """The value of an input that is fixed."""
+        """The value to which an input is fixed."""
         name = text(x.name)
         if not x.type.HasField("tensor_type"):
             raise ArgumentError(f"known: the input {name!r} is no tensor, and cannot be fixed")
@@ -276,7 +277,7 @@ class _Loading:
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:
-    """The names that are read only where rules take what is known, and by no function or body."""
+    """The names read only where rules take known values, and by no function or inner graph."""
     known: set[str] = set()
     others = {text(y.name) for y in graph.output}
     for node in live(graph.node, [text(y.name) for y in graph.output]):

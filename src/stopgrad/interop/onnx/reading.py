@@ -1,4 +1,4 @@
-"""What stands in the files of ONNX, read with care: nothing in them is trusted, and nothing is executed."""
+"""Reads ONNX files with care: nothing in them is trusted, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLDEST = 13
 
 _TYPES = onnx.TensorProto.DataType
 _SPARSE_CELLS = 2**24
-"""As many elements a sparse tensor may have when it is made dense, or so many times what is stored:"""
+"""A sparse tensor may have so many elements when made dense, or this factor times those stored:"""
 _SPARSE_FACTOR = 4096
 
 
@@ -31,8 +31,8 @@ class Source(NamedTuple):
 
     Attributes:
         model: the ``ModelProto``.
-        folder: where its external data lies; None for a model that is in no file.
-        name: what messages call it.
+        folder: the folder of its external data; None for a model that is in no file.
+        name: its name in messages.
     """
 
     model: Any
@@ -85,7 +85,7 @@ def _parsed(content: bytes, name: str) -> Any:
 
 
 def _sound(model: onnx.ModelProto, name: str) -> Any:
-    """The model, if it is of a version that is known here."""
+    """The model, after a check that its version is supported."""
     if not model.HasField("graph") or not model.ir_version:
         raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")
     if model.ir_version > onnx.IR_VERSION:
@@ -104,7 +104,7 @@ def _sound(model: onnx.ModelProto, name: str) -> Any:
 
 
 def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
-    """The versions of the domains that a model or function states; the domain ``ai.onnx`` is ``""``."""
+    """The versions of the domains that a model or function imports; the domain ``ai.onnx`` is ``""``."""
     found: dict[str, int] = {}
     for one in imports:
         if not 0 < one.version < 2**31:
@@ -115,13 +115,13 @@ def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, i
 
 
 def domain_of(x: onnx.NodeProto | onnx.FunctionProto | onnx.OperatorSetIdProto) -> str:
-    """The domain of a node, function or opset; ``ai.onnx`` and nothing are the same."""
+    """The domain of a node, function or opset; ``ai.onnx`` becomes the empty string."""
     domain = text(x.domain)
     return "" if domain == "ai.onnx" else domain
 
 
 def text(x: str | bytes) -> str:
-    """A string of a file, which may be no text."""
+    """A string of a file, which may not be valid UTF-8."""
     return x if isinstance(x, str) else bytes(x).decode(errors="replace")
 
 
@@ -149,15 +149,15 @@ def array_from(tensor: onnx.TensorProto, folder: str | None, what: str) -> np.nd
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of keys that mean nothing.
+            warnings.simplefilter("ignore")  # About unknown keys.
             found = np.asarray(numpy_helper.to_array(tensor, folder or ""))
     except StopgradError:
         raise
-    except Exception as error:  # What onnx raises for damaged data is of many types, its own among them.
+    except Exception as error:  # For damaged data onnx raises errors of many types.
         raise FileError(f"{what} cannot be read: {_first_line(error)}") from error
     if found.shape != tuple(tensor.dims):
         raise FileError(f"{what} declares the sizes {list(tensor.dims)} and stores {list(found.shape)}")
-    if found.dtype == np.bool_:  # Of which a file may hold other bytes than 0 and 1.
+    if found.dtype == np.bool_:  # A file may hold other bytes than 0 and 1.
         found = found.view(np.uint8) != 0
     return found
 
@@ -194,7 +194,7 @@ def dense_from(sparse: onnx.SparseTensorProto, folder: str | None, what: str) ->
 
 
 def attribute_value(attribute: onnx.AttributeProto, folder: str | None, what: str) -> Any:
-    """The value of an attribute that is no graph, as Python's or NumPy's."""
+    """The value of an attribute other than a graph, as a Python value or NumPy array."""
     kind = attribute.type
     read = _ATTRIBUTES.get(kind)
     if read is not None:

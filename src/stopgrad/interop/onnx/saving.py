@@ -1,4 +1,4 @@
-"""Graphs as models of ONNX, gates as functions that every runtime knows."""
+"""Writes graphs as ONNX models, with gates as functions that every runtime can execute."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from stopgrad.run.function import Function
 from stopgrad.run.session import Session
 
 OPSET = 21
-"""The version of ONNX's operators that is written where no other is asked for."""
+"""The default version of ONNX's operators."""
 
 LARGEST = 2**31 - 2**20
-"""As many bytes a model may have in one file; the file format holds no more than 2 GiB."""
+"""The largest model, in bytes, that is written into one file; the format is limited to 2 GiB."""
 
 Names = Mapping[str, Output] | Sequence[Output] | Output
 Wanted = Names | Model | Callable[..., Any]
@@ -48,25 +48,25 @@ def save(
     opset: int = OPSET,
     external: bool | None = None,
 ) -> None:
-    """Write a graph, for instance a gradient, as a model of ONNX that any runtime executes.
+    """Write a graph, for instance a gradient, as an ONNX model that any runtime executes.
 
     Args:
         path: of the file.
-        outputs: what the model computes, by the names that its results are to have; outputs without a name
-            are called as their operations. Or an imported model, or a function of arrays, whose results are
+        outputs: what the model computes, by the names of its results; a list of outputs has the names of
+            their operations. Or an imported model, or a function of arrays, whose results are
             called ``"output"``, or by their paths in what it returns.
         inputs: what it is given, likewise; by default all placeholders that are needed, in their order. A
             parameter among them is an input of the model; others are stored in it. Of a function, a list of
             arrays like its arguments; sizes that are to stay open, :func:`function` names (``shapes=``).
         values: of parameters: a session, or arrays by the parameters' names; by default their first values.
         opset: the version of ONNX's operators, from 18 to 26.
-        external: whether arrays of 1 KiB and more are kept in a file beside the model, called as it is with
-            ``.data`` behind; by default only where they are too much for one file, which holds 2 GiB.
+        external: whether arrays of 1 KiB and more go into a file beside the model, named after it with
+            ``.data`` appended; by default only if the model is too large for one file, which holds 2 GiB.
 
     Raises:
         ArgumentError: an argument is not what it must be, or an input is missing.
-        EngineError: an operation has no form in ONNX; it is named with its line.
-        FileError: the file cannot be written. An older one is as it was.
+        EngineError: an operation cannot be expressed in ONNX; it is named with its line.
+        FileError: the file cannot be written. An older one is left as it was.
 
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
@@ -84,7 +84,7 @@ def save(
     model = ready.model(beside)
     _write_parts(target.parent / beside.location, beside)
     _write(path, model, target.parent / beside.location)
-    for old in _data_files(target):  # What the model that stood there referred to.
+    for old in _data_files(target):  # Data files of the model that was there before.
         if old.name != beside.location:
             old.unlink(missing_ok=True)
 
@@ -114,7 +114,7 @@ def to_model(
 
 
 class _Ready(NamedTuple):
-    """A program, and the values of the parameters that it is to hold."""
+    """A program, and the values of its parameters."""
 
     program: Program
     stored: dict[str, NumpyArray]
@@ -164,7 +164,7 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready
 
 
 def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:
-    """The outputs and inputs of an imported model or of a function; of others, as they are given."""
+    """The outputs and inputs of an imported model or of a function; others as they are given."""
     if isinstance(outputs, Model):
         if inputs is not None:
             raise ArgumentError("a model has inputs of its own; leave inputs out")
@@ -240,13 +240,13 @@ def _write_parts(path: Path, beside: Beside) -> None:
 
 
 def _data_files(target: Path) -> list[Path]:
-    """The files beside a model that its large arrays are kept in."""
+    """The files beside a model that hold its large arrays."""
     pattern = re.compile(re.escape(target.name) + r"(\.\d+)?\.data")
     return [one for one in target.parent.iterdir() if pattern.fullmatch(one.name)]
 
 
 def _free(target: Path) -> str:
-    """A name for such a file that no older model refers to, which must be whole until it is replaced."""
+    """A name for such a file that the older model, valid until it is replaced, does not refer to."""
     taken = {one.name for one in _data_files(target)} if target.parent.is_dir() else set()
     names = (f"{target.name}{f'.{i}' if i else ''}.data" for i in range(len(taken) + 1))
     return next(name for name in names if name not in taken)

@@ -1,4 +1,4 @@
-"""What onnx itself knows of its operators: what they take, and their bodies as functions."""
+"""The schemas of operators that onnx itself has: what they take, and their bodies as functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTION = OpSchema.FormalParameterOption
 
 
 def schema_of(op_type: str, domain: str, version: int) -> Any:
-    """The schema of an operator in a version of its domain; None where onnx has none."""
+    """The schema of an operator in a version of its domain; None if onnx has none."""
     try:
         return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
@@ -24,7 +24,7 @@ def schema_of(op_type: str, domain: str, version: int) -> Any:
 
 
 def body_of(schema: Any, node: onnx.NodeProto, version: int, operands: Sequence[Any]) -> Any:
-    """An operator as a function of other operators, for operands of these types; None where it is none."""
+    """An operator as a function of other operators, for these operands; None if onnx has no such function."""
     if schema is None:
         return None
     if schema.has_function:
@@ -48,15 +48,15 @@ def body_of(schema: Any, node: onnx.NodeProto, version: int, operands: Sequence[
 
 
 def defaults_of(schema: OpSchema) -> list[Any]:
-    """The attributes that an operator has where a node does not give them."""
+    """The default attributes of an operator."""
     found = [one.default_value for one in schema.attributes.values()]
     return [one for one in found if one.type != onnx.AttributeProto.UNDEFINED]
 
 
 def is_same(old: OpSchema, new: OpSchema) -> bool:
-    """Whether a newer version of an operator means the same where it is called as the old one was.
+    """Whether calls of an old version of an operator mean the same in a newer one.
 
-    It may take further element types, and further operands and attributes that need not be given.
+    The newer one may accept more element types, and more optional operands and attributes.
     """
     if old.since_version == new.since_version:
         return True
@@ -79,7 +79,7 @@ def _attributes(schema: OpSchema) -> dict[str, Any]:
 
 
 def _type_of(x: Any) -> bytes:
-    """The type of an operand, as onnx takes it."""
+    """The type of an operand as a serialised ``TypeProto``."""
     kind = onnx.TypeProto()
     if x is not None and not isinstance(x, list):
         kind.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(_numpy(x))
@@ -101,7 +101,7 @@ def check_against(schema: OpSchema | None, node: onnx.NodeProto, operands: Seque
     """Refuse a node that its operator's schema does not allow.
 
     Raises:
-        Refused: of the operands, results or attributes, with the rule that is broken.
+        Refused: its operands, results or attributes break a rule, which the message names.
     """
     if schema is None:
         return
@@ -152,7 +152,7 @@ def _check_types(schema: OpSchema, operands: Sequence[Any]) -> None:
 
 
 def _written(x: object) -> str | None:
-    """The type of an operand as schemas write it; None where that is not asked."""
+    """The type of an operand as schemas write it; None if it is not to be checked."""
     if not isinstance(x, (sg.Output, Known)) or x.dtype is None:
         return None
     return f"tensor({_NAMES.get(x.dtype, x.dtype.name)})"

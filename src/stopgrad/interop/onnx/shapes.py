@@ -1,4 +1,4 @@
-"""Computations of shapes, done while the graph is built: on numbers, and on sizes that may be symbolic."""
+"""Folds computations of shapes while the graph is built, on numbers and on symbolic sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from stopgrad.interop.onnx.sizing import settled
 from stopgrad.interop.shared.values import Number
 
 LARGEST = 2**14
-"""As many elements what is computed while a graph is built has at most."""
+"""The most elements of an array that is computed while a graph is built."""
 
 
 def folded(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
-    """What a node computes, where it is known while the graph is built; else None."""
+    """The results of a node if they can be computed while the graph is built; else None."""
     if not operands or not all(x is None or _is_small(x) for x in operands):
         return None
     if any(x is not None and x.is_symbolic for x in operands):
@@ -42,7 +42,7 @@ def _is_small(x: object) -> bool:
 
 
 def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
-    """What a node computes of numbers: built by itself, and computed where that stays small."""
+    """The results of a node for numbers: built in a graph of its own, and computed if that stays small."""
     knows = KNOWS.get(rule, frozenset())
     graph = sg.Graph()
     with graph.as_default():
@@ -51,7 +51,7 @@ def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known
         ]
         try:
             made = rule(node, *node._given)
-        except (Refused, sg.StopgradError):  # Which is met again where the node is built, and told there.
+        except (Refused, sg.StopgradError):  # Building the node meets the same error again, and reports it.
             return None
         results = list(made) if isinstance(made, tuple) else [made]
         built = [y for y in results if isinstance(y, sg.Output)]
@@ -64,7 +64,7 @@ def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known
 
 
 def _is_plain(op: sg.Operation) -> bool:
-    """Whether an operation is computed at once and is small."""
+    """Whether an operation can be computed at once, and is small."""
     if op.definition.fed or op.definition.stateful:
         return False
     return all(
@@ -76,16 +76,16 @@ def _is_plain(op: sg.Operation) -> bool:
 
 
 class _Unknown(Exception):  # noqa: N818 - says that nothing is folded
-    """What a node computes of symbolic sizes is no size."""
+    """The result for symbolic sizes is no size."""
 
 
 def _symbolic(node: Call, fold: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Known] | None:
-    """What a node computes of symbolic sizes, if that is sizes again."""
+    """The results of a node for symbolic sizes, if they are sizes again."""
     arrays = [None if x is None else x.array for x in operands]
     try:
         found = fold(node, *arrays)
     except (_Unknown, sg.StopgradError, ZeroDivisionError, TypeError, ValueError, IndexError):
-        return None  # A tensor is built of it, whose rule says what is wrong.
+        return None  # The operand becomes a tensor, and the rule says what is wrong.
     kind = next(x.dtype for x in operands if x is not None and (x.is_symbolic or node.op_type != "Where"))
     if node.op_type == "Cast":
         kind = dtype_of_code(node.attribute("to"))
@@ -94,13 +94,13 @@ def _symbolic(node: Call, fold: Callable[..., Any], operands: Sequence[Any]) -> 
 
 
 def _each(function: Callable[..., Any]) -> Any:
-    """A fold that computes each element by itself."""
+    """A fold that applies a function to each element."""
     apply = np.frompyfunc(lambda *xs: function(*map(_whole, xs)), 2, 1)
     return lambda node, x, y: apply(x.astype(object), y.astype(object))
 
 
 def _whole(x: Number) -> Any:
-    """A number as a whole one, which sizes are computed with."""
+    """A number as an integer, as computations of sizes need it."""
     if isinstance(x, (sg.Dim, bool)) or not isinstance(x, (float, np.floating)):
         return x
     if not float(x).is_integer():
@@ -109,7 +109,7 @@ def _whole(x: Number) -> Any:
 
 
 def _quotient(a: Size, b: Size) -> Any:
-    """Division of whole numbers that truncates: for sizes that are not negative, as ``//``."""
+    """Truncating division of integers; for sizes, which are not negative, it is ``//``."""
     if not (_is_natural(a) and _is_natural(b)):
         raise _Unknown
     return a // b
@@ -127,7 +127,7 @@ def _is_natural(x: Size) -> bool:
 
 def _divided(node: Call, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
     kinds = {a.dtype.kind for a in (x, y)}
-    if "f" in kinds:  # Of floats the quotient may be no whole number.
+    if "f" in kinds:  # The quotient of floats may be no integer.
         raise _Unknown
     return _each(_quotient)(node, x, y)
 
@@ -156,7 +156,7 @@ def _equals(a: Size, b: Size) -> bool:
 
 
 def _many(pair: Callable[..., Any]) -> Any:
-    """A fold of any number of operands, from that of two."""
+    """A fold of any number of operands, from a function of two."""
 
     def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
         found = first
@@ -316,4 +316,4 @@ FOLDS: dict[str, Any] = {
     "ScatterElements": _scatter,
     "ScatterND": _scatter_nd,
 }
-"""What operators do with symbolic sizes, in arrays of objects; others are built as tensors."""
+"""What operators do with symbolic sizes in object arrays; other operators are built as tensors."""

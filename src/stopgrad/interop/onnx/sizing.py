@@ -13,8 +13,8 @@ from stopgrad.interop.onnx.operators.calling import Known, dtype_from
 
 
 def settled(array: Size | np.ndarray[Any, Any], dtype: DType) -> Known:
-    """What was computed of sizes: plain numbers where no symbolic size is left."""
-    if not isinstance(array, np.ndarray):  # Of a scalar, NumPy hands on the object itself.
+    """A result computed from sizes as a known value: plain numbers if no symbolic size is left."""
+    if not isinstance(array, np.ndarray):  # For a scalar, NumPy returns the object itself.
         alone, array = array, np.empty((), object)
         array[()] = alone
     if array.dtype.kind != "O":

@@ -1,7 +1,7 @@
-"""PyTorch code as people have it: which line cuts the gradient of a loss; and its programs as graphs of ours.
+"""For PyTorch: which line of eager code cuts the gradient of a loss, and PyTorch programs as graphs of ours.
 
 :func:`watch` watches eager code and :func:`explain` a single call of a function; :func:`assert_flows` and
-:func:`assert_blocked` are for tests. Nothing of the code that is watched has to be changed for it.
+:func:`assert_blocked` are for tests. The watched code needs no change.
 :func:`load` imports a program through ``torch.export``.
 """
 

@@ -1,4 +1,4 @@
-"""Public functions that ask in one call, and those for tests."""
+"""Public functions: ``explain``, which asks in one call, and the assertions for tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def explain(
     only: Names | None = None,
     **kwargs: Any,
 ) -> Flow:
-    """Watch one call of a function: whether gradients of what it returns arrive, and which lines cut them.
+    """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
 
     Args:
         f: a function, or a module, that returns a tensor or a structure with tensors.
@@ -78,7 +78,7 @@ def explain(
 
 
 def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What the arguments of a call hold that requires gradients, by their names."""
+    """The tensors that require gradients, and modules' parameters, among the arguments of a call, by name."""
     home = getattr(f, "__self__", None)
     found: dict[str, Any] = {}
     for part in (f, home):
@@ -101,7 +101,7 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _tensors(tree: object) -> Iterator[Any]:
-    """The tensors with gradients in what a function returned, among whatever else."""
+    """The tensors that have gradients, anywhere in what a function returned."""
     stack = [tree]
     while stack:
         x = stack.pop()
@@ -190,7 +190,7 @@ def _asked(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
-    """Who recorded how losses were made; somebody new where nobody did."""
+    """The recorder that saw the losses being made, or a new one; and whether one saw them."""
     for tensor in losses:
         owners = [] if node_of(tensor) is None else owners_of(node_of(tensor))
         for owner in (*owners, *RECORDERS):

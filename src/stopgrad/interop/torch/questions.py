@@ -1,4 +1,4 @@
-"""What is asked about: modules, optimizers and tensors, by names."""
+"""The subjects of questions (modules, optimizers and tensors) as tensors by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
 
 
 def holds_optimizer(xs: object) -> bool:
-    """Whether an optimizer is among what is asked about."""
+    """Whether an optimizer is among the subjects."""
     stack = [xs]
     while stack:
         x = stack.pop()
@@ -56,7 +56,7 @@ def holds_optimizer(xs: object) -> bool:
 
 
 def _below(what: str, x: object) -> list[tuple[str, Any]] | None:
-    """The parts of what is asked about, by name; None of a tensor."""
+    """The parts of a subject, by name; None if it is a tensor."""
     if isinstance(x, torch.Tensor):
         return None
     if isinstance(x, torch.nn.Module):
@@ -84,10 +84,10 @@ def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
 
 
 def chosen(what: str, tensors: dict[str, Tensor], only: Names | None) -> dict[str, Tensor]:
-    """Those of the tensors whose names match one of some patterns, or lie below it; all where none is given.
+    """The tensors whose names match a pattern or lie below one that does; all of them without patterns.
 
     Raises:
-        ArgumentError: the patterns are none, or one matches nothing.
+        ArgumentError: *only* holds no patterns, or one that matches nothing.
     """
     if only is None:
         return tensors

@@ -1,4 +1,4 @@
-"""Whether what a piece of code trains is trained: the modules that it calls, the optimizers that step."""
+"""Checks that the modules that some code calls, and the parameters of its optimizers, get gradients."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Module = Any
 Tensor = Any
 
 SHOWN = 4
-"""So many names are in a message at most."""
+"""The most names in a message."""
 CALLS = 200
-"""So many calls of ``backward()`` are asked at most, in the order in which they were made."""
+"""The most calls of ``backward()`` that are looked at, in the order in which they were made."""
 
 
 class Group(NamedTuple):
     """Parameters that are trained together.
 
     Attributes:
-        name: whose they are, as messages say it.
-        keys: what they are called.
+        name: whose they are, for messages.
+        keys: their names.
         wholly: whether each must be trained; else only if any is.
     """
 
@@ -50,12 +50,12 @@ class Group(NamedTuple):
 class Training:
     """A watch that also sees which modules are called with gradients on, and which optimizers step.
 
-    All of these are held, so that they can be asked about when the code has ended.
+    It keeps all of these, to ask about them when the code has ended.
 
     Args:
-        named: modules and optimizers, by what they are called; others are called as the variables are that
-            hold them where they are used first, or as their classes.
-        leaves: whether tensors that require grad are held, too, which no module need have.
+        named: modules and optimizers by name; others are named after the variables that hold them at their
+            first use, or after their classes.
+        leaves: whether to keep the tensors that require grad, too, also those that are in no module.
     """
 
     def __init__(self, named: Mapping[str, Any] | None = None, leaves: bool = False) -> None:
@@ -71,7 +71,7 @@ class Training:
             begun.callback(register_module_forward_pre_hook(self._called).remove)
             begun.callback(register_optimizer_step_pre_hook(self._steps).remove)
             if self._met is not None:
-                begun.enter_context(self._met)  # Below the watch, which looks at the frames that called it.
+                begun.enter_context(self._met)  # Before the watch, which looks at its callers' frames.
             begun.enter_context(self.seen)
             if self._met is not None:
                 self._met.holds = True
@@ -83,7 +83,7 @@ class Training:
 
     def _called(self, module: Module, args: Sequence[Any]) -> None:
         if torch.compiler.is_compiling():
-            return  # What is being compiled was called before.
+            return  # Whatever is being compiled was called before.
         if torch.is_grad_enabled() and id(module) not in self._modules:
             self._modules[id(module)] = module
             self._name(module)
@@ -106,7 +106,7 @@ class Training:
     # ----------------------------------------------------------------------------------- the parameters
 
     def groups(self) -> tuple[dict[str, Tensor], list[Group]]:
-        """The parameters that require grad by what they are called; and which are trained together."""
+        """The parameters that require grad, by name; and the groups that are trained together."""
         parts = [
             (name, module.named_parameters(prefix), False) for name, prefix, module in self._with_prefixes()
         ]
@@ -142,18 +142,18 @@ class Training:
         }
 
     def _with_prefixes(self) -> Iterator[tuple[str, str, Module]]:
-        """The modules that were called; with what their parameters' names begin, where there are several."""
+        """The modules that were called, with the prefix of their parameters' names if there are several."""
         modules = self.modules()
         return ((name, name if len(modules) > 1 else "", module) for name, module in modules.items())
 
     def leaves(self) -> dict[str, Tensor]:
-        """The tensors that require grad and that no module has, by the variables that held them."""
+        """The tensors that require grad but are in no module, by the variables that held them."""
         held = {id(p) for module in self._modules.values() for p in module.parameters()}
         met = () if self._met is None else self._met.named()
         return {name: x for name, x in met if id(x) not in held and x.requires_grad}
 
     def modules(self) -> dict[str, Module]:
-        """The modules that were called with gradients on, by their names; none that is part of another."""
+        """The modules that were called with gradients on, by name, without those that are part of another."""
         called = {
             key: module
             for key, module in self._modules.items()
@@ -163,7 +163,7 @@ class Training:
         return dict(self._unlike([module for key, module in called.items() if key not in inner]))
 
     def _unlike(self, things: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """Things by their names: those they were given, or their classes', numbered where several have it."""
+        """Things with their names: their own or their classes', numbered if several share one."""
         used: Counter[str] = Counter()
         for thing in things:
             name = self._names.get(id(thing), type(thing).__name__)
@@ -173,7 +173,7 @@ class Training:
     # -------------------------------------------------------------------------------------- what is wrong
 
     def wrong(self, only: Sequence[str] = (), blocked: Sequence[str] = (), ignore: Sequence[str] = ()) -> str:
-        """What is not as it should be, with the report of the call that shows it; empty where all is well.
+        """What is wrong, with the report of the call that shows it; empty if nothing is.
 
         Args:
             only: patterns of names; gradients arrive at these and at no others.
@@ -214,7 +214,7 @@ class _Reports:
         return self._made[i]
 
     def first(self, keys: Iterable[str]) -> dict[str, int]:
-        """For each key at which a gradient arrives, the first report in which it does."""
+        """For each key that gets a gradient, the number of the first report in which it does."""
         found: dict[str, int] = {}
         left = dict.fromkeys(keys)
         for i in range(len(self.calls)):
@@ -228,14 +228,14 @@ class _Reports:
         return found
 
     def told(self, i: int, keys: Sequence[str]) -> str:
-        """The part of a report that is about these, below the line of its call."""
+        """The part of a report about these keys, below the line of its call."""
         location = self.calls[i].location
         where = f"backward() at {place(location)}\n" if location is not None else ""
         return f"{where}\n{stories_of(self[i][list(keys)])}"
 
 
 class _Leaves(TorchFunctionMode):
-    """Holds the leaves that require grad which functions of PyTorch are called with."""
+    """Keeps the leaves requiring grad that are passed to functions of PyTorch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -254,12 +254,12 @@ class _Leaves(TorchFunctionMode):
             if tensor.requires_grad and tensor.grad_fn is None and id(tensor) not in self._names:
                 self._held[id(tensor)] = tensor
                 name = _variable(tensor, user_frame(sys._getframe(1)))
-                if name:  # While it is being made, no variable holds it.
+                if name:  # No variable holds a leaf while it is being made.
                     self._names[id(tensor)] = name
         return func(*args, **(kwargs or {}))
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors, by the variables of the user's that held them; several in one are numbered."""
+        """The tensors, by the user's variables that held them; several from one variable are numbered."""
         used: Counter[str] = Counter()
         for key, tensor in self._held.items():
             name = self._names.get(key, "leaf")
@@ -268,7 +268,7 @@ class _Leaves(TorchFunctionMode):
 
 
 def _variable(thing: object, frame: FrameType | None) -> str:
-    """What the function that runs in a frame calls a thing, or the part of a module; empty if it does not."""
+    """The name of a thing among the local variables of a frame, perhaps a path in a module; or empty."""
     local = {} if frame is None else frame.f_locals
     for name, value in local.items():
         if value is thing:
@@ -282,13 +282,13 @@ def _variable(thing: object, frame: FrameType | None) -> str:
 
 
 def _matching(patterns: Sequence[str], keys: Iterable[str], option: str) -> set[str]:
-    """The keys that patterns mean, with or without the name of the module that they begin with."""
+    """The keys that match patterns, with or without the module's name at their beginning."""
     both = {name: key for key in keys for name in (key.partition(".")[2], key) if name}
     return {both[name] for name in matching(option, patterns, both)}
 
 
 def _missing(reports: _Reports, groups: Sequence[Group]) -> str:
-    """What is said of parameters at which no gradient arrives, though they are trained."""
+    """The message about trained parameters that get no gradient."""
     for group in groups:
         first = reports.first(group.keys)
         missing = [key for key in group.keys if key not in first]
@@ -299,7 +299,7 @@ def _missing(reports: _Reports, groups: Sequence[Group]) -> str:
 
 
 def _arriving(reports: _Reports, barred: Sequence[str]) -> str:
-    """What is said of parameters at which a gradient arrives and should not."""
+    """The message about parameters that get a gradient but should not."""
     first = reports.first(barred)
     if not first:
         return ""
@@ -309,7 +309,7 @@ def _arriving(reports: _Reports, barred: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Names as a sentence has them, the first few of many."""
+    """Names listed for a sentence, only the first few of many."""
     return listed(list(names)) if len(names) <= SHOWN else some(list(names), SHOWN)
 
 
@@ -317,6 +317,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 def report_on(loss: Loss, xs: Asked) -> tuple[Any, str]:
-    """The report on a loss, by the watch that saw how it was made; and what to know of it where none did."""
+    """The report on a loss by the watch that saw it made; and a note on it if no watch did."""
     flow, known = asking._asked("explain", loss, xs)
     return flow, "" if known else asking.UNSEEN

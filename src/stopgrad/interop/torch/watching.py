@@ -1,4 +1,4 @@
-"""Watching eager code of PyTorch: which gradients it lets pass, and at which lines it cuts them."""
+"""Watches eager PyTorch code: which gradients it lets pass, and at which lines it cuts them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tensor = Any
 
 
 RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
-"""Those of watches that somebody holds, by which a loss finds its own."""
+"""The recorders of the watches that are still held; a loss finds its own among them."""
 
 
 class BackwardCall:
@@ -55,7 +55,7 @@ class BackwardCall:
         return None if self._place is None else decode(self._place)
 
     def explain(self, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
-        """Whether gradients of its losses arrive; see :meth:`Watch.explain`."""
+        """Whether gradients of the call's losses arrive; see :meth:`Watch.explain`."""
         with torch._C.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only)
 
@@ -104,7 +104,7 @@ class Watch:
 
     @guarded("explain")
     def explain(self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
-        """Whether gradients of a loss that was made inside arrive; and if not, which lines cut them.
+        """Whether gradients of a loss made inside arrive, and if not, which lines cut them.
 
         Args:
             loss: a tensor, or a dict or list of tensors, that the watched code made.
@@ -145,7 +145,7 @@ class _Mode(TorchFunctionMode):
 def explained(
     what: str, recorder: Recorder, losses: Sequence[Value], xs: Asked | None, only: Names | None
 ) -> Flow:
-    """The report of a recorder on losses."""
+    """A recorder's report on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
     return without_gc(report_of, losses, targets, recorder.departures.known(), holds_optimizer(xs))
@@ -153,12 +153,12 @@ def explained(
 
 @guarded("watch")
 def watch() -> Watch:
-    """Watch PyTorch code: inside, every operation is written down with the line that called it.
+    """Watch PyTorch code: inside, every operation is recorded with the line that called it.
 
-    Values and gradients are as without it. Nothing that is written down keeps a tensor alive.
+    Values and gradients are the same as without it. The record keeps no tensor alive.
 
     Returns:
-        A context manager. What it gives knows afterwards, by :meth:`Watch.explain`, which gradients arrive.
+        A context manager for a :class:`Watch`, whose ``explain`` says afterwards which gradients arrive.
 
     Examples:
         >>> import torch

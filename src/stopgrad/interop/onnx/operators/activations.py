@@ -1,4 +1,4 @@
-"""Functions of each element, or of all along an axis, that stand between layers."""
+"""Activation functions, elementwise or along an axis."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def hard_sigmoid(node: Call, x: sg.Output) -> Any:
 
 
 def line(x: sg.Output, alpha: float, beta: float) -> Any:
-    """alpha · x + beta, kept between 0 and 1."""
+    """alpha · x + beta, clipped to [0, 1]."""
     straight = sg.add(sg.multiply(x, brought(alpha, x.dtype)), brought(beta, x.dtype))
     return sg.clip_by_value(straight, brought(0, x.dtype), brought(1, x.dtype))
 
@@ -80,7 +80,7 @@ def thresholded_relu(node: Call, x: sg.Output) -> Any:
 
 def shrink(node: Call, x: sg.Output) -> Any:
     bias, limit = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
-    # Compared as floats: a limit of 0.5 is none of an integer's.
+    # Compared as floats, since 0.5 is no integer.
     values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
     high = sg.greater(values, brought(limit, values.dtype))
     low = sg.less(values, brought(-limit, values.dtype))
@@ -92,20 +92,20 @@ def shrink(node: Call, x: sg.Output) -> Any:
 def clip(
     node: Call, x: sg.Output, low: sg.Output | Known | None = None, high: sg.Output | Known | None = None
 ) -> Any:
-    """Between bounds that, where they are stored, are constants and no parameters: nobody trains them."""
+    """x clipped to bounds; stored ones are constants and no parameters, since they are not trained."""
     bounds = [bound if bound is None else sg.reshape(_constant(node, bound), []) for bound in (low, high)]
     return x if bounds[0] is None and bounds[1] is None else sg.clip(x, *bounds)
 
 
 def _constant(node: Call, x: sg.Output | Known) -> Any:
-    """An operand as an output; what is stored as a constant."""
+    """An operand as an output; a stored value becomes a constant."""
     if isinstance(x, Known) and x.initializer:
         return sg.constant(x.array, x.dtype)
     return node.tensor(x)
 
 
 def along_axes(node: Call, x: sg.Output) -> tuple[int, ...]:
-    """The attribute ``axis``; before opset 13, all axes from there on, as one."""
+    """The axes that ``axis`` means: one axis; before opset 13, all axes from there on together."""
     if node.opset >= 13:
         return (axis_of(int(node.attribute("axis", -1)), x.ndim),)
     return tuple(range(axis_of(int(node.attribute("axis", 1)), x.ndim), x.ndim))

@@ -21,13 +21,13 @@ def by_heads(x: sg.Output, heads: int) -> Any:
 
 
 def joined_heads(x: sg.Output) -> Any:
-    """The way back."""
+    """From [batch, heads, length, features] to [batch, length, heads · features]."""
     x = sg.transpose(x, AXES)
     return sg.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
 
 
 def precision(node: Call, name: str, otherwise: DType) -> Any:
-    """The element type that an attribute says by its number, or another one."""
+    """The element type that an attribute gives by its number, or *otherwise*."""
     number = int(node.attribute(name, 0))
     dtype = dtype_of_code(number) if number else otherwise
     if dtype is None:
@@ -36,9 +36,9 @@ def precision(node: Call, name: str, otherwise: DType) -> Any:
 
 
 def products(q: sg.Output, k: sg.Output, scale: float | None) -> Any:
-    """Of queries and keys, scaled: [batch, heads of q, queries, keys]; heads of k may be shared."""
+    """Scaled products of queries and keys: [batch, heads of q, queries, keys]; heads of k may be shared."""
     factor = 1 / math.sqrt(int(q.shape[-1])) if scale is None else float(scale)
-    if q.dtype.itemsize == 2:  # Half of it to each, as the operator's document says: so that none overflows.
+    if q.dtype.itemsize == 2:  # √scale for each factor, as the specification says, to avoid overflow.
         q, k = (sg.multiply(x, brought(math.sqrt(factor), x.dtype)) for x in (q, k))
     else:
         q = sg.multiply(q, brought(factor, q.dtype))
@@ -46,12 +46,12 @@ def products(q: sg.Output, k: sg.Output, scale: float | None) -> Any:
 
 
 def capped(scores: sg.Output, cap: float) -> Any:
-    """Scores kept between -cap and cap, smoothly; 0 for no cap."""
+    """Scores limited smoothly to (-cap, cap); 0 for no limit."""
     return scores if cap <= 0 else sg.multiply(sg.tanh(sg.divide(scores, cap)), cap)
 
 
 def _shared(x: sg.Output, y: sg.Output) -> Any:
-    """x · y, where neighbouring heads of x share one of y."""
+    """x · y, where several neighbouring heads of x share one head of y."""
     group = x.shape[1] // y.shape[1]
     if group == 1:
         return sg.matmul(x, y)
@@ -60,7 +60,7 @@ def _shared(x: sg.Output, y: sg.Output) -> Any:
 
 
 def shares(scores: sg.Output, masked: bool, dtype: DType) -> Any:
-    """The softmax over keys, computed in an element type; 0 where all that a query may look at is -∞."""
+    """The softmax over keys, computed in *dtype*; 0 for queries all of whose scores are -∞."""
     wide = brought(scores, dtype)
     if not masked:
         return brought(sg.softmax(wide), scores.dtype)
@@ -70,12 +70,12 @@ def shares(scores: sg.Output, masked: bool, dtype: DType) -> Any:
 
 
 def means(weights: sg.Output, v: sg.Output) -> Any:
-    """Of the values: [batch, heads, queries, features]."""
+    """The weighted means of the values: [batch, heads, queries, features]."""
     return _shared(weights, v)
 
 
 class Mask:
-    """Which keys a query may look at, and what is added to the products."""
+    """The keys to which each query may attend, and the bias added to the scores."""
 
     def __init__(self, keys: Size) -> None:
         self.allowed: Any = None
@@ -83,11 +83,11 @@ class Mask:
         self.keys = keys
 
     def allow(self, which: sg.Output) -> None:
-        """Only these, of those that were allowed before."""
+        """Allow only these among the keys allowed so far."""
         self.allowed = which if self.allowed is None else sg.logical_and(self.allowed, which)
 
     def given(self, mask: sg.Output) -> None:
-        """The operand: booleans, or numbers to be added; what it is too short for is not looked at."""
+        """Apply a mask operand: booleans, or numbers to add; keys beyond its end are excluded."""
         missing = self.keys - mask.shape[-1]
         if not mask.dtype.is_bool and not mask.dtype.is_floating:
             raise Refused(f"its mask is {mask.dtype.name}, and neither bool nor floating-point")
@@ -97,7 +97,7 @@ class Mask:
             self.bias = mask if _is_zero(missing) else _extended(mask, missing, -math.inf)
 
     def near(self, queries: Size, offset: Size, left: int, right: int) -> None:
-        """Only keys so near to a query's place, which is its number and an offset; -1 for no bound."""
+        """Allow only keys in a window around each query's index plus *offset*; -1 for no bound."""
         if left < 0 and right < 0:
             return
         rows = sg.add(along(sg.range(0, queries, dtype=sg.int64), 0, 2), offset)
@@ -108,13 +108,13 @@ class Mask:
             self.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
 
     def until(self, lengths: sg.Output) -> Any:
-        """Only keys before the ends of their sequences, whose lengths these are: [batch, 1, 1, 1]."""
+        """Allow only keys before the end of their sequence; the lengths, as [batch, 1, 1, 1]."""
         ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
         self.allow(sg.less(sg.range(0, self.keys, dtype=sg.int64), ends))
         return ends
 
     def on(self, scores: sg.Output) -> Any:
-        """The scores as the mask leaves them."""
+        """The scores with the mask applied."""
         if self.bias is not None:
             scores = sg.add(scores, brought(self.bias, scores.dtype))
         return (
@@ -136,7 +136,7 @@ def _extended(mask: sg.Output, missing: int, value: float) -> Any:
 
 
 def _windows(node: Call, mask: Mask, queries: Size, offset: Size, masked: bool) -> bool:
-    """Allow only keys that are near a query's place, or before it; whether queries may see no key."""
+    """Apply the attributes for windows and causality; whether a query may be left without keys."""
     left, right = (int(node.attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
     if node.attribute("is_causal", 0):
         right = 0 if right < 0 else min(right, 0)
@@ -182,7 +182,7 @@ def attention(
 
 
 def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
-    """With functions of the scores and of their softmax that the node brings along."""
+    """Attention with functions of the scores, and of their softmax, that are attributes of the node."""
     dtype = precision(node, "softmax_precision", q.dtype)
     scores = products(brought(q, dtype), brought(k, dtype), node.attribute("scale"))
     if node.attribute("score_mod") is not None:
@@ -194,7 +194,7 @@ def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
 
 
 def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> Any:
-    """Pairs of the last axis's elements, turned: neighbours, or those of its two halves."""
+    """Pairs of elements of the last axis, rotated: neighbours, or one from each half."""
     half = cos.shape[-1]
     pairs = sg.reshape(x, [*x.shape[:-1], *((half, 2) if interleaved else (2, half))])
     axis = x.ndim if interleaved else x.ndim - 1
@@ -205,13 +205,13 @@ def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> 
 
 
 def turned(node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
-    """As :func:`turned_by`, as the node's attributes say."""
+    """:func:`turned_by` with the node's attributes."""
     width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
     return turned_by(x, cos, sin, width, bool(node.attribute("interleaved", 0)))
 
 
 def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interleaved: bool) -> Any:
-    """[batch, heads, length, features], of which the first are turned, by [batch, length, angles]."""
+    """x [batch, heads, length, features] with its first features rotated, by [batch, length, angles]."""
     cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
     y = rotated(x[..., :width], cos, sin, interleaved)
     return y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)

@@ -1,9 +1,9 @@
 """What the rules for ONNX's operators share: how a node calls them, and how a table is filled.
 
 A rule is a function of a :class:`Call` and of the node's operands, in order: outputs of the graph that is
-being built, lists of them for sequences, None for optional ones that are missing. Those that decide about
-shapes it takes as :class:`Known` (:func:`knows`). It returns an output, or a tuple of them where the operator
-has several results; what it builds, it builds with this library's public functions.
+being built, lists of them for sequences, None for optional ones that are missing. Those that
+decide about shapes arrive as :class:`Known` (:func:`knows`). A rule builds with this library's public
+functions, and returns an output, or a tuple of them if the operator has several results.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Known:
 
     Attributes:
         array: the values; an array of objects where a :class:`stopgrad.Dim` is among them.
-        dtype: the element type, which for symbolic sizes is what they would be cast to; None for one that
-            there is not here, such as float8.
+        dtype: the element type; for symbolic sizes, the one to which they would be cast; None for one that
+            we lack, such as float8.
         initializer: the name of the parameter whose stored value it is, or "".
     """
 
@@ -50,7 +50,7 @@ class Known:
         self.array: np.ndarray[Any, Any] = array if isinstance(array, np.ndarray) else np.asarray(array)
         self.dtype = dtype_from(self.array.dtype) if dtype is None else dtype
         self.initializer = initializer
-        self.output = output  # The parameter or constant that it is in the graph, once there is one.
+        self.output = output  # The parameter or constant for it in the graph, once there is one.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class Known:
 
 
 def dtype_from(dtype: DTypeLike) -> DType | None:
-    """One of our element types, or None."""
+    """Our element type for a dtype, or None."""
     try:
         return dtype_of(dtype)
     except sg.DTypeError:
@@ -78,7 +78,7 @@ def dtype_from(dtype: DTypeLike) -> DType | None:
 
 
 def dtype_of_code(code: int) -> DType | None:
-    """The element type of a number of ``TensorProto.DataType``, or None."""
+    """Our element type for a number of ``TensorProto.DataType``, or None."""
     try:
         return dtype_from(onnx.helper.tensor_dtype_to_np_dtype(code))
     except (KeyError, TypeError, ValueError):
@@ -86,12 +86,12 @@ def dtype_of_code(code: int) -> DType | None:
 
 
 class Body:
-    """A graph that is an attribute of a node, together with what it can see of the graphs around it.
+    """A graph that is an attribute of a node, with the names that it can see around it.
 
     Attributes:
         graph: the ``GraphProto``.
-        inputs, outputs: the names of its own inputs and of its outputs.
-        around: what it can see around it, a :class:`stopgrad.interop.onnx.translating.Space`.
+        inputs, outputs: the names of its inputs and outputs.
+        around: the values around it, a :class:`stopgrad.interop.onnx.translating.Space`.
     """
 
     __slots__ = ("around", "graph", "inputs", "outputs")
@@ -104,10 +104,10 @@ class Body:
 
 
 def knows(*positions: int) -> Callable[[R], R]:
-    """Decorator: a rule takes the operands at these positions as they are known, not as tensors.
+    """Decorator: the rule takes the operands at these positions as known values, not as tensors.
 
-    They arrive as :class:`Known`; as an output where nothing is known of them. No constant is built for them,
-    and a floating-point initializer that is only read so becomes no parameter.
+    They arrive as :class:`Known`, or as outputs if their values are not known. No constant is built for them,
+    and a floating-point initializer that is only used so becomes no parameter.
     """
 
     def decorate(rule: R) -> R:
@@ -118,7 +118,7 @@ def knows(*positions: int) -> Callable[[R], R]:
 
 
 KNOWS: dict[Rule, frozenset[int]] = {}
-"""The positions of operands that rules take as they are known."""
+"""The positions of the operands that a rule takes as known values."""
 
 
 class Translator(Protocol):
@@ -135,12 +135,12 @@ class Call:
     """A node, as its rule sees it.
 
     Attributes:
-        op_type, name, domain: of the node; a node without a name is called by its first result.
-        opset: the version of the domain that the model (or the function that the node stands in) states.
+        op_type, name, domain: of the node; a node without a name has that of its first result.
+        opset: the version of the domain that the model, or the function around the node, imports.
         attributes: by name, as Python values; tensors as arrays, graphs as :class:`Body`.
-        outputs: how many results the node names; those that it leaves out count where others follow.
+        outputs: how many results the node has, with those that it leaves unnamed before others.
         schema: the operator's schema, ``onnx.defs.OpSchema``, or None.
-        around: the values of the graph that the node stands in, by name.
+        around: the values of the graph around the node, by name.
     """
 
     def __init__(
@@ -166,19 +166,19 @@ class Call:
     # ---------------------------------------------------------------------------------------- questions
 
     def wants(self, i: int) -> bool:
-        """Whether the node asks for its result *i*."""
+        """Whether the node names its result *i*."""
         return i < self.outputs and bool(self.node.output[i])
 
     def attribute(self, name: str, default: object = None) -> Any:
-        """An attribute, or a default where the node does not have it."""
+        """An attribute, or a default if the node does not have it."""
         return self.attributes.get(name, default)
 
     def fail(self, reason: str) -> NoReturn:
-        """Refuse the node: its translation is not possible, for this reason."""
+        """Refuse to translate the node, for this reason."""
         raise Refused(reason)
 
     def operand_name(self, i: int) -> str:
-        """What the operator calls an operand, and what the model calls it."""
+        """An operand's name in the operator's schema, and in the model."""
         formal = ""
         if self.schema is not None and self.schema.inputs:
             formal = self.schema.inputs[min(i, len(self.schema.inputs) - 1)].name
@@ -188,14 +188,14 @@ class Call:
     # ------------------------------------------------------------------------------------------ operands
 
     def raw(self, x: object) -> Any:
-        """What is known of an operand: a :class:`Known`; or the operand itself."""
+        """The :class:`Known` from which an operand was made, or the operand itself."""
         for given, raw in zip(self._given, self._raw, strict=True):
             if given is x:
                 return raw
         return x
 
     def is_known(self, x: sg.Output | Known) -> bool:
-        """Whether :meth:`known` has an answer."""
+        """Whether the value of an operand is known."""
         return self._translator.known(self.raw(x)) is not None
 
     def known(self, i: int, x: sg.Output | Known) -> np.ndarray[Any, Any]:
@@ -211,7 +211,7 @@ class Call:
         self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
 
     def sizes(self, x: sg.Output | Known, i: int | None = None) -> tuple[Any, ...]:
-        """The sizes, numbers or :class:`stopgrad.Dim`, that an operand says.
+        """The sizes that an operand holds, as numbers or :class:`stopgrad.Dim`.
 
         Raises:
             Refused: they are not known when the graph is built.
@@ -222,7 +222,7 @@ class Call:
         return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
 
     def number(self, i: int, x: sg.Output | Known) -> Any:
-        """The one number, or symbolic size, that operand *i* = *x* is, which must be known.
+        """The one number or symbolic size that operand *i* = *x* holds, which must be known.
 
         Raises:
             Refused: it is not, or there are several.
@@ -238,7 +238,7 @@ class Call:
         return next((i for i, given in enumerate(self._given) if given is x), 0)
 
     def unknown(self, i: int, why: str) -> NoReturn:
-        """Refuse the node, for operand *i* is not known when the graph is built."""
+        """Refuse the node because operand *i* is not known when the graph is built."""
         self.fail(
             f"{self.operand_name(i)} must be known when the graph is built, and {why}; make it an "
             "initializer, or fix the inputs that it is computed from with known={name: value}"
@@ -247,11 +247,11 @@ class Call:
     # ------------------------------------------------------------------------------------------ building
 
     def tensor(self, x: sg.Output | Known | Sequence[Any] | None) -> Any:
-        """An operand as an output, where it may be a :class:`Known`."""
+        """An operand as an output, also if it is a :class:`Known`."""
         return self._translator.tensor(x)
 
     def named(self, name: str) -> Any:
-        """The value of a name of the graph that the node stands in, as an output.
+        """The value of a name in the graph around the node, as an output.
 
         Raises:
             Refused: no node before this one computes it.
@@ -262,19 +262,19 @@ class Call:
         return found
 
     def key(self) -> Any:
-        """A key for random numbers: of the attribute ``seed``, or another one for each node."""
+        """A key for random numbers, from the attribute ``seed``, or else a different one for each node."""
         seed = self.attributes.get("seed")
         return self._translator.next_key(None if seed is None else float(seed))
 
     def run(self, body: Body, args: Sequence[Any]) -> list[Any]:
-        """What a body computes from these values of its inputs, built here: outputs."""
+        """Build a body for these values of its inputs; its results, as outputs."""
         return [self.tensor(y) for y in self.run_known(body, args)]
 
     def run_known(self, body: Body, args: Sequence[Any]) -> list[Any]:
-        """As :meth:`run`; what is known while the graph is built comes as :class:`Known`."""
+        """As :meth:`run`, but known results are :class:`Known`."""
         found: list[Any] = self._translator.run_body(body, args)
         return found
 
     def trying(self) -> Any:
-        """A block in which bodies may fail: what it tries tells why, and nothing else does."""
+        """A context in which bodies may fail: refusals inside are not reported; the caller says why."""
         return self._translator.trying()

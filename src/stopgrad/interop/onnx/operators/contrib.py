@@ -48,11 +48,11 @@ FUSED: dict[str, tuple[Any, tuple[float, ...]]] = {
     "HardSigmoid": (line, (0.2, 0.5)),
     "Clip": (sg.clip, ()),
 }
-"""What may follow a convolution, and the parameters that it has by default."""
+"""The activations that may follow a convolution, with the default values of their parameters."""
 
 
 def _activated(node: Call, y: sg.Output) -> Any:
-    """By the function that an attribute names, with its parameters."""
+    """y after the activation that the attributes name."""
     name = str(node.attribute("activation", ""))
     if not name:
         return y
@@ -74,10 +74,10 @@ def fused_conv(
 
 
 def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
-    """alpha · a · b, with the last two axes, or the first and those of the batch, exchanged before."""
+    """alpha · a · b, after the transpositions that the attributes ask for."""
     parts = []
     for x, which in ((a, "A"), (b, "B")):
-        if node.attribute(f"transBatch{which}", 0):  # The first axis goes to the last place but one.
+        if node.attribute(f"transBatch{which}", 0):  # Move the first axis to the last place but one.
             x = sg.moveaxis(x, 0, -2)
         parts.append(sg.swapaxes(x, -1, -2) if node.attribute(f"trans{which}", 0) and x.ndim > 1 else x)
     y, alpha = sg.matmul(parts[0], parts[1]), float(node.attribute("alpha", 1.0))
@@ -93,7 +93,7 @@ def matmul_of_bits(
     order: sg.Output | None = None,
     bias: sg.Output | None = None,
 ) -> Any:
-    """a times the transpose of weights of 4 or 8 bits, which have a scale for each block of a row."""
+    """a times the transpose of weights of 4 or 8 bits, with a scale for each block of a row."""
     bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size"))
     rows, columns = int(node.attribute("N")), int(node.attribute("K"))
     if bits not in (4, 8) or order is not None:
@@ -114,7 +114,7 @@ def matmul_of_bits(
 
 
 def _unpacked(x: sg.Output, bits: int) -> Any:
-    """Numbers of 4 bits out of bytes, the lower half first: [..., twice as many]."""
+    """The 4-bit numbers in bytes, the lower half first: [..., twice as many]."""
     if bits == 8:
         return x
     low, high = sg.bitwise_and(x, brought(15, x.dtype)), sg.right_shift(x, brought(4, x.dtype))
@@ -179,7 +179,7 @@ def embed_layer(
     mask: sg.Output | None = None,
     places: sg.Output | None = None,
 ) -> Any:
-    """The sum of the embeddings of words, places and segments, normalised; and how long each sequence is."""
+    """The normalised sum of the embeddings of words, positions and segments; and each sequence's length."""
     batch, length = words.shape
     found = sg.gather(word, words)
     place = position[:length] if places is None else sg.gather(position, places)
@@ -196,7 +196,7 @@ def embed_layer(
 
 
 def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
-    """Places as one number, where the first token is, or as one for each token."""
+    """Rotary embeddings; *places* is the position of the first token, or a position for each token."""
     if node.attribute("is_packed_batching", 0) or float(node.attribute("scale", 1.0)) != 1:
         node.fail("it is translated without is_packed_batching, and with scale=1")
     flat = x.ndim == 3
@@ -211,7 +211,7 @@ def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.
 
 
 def _masked(node: Call, mask: sg.Output | None, keys: Size) -> Mask:
-    """A mask of ones and zeros, [batch, keys] or [batch, queries, keys], or lengths, [batch]."""
+    """From ones and zeros, [batch, keys] or [batch, queries, keys], or from lengths, [batch]."""
     found = Mask(keys)
     if mask is None:
         return found
@@ -236,7 +236,7 @@ def _attended(
     offset: Size,
     masked: bool,
 ) -> tuple[Any, Any]:
-    """The result, with the heads side by side, and the scaled products."""
+    """The result of attention, with the heads joined, and the scaled products."""
     if bias is not None:
         found.given(bias)
     if node.attribute("unidirectional", 0):
@@ -256,7 +256,7 @@ def attention(
     extra: sg.Output | None = None,
     past_length: sg.Output | None = None,
 ) -> Any:
-    """With the projections to queries, keys and values as one product."""
+    """Attention whose queries, keys and values come from one product."""
     if node.attribute("do_rotary", 0) or past_length is not None:
         node.fail("it is translated without do_rotary and without a shared buffer for the past")
     heads = int(node.attribute("num_heads"))
@@ -324,7 +324,7 @@ def group_query_attention(
     bias: sg.Output | None = None,
     *rest: sg.Output | None,
 ) -> Any:
-    """Of a sequence from its beginning, as in training: nothing may be cached."""
+    """Grouped-query attention without a cache, as in training."""
     heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
     for x in (past_k, past_v):
         if x is not None and not (isinstance(x.shape[2], int) and x.shape[2] == 0):
@@ -333,7 +333,7 @@ def group_query_attention(
             )
     if node.attribute("smooth_softmax", 0) or any(x is not None for x in rest):
         node.fail("it is translated without smooth_softmax, head_sink and quantized caches")
-    if k is None:  # All in one.
+    if k is None:  # q holds all three.
         width = q.shape[-1] // (heads + 2 * shared)
         q, k, v = sg.split(q, [heads * width, shared * width, shared * width], 2)
     q, k, v = by_heads(q, heads), by_heads(k, shared), by_heads(v, shared)
@@ -373,7 +373,7 @@ def scaled_product(
     b_zero: sg.Output | None = None,
     bias: sg.Output | None = None,
 ) -> Any:
-    """The product of integers, times its scale."""
+    """A product of integers times its scale."""
     whole = integer_product(a, b, a_zero, b_zero)
     scale = sg.multiply(a_scale, b_scale)
     y = sg.multiply(sg.cast(whole, scale.dtype), scale)

@@ -1,4 +1,4 @@
-"""Branches and loops: as constructs of ours; or built at once, step by step, where everything is known."""
+"""Branches and loops, as control flow of ours; or unrolled, if all that decides is known."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stopgrad.interop.onnx.operators.moving import checked_axis
 from stopgrad.interop.shared.values import Refused
 
 _UNROLLED = 1024
-"""So many steps of a loop are built one after the other at most."""
+"""The most steps of a loop that are unrolled."""
 
 
 @knows(0)
 def _branched(node: Call, condition: sg.Output | Known) -> Any:
-    """The branch itself where the condition is known; else both, one of which runs."""
+    """One branch if the condition is known; otherwise a ``cond`` of both."""
     branches: list[Body] = [node.attribute("then_branch"), node.attribute("else_branch")]
     if isinstance(condition, Known):
         return tuple(node.run_known(branches[0 if bool(node.number(0, condition)) else 1], []))
@@ -34,12 +34,12 @@ def _branched(node: Call, condition: sg.Output | Known) -> Any:
 
 
 class _Loop:
-    """A ``Loop`` that is being built.
+    """Builds a ``Loop``.
 
     Attributes:
-        count: how many steps there are at most: a number, a symbolic size, a tensor or None.
-        condition: whether the first is made: a bool or a tensor.
-        states: what the steps hand on, as it is known.
+        count: the most steps: a number, a symbolic size, a tensor or None.
+        condition: whether to make the first step: a bool or a tensor.
+        states: the values carried from step to step, as they are known.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class _Loop:
     def _step(
         self, i: sg.Output | Known, states: Sequence[Any], condition: sg.Output | Known
     ) -> tuple[Any, list[Any], list[Any]]:
-        """Whether it goes on, the next states, and what is stacked; all as it is known."""
+        """Build one step: whether the loop goes on, the next states, and the rows to be stacked."""
         going, *found = self.node.run_known(self.body, [i, condition, *states])
         return going, found[: len(self.states)], found[len(self.states) :]
 
     def _scanned(self) -> tuple[Any, ...]:
-        """A loop of so many steps, which has a gradient."""
+        """The loop as a ``scan`` of a fixed number of steps, which has a gradient."""
 
         def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
             going, states, rows = self._step(i, list(carry), Known(np.bool_(True)))
@@ -113,7 +113,7 @@ class _Loop:
         return self.node.tensor(x)
 
     def _unrolled(self) -> tuple[Any, ...]:
-        """The steps one after the other, for as long as it is known whether there is a next one."""
+        """The loop unrolled, which needs to know at each step whether there is a next one."""
         states: list[Any] = list(self.states)
         rows: list[list[Any]] = [[] for _ in range(self.stacked)]
         i, going = 0, True
@@ -134,7 +134,7 @@ class _Loop:
         return sg.stack([self.node.tensor(x) for x in row])
 
     def _repeated(self) -> tuple[Any, ...]:
-        """A loop that runs as long as a condition holds."""
+        """The loop as a ``while_loop``."""
         zero = sg.constant(np.int64(0))
         first = sg.constant(np.bool_(True)) if self.condition is True else sg.reshape(self.condition, [])
         limit = self.count if isinstance(self.count, int) else None
@@ -172,7 +172,7 @@ def _looped(
 
 
 def _scanned(node: Call, *operands: sg.Output) -> Any:
-    """Steps along axes of tensors."""
+    """``Scan``: steps along axes of tensors."""
     body: Body = node.attribute("body")
     count = node.attribute("num_scan_inputs")
     if not 1 <= count <= len(operands):
@@ -205,7 +205,7 @@ def _listed(node: Call, name: str, count: int) -> list[int]:
 
 
 def _moved(node: Call, x: sg.Output, axis: int, to: int, back: int) -> Any:
-    """A tensor with an axis moved, which runs backwards where that is asked."""
+    """A tensor with an axis moved, and reversed if *back*."""
     x = sg.moveaxis(x, checked_axis(node, axis, x.ndim), to)
     return sg.flip(x, to) if back else x
 

@@ -16,7 +16,7 @@ from stopgrad.interop.shared.values import along, bounded, brought, product, sta
 
 
 def geometry(node: Call, x: sg.Output, w: sg.Output) -> Spatial:
-    """What a convolution is told; that there is one of so many axes."""
+    """The attributes of a convolution, after a check that we have one over so many axes."""
     if w.ndim - 2 not in LAYOUTS:
         node.fail(f"there are convolutions over one to three axes here, and its weights have {w.ndim}")
     return Spatial(node, x, static(w.shape[2:], "a convolution's window"))
@@ -53,7 +53,7 @@ def deform_conv(
     b: sg.Output | None = None,
     mask: sg.Output | None = None,
 ) -> Any:
-    """For each window, the products of the weights and of the pixels where its offsets lead."""
+    """A deformable convolution: the weights times the pixels to which the offsets of each window lead."""
     found = geometry(node, x, w)
     spatial, elements = len(found.window), int(np.prod(found.window))
     parts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))

@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself: arithmetic, logic, bits, comparisons, casts."""
+"""Elementwise operators: arithmetic, logic, bits, comparisons, casts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _binary(function: Callable[..., Any]) -> Rule:
 
 
 def _many(function: Callable[..., Any]) -> Rule:
-    """Any number of operands, from the function of two."""
+    """A rule for any number of operands, from a function of two."""
     return lambda node, *xs: functools.reduce(function, xs)
 
 
@@ -34,19 +34,19 @@ def _identity(node: Call, x: sg.Output) -> Any:
 
 
 def _quotient(node: Call, x: sg.Output, y: sg.Output) -> Any:
-    """Of whole numbers it is truncated."""
+    """Division; that of integers truncates."""
     return sg.truncatediv(x, y) if x.dtype.is_integer else sg.realdiv(x, y)
 
 
 def _remainder(node: Call, x: sg.Output, y: sg.Output) -> Any:
-    """With the sign of the divisor; as in C, with that of the dividend, where the attribute says so."""
+    """The remainder has the sign of the divisor; with ``fmod``, as in C, that of the dividend."""
     if node.attribute("fmod", 0):
         return sg.truncatemod(x, y)
     return sg.floormod(x, y)
 
 
 def _power(node: Call, x: sg.Output, y: sg.Output) -> Any:
-    """In the element type of x; the exponent may be of another one."""
+    """Computed in x's element type; the exponent may have another one."""
     if x.dtype.is_integer and y.dtype.is_floating:
         return sg.cast(sg.pow(sg.cast(x, y.dtype), y), x.dtype)
     return sg.pow(x, brought(y, x.dtype))
@@ -85,7 +85,7 @@ def _shifted(node: Call, x: sg.Output, y: sg.Output) -> Any:
         node.fail(f"the direction of a shift is LEFT or RIGHT, not {direction!r}")
     last = x.dtype.itemsize * 8 - 1
     shift = directions[direction](x, sg.minimum(y, brought(last, y.dtype)))
-    if direction == "RIGHT" and x.dtype.kind == "i":  # Of which the sign is left, further on, too.
+    if direction == "RIGHT" and x.dtype.kind == "i":  # Shifting further leaves only the sign, too.
         return shift
     return sg.where(sg.less_equal(y, brought(last, y.dtype)), shift, brought(0, x.dtype))
 
@@ -115,13 +115,13 @@ def _cast_like(node: Call, x: sg.Output, like: sg.Output) -> Any:
 
 
 def _bit_cast(node: Call, x: sg.Output) -> Any:
-    """The same bits, as another type: of known values, and between whole numbers of one width."""
+    """The same bits as another type: for known values, and between integers of one width."""
     dtype = dtype_of_code(node.attribute("to"))
     if dtype is None or dtype.itemsize != x.dtype.itemsize:
         node.fail("bits are taken for an element type of the same width that there is here")
     if dtype is x.dtype:
         return x
-    if dtype.is_integer and x.dtype.is_integer:  # Which wraps.
+    if dtype.is_integer and x.dtype.is_integer:  # A cast wraps.
         return sg.cast(x, dtype)
     return sg.constant(np.array(node.known(0, x)).view(dtype.numpy), dtype)
 

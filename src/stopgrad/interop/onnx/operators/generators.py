@@ -1,7 +1,7 @@
 """Operators that make tensors: constants, ranges, shapes, random numbers.
 
-Random numbers come from keys. A node's attribute ``seed`` is its key; without one the model has a parameter
-``random_key``, of which each node has a key of its own. The same key gives the same numbers, which are not
+Random numbers come from keys: a node's attribute ``seed`` is its key; without one, each node has a key of
+its own, folded from the model's parameter ``random_key``. The same key gives the same numbers, which are not
 those of other runtimes.
 """
 
@@ -20,7 +20,7 @@ from stopgrad.interop.shared.values import brought, product
 
 
 def _dtype(node: Call, default: DType) -> DType:
-    """What the attribute ``dtype`` says."""
+    """The element type that the attribute ``dtype`` gives, or *default*."""
     code = node.attribute("dtype")
     found = default if code is None else dtype_of_code(code)
     if found is None:

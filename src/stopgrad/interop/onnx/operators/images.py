@@ -1,4 +1,4 @@
-"""Images at places between their pixels, and in regions: GridSample, RoiAlign, MaxRoiPool."""
+"""Sampling of images between pixels and in regions: GridSample, AffineGrid, RoiAlign, MaxRoiPool."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
 
 @knows(1)
 def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
-    """Where an affine map takes the pixels of an image of this size: [batch, sizes, number of sizes]."""
+    """Where an affine map takes the pixels of an image of *size*: [batch, sizes, number of sizes]."""
     sizes = node.sizes(size, 1)[2:]
     spatial, align = len(sizes), bool(node.attribute("align_corners", 0))
     axes = []
     for i, count in enumerate(sizes):
         number = brought(sg.range(0, count, dtype=sg.int64), theta.dtype)
-        if align and isinstance(count, int) and count == 1:  # One pixel has its middle in the middle.
+        if align and isinstance(count, int) and count == 1:  # A single pixel lies in the middle.
             axes.append(sg.zeros(sizes, theta.dtype))
             continue
         whole = brought(count - 1 if align else count, theta.dtype, theta)
@@ -51,7 +51,7 @@ def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
 
 
 def roi_align(node: Call, x: sg.Output, rois: sg.Output, images: sg.Output) -> Any:
-    """The mean, or the largest, of samples in each part of regions, which may be computed."""
+    """The mean, or the largest, of samples in each part of regions, which the model may compute."""
     half = str(node.attribute("coordinate_transformation_mode", "half_pixel")) == "half_pixel"
     half = half and node.opset >= 16
     ends = sg.multiply(brought(rois, x.dtype), float(node.attribute("spatial_scale", 1.0)))
@@ -72,7 +72,7 @@ def _adapted(
     counts: list[int],
     least: bool,
 ) -> Any:
-    """With as many samples in a part as it has pixels, which must be known."""
+    """RoiAlign with as many samples in a part as it has pixels, for which the regions must be known."""
     if not node.is_known(rois):
         node.fail(
             "with sampling_ratio=0 the regions decide about sizes; give it a sampling_ratio, or known regions"
@@ -113,7 +113,7 @@ def _aligned(
     parts = corners(Sampling(sg.gather(x, images), 0, True), wide)
     seen = brought(sg.expand_dims(sg.logical_and(*inside), 1), x.dtype)
     largest = str(node.attribute("mode", "avg")) == "max"
-    # The operator takes the largest of the weighted pixels, not of their sums.
+    # The operator takes the maximum of the weighted pixels, not of their sums.
     values = sg.multiply(functools.reduce(sg.maximum, parts) if largest else sg.add_n(parts), seen)
     split = sg.reshape(values, [shape[0], x.shape[1], counts[0], samples[0], counts[1], samples[1]])
     return (sg.reduce_max if largest else sg.reduce_mean)(split, axis=(3, 5))
@@ -121,7 +121,7 @@ def _aligned(
 
 @knows(1)
 def roi_pool(node: Call, x: sg.Output, rois: Known) -> Any:
-    """MaxRoiPool: the largest element of each part of regions whose places must be known."""
+    """MaxRoiPool: the largest element of each part of regions, which must be known."""
     known = np.asarray(node.known(1, rois), np.float64)
     scale = float(node.attribute("spatial_scale", 1.0))
     parts = [int(n) for n in node.attribute("pooled_shape")]
@@ -141,12 +141,12 @@ def roi_pool(node: Call, x: sg.Output, rois: Known) -> Any:
 
 
 def _round(x: float) -> int:
-    """Halves away from 0."""
+    """x rounded to integers, halves away from 0."""
     return int(math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1))
 
 
 def _parts(low: int, high: int, count: int, size: int) -> list[tuple[int, int]]:
-    """A span, its end included, in so many parts that cover it."""
+    """The range from *low* to *high*, both included, in *count* parts that cover it."""
     share = max(high - low + 1, 1) / count
     ends = [(math.floor(i * share) + low, math.ceil((i + 1) * share) + low) for i in range(count)]
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in ends]
@@ -163,7 +163,7 @@ def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) 
 
 @knows(0, 1, 2, 3, 4)
 def non_max_suppression(node: Call, *operands: sg.Output | Known) -> Any:
-    """How many boxes are left depends on their values; so these must be known."""
+    """The number of boxes left depends on their values, so these must be known."""
     names = [name for name in node.node.input if name]
     known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
     known = [x if x.ndim else x.reshape(1) for x in known]  # The reference takes limits as vectors.

@@ -1,4 +1,4 @@
-"""Operators that read and write where indices say, and those that find indices."""
+"""Operators that read or write at given indices, or find indices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _gathered_elements(node: Call, x: sg.Output, indices: sg.Output) -> Any:
 
 
 def _cut(x: sg.Output, index: sg.Output, axis: int) -> Any:
-    """x without what lies beyond the index's sizes, along all other axes."""
+    """x cut to the sizes of the index along all axes but one."""
     for i in range(x.ndim):
         if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
             x = part(x, i, 0, index.shape[i])
@@ -46,7 +46,7 @@ def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Any:
 
 
 def _from_front(x: sg.Output, indices: sg.Output, first: int = 0) -> Any:
-    """Vectors of indices, those that count from the end counted from the front."""
+    """Vectors of indices, negative ones counted from the front."""
     depth = indices.shape[-1]
     if isinstance(depth, sg.Dim):
         return indices
@@ -92,7 +92,7 @@ def _scattered_nd(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Outp
 
 
 def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: sg.Output | None = None) -> Any:
-    """New entries written into a cache, for each example from its own place on."""
+    """A cache with new entries written into it, for each example from its own position on."""
     axis = checked_axis(node, node.attribute("axis", -2), cache.ndim)
     if starts is None:
         starts = sg.zeros([cache.shape[0]], sg.int64)

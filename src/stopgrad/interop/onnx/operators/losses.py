@@ -1,4 +1,4 @@
-"""Losses of labels: negative log likelihood, and softmax cross entropy."""
+"""Losses with labels: negative log likelihood and softmax cross entropy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Labels:
     """The labels of a loss, those to be ignored, and the weights of the rest.
 
     Attributes:
-        classes: the labels, where one is ignored 0 in its place.
-        ignored: which are, or None where none can be.
-        weights: of each label, 0 where it is ignored; None where all count alike.
+        classes: the labels, with 0 in place of ignored ones.
+        ignored: which labels are ignored; None if none can be.
+        weights: of each label, 0 for ignored ones; None if all count alike.
     """
 
     def __init__(self, node: Call, labels: sg.Output, weights: sg.Output | None, dtype: DType) -> None:
@@ -35,12 +35,12 @@ class Labels:
             self.weights = sg.where(self.ignored, zero, kept)
 
     def of(self, scores: sg.Output) -> Any:
-        """From [batch, classes, ...], the scores of the labels, [batch, ...]."""
+        """The scores of the labels, [batch, ...], out of [batch, classes, ...]."""
         return sg.squeeze(sg.take_along_axis(scores, sg.expand_dims(self.classes, 1), 1), 1)
 
     def reduced(self, losses: sg.Output) -> Any:
-        """The losses of the labels, weighted, and as the operator wants them."""
-        if self.ignored is not None:  # So that nothing comes of what is not finite there.
+        """The losses of the labels, weighted, and reduced as the operator's attribute says."""
+        if self.ignored is not None:  # These may not be finite.
             losses = sg.where(self.ignored, brought(0, losses.dtype), losses)
         if self.weights is None:
             return {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}[self.reduction](losses)
@@ -65,7 +65,7 @@ def softmax_cross_entropy(
     if node.wants(1):
         logs = sg.log_softmax(x, 1)
         return found.reduced(sg.negative(found.of(logs))), logs
-    behind = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)  # With its own gradient, over the last axis.
+    behind = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)  # That has its own gradient, over the last axis.
     return found.reduced(sg.sparse_softmax_cross_entropy_with_logits(found.classes, behind))
 
 

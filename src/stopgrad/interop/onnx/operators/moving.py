@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, axes, parts, margins."""
+"""Operators that move elements: reshaping, axes, slices, padding."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from stopgrad.interop.shared.shapes import padded, part
 from stopgrad.interop.shared.values import END, along, axis_of, brought, product
 
 _FAR = 2**31 - 1
-"""From here on a number says "to the end": the largest number of 32 bits, and of 64."""
+"""Slice bounds from this number on, the largest of 32 bits, mean "to the end"."""
 
 
 def checked_axis(node: Call, axis: int, ndim: int) -> int:
-    """An axis counted from the front, which is there."""
+    """An axis counted from the front, after a check that there is one."""
     if not -ndim <= axis < ndim:
         node.fail(f"there is no axis {axis} of {ndim}")
     return axis_of(axis, ndim)
 
 
 def checked_axes(node: Call, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, which are there, each once."""
+    """Axes counted from the front, after a check that they are valid and different."""
     found = tuple([checked_axis(node, axis, ndim) for axis in axes])
     if len(set(found)) < len(found):
         node.fail(f"an axis stands twice among {list(axes)}")
@@ -44,7 +44,7 @@ def _reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
                 sizes[i] = x.shape[checked_axis(node, i, x.ndim)]
     open_axes = [i for i, size in enumerate(sizes) if not isinstance(size, sg.Dim) and size == -1]
     if len(open_axes) == 1:
-        # What is taken over by an axis of its own is not divided by, which it might be by zero.
+        # If another size is 0, so is the open one; it cannot be found by division.
         rest = product([size for i, size in enumerate(sizes) if i != open_axes[0]])
         if isinstance(rest, int) and rest == 0:
             sizes[open_axes[0]] = 0
@@ -115,7 +115,7 @@ def _split(node: Call, x: sg.Output, sizes: sg.Output | Known | None = None) -> 
 
 
 def _even(size: Size, count: int) -> list[Any]:
-    """Parts of one size; the last is smaller where they do not fit."""
+    """Sizes of equal parts; the last is smaller if they do not fit."""
     if isinstance(size, sg.Dim):
         step = -(-size // count)
         return [*[step] * (count - 1), size - step * (count - 1)]
@@ -146,7 +146,7 @@ def _sliced(
 
 
 def _bounds(size: Size, start: Size, end: Size, step: int) -> tuple[Size | None, Size | None]:
-    """Where a slice begins and ends by Python's rules, for what lies beyond the axis."""
+    """The start and end of a slice by Python's rules, from bounds that may lie beyond the axis."""
     first: Size | None = start
     last: Size | None = end
     if not isinstance(end, sg.Dim):
@@ -192,7 +192,7 @@ def _padded(
 
 
 def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: str) -> Any:
-    """A margin of elements of the tensor itself."""
+    """Padding with elements of the tensor itself."""
     if any(isinstance(n, sg.Dim) for n in pair):
         node.fail("a margin of the tensor's own elements has a size that is a number")
     before, after = pair
@@ -211,7 +211,7 @@ def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: 
 
 
 def _inside(steps: sg.Output, size: sg.Output, mode: str) -> Any:
-    """Which element stands for one outside of an axis."""
+    """The element that stands for one beyond the ends of an axis."""
     if mode == "edge":
         return sg.minimum(sg.maximum(steps, np.int64(0)), sg.subtract(size, np.int64(1)))
     if mode == "wrap":
@@ -251,7 +251,7 @@ def _four(node: Call, x: sg.Output) -> tuple[Any, ...]:
 
 
 def _reversed(node: Call, x: sg.Output, lengths: sg.Output) -> Any:
-    """The first elements of each row in the reverse order, as many as its length says."""
+    """Reverses the first elements of each row, as many as its length says."""
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
     time, batch = checked_axes(node, [time, batch], x.ndim)
     steps = along(sg.range(0, x.shape[time], dtype=sg.int64), time, x.ndim)
@@ -265,7 +265,7 @@ def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
     if x.ndim < 2:
         node.fail("its operand has two axes at least")
     rows, columns = (sg.range(0, size, dtype=sg.int64) for size in x.shape[-2:])
-    if k is not None and not isinstance(k, Known):  # Known only when the model runs.
+    if k is not None and not isinstance(k, Known):  # k is known only when the model runs.
         place = sg.subtract(along(columns, 1, 2), along(rows, 0, 2))
         k = sg.reshape(k, [])
         kept = sg.greater_equal(place, k) if node.attribute("upper", 1) else sg.less_equal(place, k)
@@ -273,12 +273,12 @@ def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
     offset = 0 if k is None else int(node.number(1, k))
     sizes = [size for size in x.shape[-2:] if not isinstance(size, sg.Dim)]
     if len(sizes) == 2:
-        offset = min(max(offset, -sizes[0] - 1), sizes[1] + 1)  # Beyond that, all is kept or nothing.
+        offset = min(max(offset, -sizes[0] - 1), sizes[1] + 1)  # Beyond these bounds, all is kept or nothing.
     return (sg.triu if node.attribute("upper", 1) else sg.tril)(x, offset)
 
 
 def _center_cropped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
-    """Cut or padded along some axes to sizes, evenly at both ends."""
+    """x cut or padded to sizes along some axes, evenly at both ends."""
     sizes = node.sizes(shape, 1)
     axes = checked_axes(node, node.attribute("axes", list(range(x.ndim))), x.ndim)
     pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim

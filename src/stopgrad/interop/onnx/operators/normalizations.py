@@ -1,4 +1,4 @@
-"""Normalisation, with the statistics that operators return, and dropout."""
+"""Normalisation, with the statistics that the operators return, and dropout."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _epsilon(node: Call) -> float:
 def batch_normalization(
     node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output, mean: sg.Output, var: sg.Output
 ) -> Any:
-    """In training, by the statistics of the batch; they then move the running ones, without a gradient.
+    """In training, normalises by the batch's statistics, which update the running ones without a gradient.
 
-    In inference, stored statistics are behind a stop: they are moved and never trained, as PyTorch's buffers.
+    In inference, stored statistics are behind a stop: like PyTorch's buffers, they are never trained.
     """
     training = bool(node.attribute("training_mode", 0)) if node.opset >= 14 else node.wants(1)
     if not training:
@@ -93,11 +93,11 @@ def mean_variance_normalization(node: Call, x: sg.Output) -> Any:
 
 
 def local_response(node: Call, x: sg.Output) -> Any:
-    """x / (bias + alpha · mean of the squares of neighbouring channels) to the power beta."""
+    """x / (bias + alpha · mean of the squares of neighbouring channels)^beta."""
     size = int(node.attribute("size"))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
     before, after = (size - 1) // 2, size // 2
-    if isinstance(x.shape[1], int):  # Further away there are no channels.
+    if isinstance(x.shape[1], int):  # There are no channels further away.
         before, after = min(before, x.shape[1]), min(after, x.shape[1])
     bounded((before + after + 1) * 2**10, "so many neighbouring channels")
     around = padded(sg.square(x), [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
@@ -115,7 +115,7 @@ def dropout(
     ratio: sg.Output | Known | None = None,
     training: sg.Output | Known | None = None,
 ) -> Any:
-    """Nothing in inference. In training, elements are dropped by a random key, another one for each node."""
+    """In inference x itself. In training, elements are dropped, with a random key of the node's own."""
     whole = sg.ones(list(x.shape), sg.bool_) if node.wants(1) else None
     if training is None or (node.is_known(training) and not node.known(2, training)):
         return x, whole
@@ -126,7 +126,7 @@ def dropout(
     if not node.is_known(training):
         kept = sg.logical_or(kept, sg.logical_not(training))
         rate = sg.where(training, rate, 0.0)
-    scale = brought(sg.divide_no_nan(1.0, sg.subtract(1.0, rate)), x.dtype)  # All may be dropped.
+    scale = brought(sg.divide_no_nan(1.0, sg.subtract(1.0, rate)), x.dtype)  # The rate may be 1.
     return sg.where(kept, sg.multiply(x, scale), brought(0, x.dtype)), kept
 
 

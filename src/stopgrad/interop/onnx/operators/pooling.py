@@ -1,4 +1,4 @@
-"""Pooling: the largest element, the mean or a norm of each window, and the way back."""
+"""Pooling: the largest element, the mean or a norm of each window; and unpooling."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stopgrad.interop.shared.values import along, brought, product, static
 
 
 class Pooling(Spatial):
-    """What a pooling operator is told.
+    """The attributes of a pooling operator.
 
     Attributes:
-        counts: how many windows there are, for each axis.
-        wide: the pads, with what the last windows need beyond them where sizes are rounded up.
+        counts: the number of windows along each axis.
+        wide: the pads, widened for the last windows if sizes are rounded up.
     """
 
     def __init__(self, node: Call, x: sg.Output) -> None:
@@ -43,18 +43,18 @@ class Pooling(Spatial):
                     node.fail("ceil_mode needs sizes that are numbers; fix the sizes of its input")
                 count = -(-room // step) + 1
                 if (count - 1) * step >= size + before:
-                    count -= 1  # No window begins in the padding at the end.
+                    count -= 1  # No window starts in the padding at the end.
                 after = max((count - 1) * step + reach - size - before, after)
             self.counts.append(count)
             self.wide.append((before, after))
 
     def places(self, what: str) -> list[Any]:
-        """For each axis, where each element of each window lies: [windows, window]."""
+        """For each axis, the index of each element of each window: [windows, window]."""
         before = [pads[0] for pads in self.pads]
         return places(static(self.counts, what), self.window, self.stride, self.dilation, before)
 
     def means(self, x: sg.Output) -> Any:
-        """The means of the windows of x with zeros around it, which count."""
+        """The means of the windows of x, in which the zeros around it count."""
         if self.padding is not self.pads:
             self.node.fail("padding that counts needs sizes that are numbers; give it pads")
         x = padded(x, [(0, 0), (0, 0), *self.wide])
@@ -64,14 +64,14 @@ class Pooling(Spatial):
         return list(self.window), list(self.stride), padding, self.layout
 
     def pooled(self, function: Callable[..., Any], x: sg.Output) -> Any:
-        """By a function that leaves padding out of what it counts."""
+        """x pooled by a function that does not count padding."""
         around = self.wide if self.padding is self.pads else self.padding
         return function(x, *self._told(around), dilations=list(self.dilation))
 
 
 def max_pool(node: Call, x: sg.Output) -> Any:
     pooling = Pooling(node, x)
-    # What is less than float32 holds exactly is computed there, and brought back.
+    # Integers are compared as float32.
     values = x if x.dtype.is_floating else sg.cast(x, sg.float32)
     y = brought(pooling.pooled(sg.max_pool, values), x.dtype)
     if not node.wants(1):
@@ -81,7 +81,7 @@ def max_pool(node: Call, x: sg.Output) -> Any:
 
 
 def _planes(batch: Size, channels: Size, plane: int, ndim: int) -> Any:
-    """Where each plane begins in the whole of a tensor: [batch, channels, 1 ...]."""
+    """The number of the first element of each plane in the whole tensor: [batch, channels, 1 ...]."""
     outer, inner = (sg.range(0, n, dtype=sg.int64) for n in (batch, channels))
     number = sg.add(sg.multiply(along(outer, 0, ndim), channels), along(inner, 1, ndim))
     return sg.multiply(number, plane)
@@ -107,7 +107,7 @@ def powers(x: sg.Output, p: int) -> Any:
 
 
 def root(x: sg.Output, p: int) -> Any:
-    """The root of what is not negative; its gradient where it is 0 is 0."""
+    """The root of numbers that are not negative; at 0 its gradient is 0."""
     if p == 1:
         return x
     some = sg.greater(x, brought(0, x.dtype))
@@ -143,7 +143,7 @@ def global_lp_pool(node: Call, x: sg.Output) -> Any:
 
 @knows(2)
 def max_unpool(node: Call, x: sg.Output, places: sg.Output, shape: sg.Output | Known | None = None) -> Any:
-    """Each element where the index says that it was, in the whole of the tensor; 0 elsewhere."""
+    """Puts each element where its index in the whole tensor says; 0 elsewhere."""
     window = [int(n) for n in node.attribute("kernel_shape")]
     stride = [int(n) for n in node.attribute("strides") or [1] * len(window)]
     pads = explicit_pads(node, len(window))

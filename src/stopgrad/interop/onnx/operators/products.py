@@ -10,7 +10,7 @@ from stopgrad.interop.shared.values import brought
 
 
 def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:
-    """As NumPy's: a vector is a row on the left and a column on the right, and that axis goes again."""
+    """``matmul`` as NumPy's, in which an operand may be a vector."""
     if not a.ndim or not b.ndim:
         node.fail("a product of matrices takes no scalars")
     left = sg.expand_dims(a, 0) if a.ndim == 1 else a
@@ -25,7 +25,7 @@ def _scaled(x: sg.Output, factor: float) -> Any:
 
 
 def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
-    """alpha · a · b + beta · c, either matrix transposed where that is asked."""
+    """alpha · a · b + beta · c, with a and b transposed as the attributes say."""
     if a.ndim != 2 or b.ndim != 2:
         node.fail("it multiplies two matrices")
     first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))

@@ -1,6 +1,6 @@
-"""Numbers of few bits: to them, from them, and products of them.
+"""Quantisation, dequantisation, and products of quantised numbers.
 
-What makes integers has no gradient, and reports name it; from integers back, gradients reach the scale.
+Rounding to integers has no gradient, and reports name it; dequantisation passes gradients to the scale.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from stopgrad.interop.shared.values import along, axis_of, brought
 
 
 def spread(node: Call, scale: sg.Output, x: sg.Output) -> Any:
-    """A scale or zero point beside x: for all, for each along an axis, or for each block of an axis."""
+    """A scale or zero point shaped to broadcast with x: one, one along an axis, or one for each block."""
     if scale.ndim == 0 or tuple(scale.shape) == (1,):
         return sg.reshape(scale, [])
     axis, size = int(node.attribute("axis", 1)), int(node.attribute("block_size", 0))
     if size:
         axis = axis_of(axis, x.ndim)
         return part(sg.repeat(scale, size, axis), axis, 0, x.shape[axis])
-    # A vector is quantized with one scale or with as many as it has elements, whatever the axis says.
+    # A vector has one scale or as many as elements, whatever the axis is.
     return along(scale, axis_of(axis, x.ndim), x.ndim) if x.ndim > 1 and scale.ndim == 1 else scale
 
 
 def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
-    """The nearest integers, moved by the zero point and kept within an element type."""
+    """x rounded, plus the zero point, and clipped to the range of an element type."""
     values = sg.round(x)
     if zero_point is not None:
         values = sg.add(values, brought(zero_point, values.dtype))
@@ -53,7 +53,7 @@ def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output |
 
 
 def _held(node: Call, x: sg.Output | Known | None) -> Any:
-    """Stored numbers of element types that there are not here, of 4 bits say, in one that there is."""
+    """An operand as a tensor; stored numbers of a type that we lack, such as int4, in a wider type."""
     if not isinstance(x, Known) or x.dtype is not None:
         return node.tensor(x)
     whole = "int" in x.array.dtype.name
@@ -88,7 +88,7 @@ def _centred(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
 
 
 def _by_rows(point: sg.Output | None) -> Any:
-    """A number for each row of a matrix beside that matrix."""
+    """A number for each row, shaped to broadcast with the matrix."""
     return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
 
 
@@ -132,7 +132,7 @@ def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
 def integer_convolution(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None, w_zero: sg.Output | None
 ) -> Any:
-    """In float64, which holds sums of so small products exactly."""
+    """Computed in float64, which is exact for sums of such small products."""
     found = geometry(node, x, w)
     values = _centred(x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
     weights = _centred(w, _by_channel(w_zero, w.ndim, 0), sg.float64)

@@ -1,7 +1,7 @@
 """Recurrent layers as scans: RNN, GRU and LSTM, in both directions.
 
-All inputs are multiplied by the weights at once, before the loop. Where sequences have lengths, what lies
-beyond them leaves the state as it is, in either direction, and its results are 0.
+All inputs are multiplied by the weights at once, before the loop. If sequences have lengths, steps beyond
+them do not change the state, in either direction, and their results are 0.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ACTIVATIONS_OF_CELLS: dict[str, tuple[Callable[[Any, float, float], Any], float 
     "hardsigmoid": (line, 0.2, 0.5),
     "elu": (lambda x, alpha, beta: bent(x, alpha, 1.0), 1.0, None),
 }
-"""By their names in small letters: a function of x, alpha and beta, and what these are by default; None where
-it takes none."""
+"""By lower-case name: a function of x, alpha and beta, and the defaults of these; None for one that it does
+not use."""
 
 
 def _bound(
     function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: float | None
 ) -> Activation:
-    """A function of x alone, which is kept between -clip and clip."""
+    """A function of x alone, after clipping x to [-clip, clip]."""
     if clip is None:
         return lambda x: function(x, alpha, beta)
     return lambda x: function(
@@ -55,7 +55,7 @@ def _bound(
 
 
 def _activations(node: Call, default: Sequence[str], directions: int) -> list[list[Activation]]:
-    """For each direction its functions; alphas and betas go, in order, to those that take them."""
+    """The activations of each direction; alphas and betas go in order to those that use them."""
     names = list(node.attribute("activations") or [*default] * directions)
     if len(names) != len(default) * directions:
         node.fail(f"activations has {len(names)} names; {directions} directions take {len(default)} each")
@@ -81,12 +81,12 @@ class Layer:
     """One direction of a recurrent layer.
 
     Attributes:
-        node: whose attributes it has.
+        node: the node, for its attributes.
         activations: its functions, in the operator's order.
-        kernel: [hidden, gates · hidden], what the state is multiplied by.
-        bias: of that product, [gates · hidden], or None where it stands with the inputs already.
+        kernel: [hidden, gates · hidden], by which the state is multiplied.
+        bias: of that product, [gates · hidden], or None if it is added to the inputs already.
         peepholes: [3 · hidden], or None.
-        units: how many hidden ones there are.
+        units: the number of hidden units.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Layer:
         self.units = kernel.shape[0]
 
     def gates(self, x: sg.Output, count: int) -> list[Any]:
-        """The parts of the gates, which stand beside each other along the last axis."""
+        """The parts of the gates, split along the last axis."""
         return [x[..., i * self.units : (i + 1) * self.units] for i in range(count)]
 
 
@@ -145,7 +145,7 @@ def _peeped(x: sg.Output, weight: sg.Output | None, c: sg.Output) -> Any:
 
 
 class Kind:
-    """What distinguishes the three operators: their gates, functions, states and step."""
+    """The differences between the three operators: gates, activations, states and step."""
 
     def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
@@ -170,7 +170,7 @@ def recurrent(kind: Kind) -> Any:
         if direction not in names:
             node.fail(f"direction={direction!r} is unknown; it is one of {', '.join(names)}")
         ways = names[direction]
-        behind = bool(node.attribute("layout", 0))  # The batch stands in front, then.
+        behind = bool(node.attribute("layout", 0))  # With layout 1 the batch comes first.
         x = sg.swapaxes(x, 0, 1) if behind else x
         states = [s if s is None or not behind else sg.swapaxes(s, 0, 1) for s in (h, c)[: kind.states]]
         functions = _activations(node, list(kind.activations), len(ways))
@@ -199,7 +199,7 @@ def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Any:
 
 
 def _inside(x: sg.Output, lengths: sg.Output) -> Any:
-    """Which elements are before the end of their sequence: [time, batch, 1]."""
+    """Whether each element is before the end of its sequence: [time, batch, 1]."""
     steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
     return sg.less(steps, along(lengths, 1, 3))
 
@@ -214,7 +214,7 @@ def _prepared(
     b: sg.Output | None,
     peepholes: sg.Output | None,
 ) -> tuple[Any, Layer]:
-    """What the weights make of all inputs, [time, batch, gates · hidden], and the layer."""
+    """The products of all inputs with the weights, [time, batch, gates · hidden], and the layer."""
     units = r.shape[-1]
     width = kind.gates * units
     given, inner = sg.matmul(x, sg.transpose(w)), None

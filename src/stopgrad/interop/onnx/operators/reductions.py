@@ -1,4 +1,4 @@
-"""Operators that reduce axes, and those that go along one."""
+"""Reductions, and cumulative operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopgrad.interop.shared.values import brought, product
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:
-    """A reduction; its axes are an operand, and in older opsets an attribute."""
+    """A reduction; its axes are an operand, in older opsets an attribute."""
 
     @knows(1)
     def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
@@ -60,7 +60,7 @@ def _extreme(
 
 
 def _neutral(dtype: DType, high: bool) -> Any:
-    """The largest of no elements, or the smallest."""
+    """The neutral element of a maximum (*high*) or minimum."""
     if dtype.is_floating:
         return np.asarray(-np.inf if high else np.inf, dtype.numpy)
     limits = np.iinfo(dtype.numpy)
@@ -94,7 +94,7 @@ def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) ->
 
 
 def _place(function: Callable[..., Any]) -> Rule:
-    """Where the largest or smallest element stands along an axis."""
+    """The index of the largest or smallest element along an axis."""
 
     def rule(node: Call, x: sg.Output) -> Any:
         axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
@@ -114,7 +114,7 @@ def _hardmax(node: Call, x: sg.Output) -> Any:
 
 
 def _running(function: Callable[..., Any]) -> Rule:
-    """Sums or products of all elements up to each one."""
+    """Cumulative sums or products."""
 
     @knows(1)
     def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:

@@ -1,7 +1,7 @@
-"""Images of other sizes: Resize in all its modes, and Upsample.
+"""Resize in all its modes, and Upsample.
 
-Interpolation goes one axis at a time. For each axis it is known, while the graph is built, which old elements
-make each new one, and with which weights.
+Interpolation goes one axis at a time. Unless sizes are symbolic, the old elements that make up each new one,
+and their weights, are known while the graph is built.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from stopgrad.interop.shared.sampling import cubic_weights
 from stopgrad.interop.shared.values import Value, along, axis_of, bounded, brought
 
 FEW = 4
-"""With more old elements than these for a new one, the weights are a matrix."""
+"""If a new element is made of more old ones than this, the weights are a matrix."""
 
 
 class Axis:
-    """One axis that gets another size.
+    """An axis that is resized.
 
     Attributes:
         old, new: its sizes.
-        scale: how much larger it gets.
-        start, end: the part of it that is wanted, from 0 to 1.
+        scale: the factor by which it grows.
+        start, end: the part of it to resize, from 0 to 1.
     """
 
     def __init__(self, old: int, new: int, scale: float, start: float = 0.0, end: float = 1.0) -> None:
@@ -36,7 +36,7 @@ class Axis:
 
     @property
     def width(self) -> float:
-        """The new size, before it was made a whole number."""
+        """The new size before rounding."""
         return self.scale * self.old
 
     @property
@@ -45,7 +45,7 @@ class Axis:
 
 
 def _if_one(width: Value, alone: float, other: Value) -> Any:
-    """One of two, by whether a size, which may be an output, is 1."""
+    """*alone* if a size, which may be an output, is 1, else *other*."""
     if isinstance(width, sg.Output):
         return sg.where(sg.equal(width, 1.0), alone, other)
     return alone if width == 1 else other
@@ -81,7 +81,7 @@ PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "asymmetric": lambda x, axis: x / axis.scale,
     "tf_crop_and_resize": _cropped,
 }
-"""Where in the old axis each new element lies, by ``coordinate_transformation_mode``."""
+"""The position of each new element in the old axis, by ``coordinate_transformation_mode``."""
 
 NEAREST: dict[str, Callable[[Any], Any]] = {
     "round_prefer_floor": lambda ratio: ratio > 0.5,
@@ -89,7 +89,7 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
     "floor": lambda ratio: ratio >= 1.0,
     "ceil": lambda ratio: ratio > 0.0,
 }
-"""Whether the upper neighbour is taken, by ``nearest_mode`` and the place between the two, in (0, 1]."""
+"""Whether to take the upper neighbour, by ``nearest_mode``; a function of the position in (0, 1]."""
 
 
 def _triangle(distance: np.ndarray[Any, Any]) -> Any:
@@ -107,7 +107,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
 
 
 def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: np.ndarray[Any, Any], scale: float) -> Any:
-    """The weights of a kernel that is as wide as a new element is in the old axis: [new, old ones]."""
+    """The weights of a kernel widened to the extent of a new element in the old axis: [new, old ones]."""
     scale = min(scale, 1.0)
     bounded(2 * radius / scale * max(len(ratio), 1), "so small a scale")
     first = math.floor(-radius / scale) + 1
@@ -117,7 +117,7 @@ def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: np.ndarray[Any, 
 
 
 class Interpolation:
-    """What a Resize is told about how new elements come from old ones."""
+    """The attributes of a Resize about interpolation."""
 
     def __init__(self, node: Call) -> None:
         self.mode = str(node.attribute("mode", "nearest"))
@@ -137,7 +137,7 @@ class Interpolation:
         return PLACES[self.transform](np.arange(axis.new, dtype=np.float64), axis)
 
     def weights(self, ratio: np.ndarray[Any, Any], scale: float) -> Any:
-        """Of the old elements around each new one, [new, old ones], by how far it is behind the lower one."""
+        """The weights of the old elements around each new one, [new, old ones], by distance from the lower."""
         if self.mode == "nearest":
             upper = NEAREST[self.nearest](ratio) | (ratio == 1.0)
             return np.stack([~upper, upper], 1).astype(np.float64)
@@ -148,10 +148,10 @@ class Interpolation:
         return np.stack(cubic_weights(ratio, self.a), 1)
 
     def along(self, axis: Axis) -> tuple[Any, Any]:
-        """Which old elements make each new one, and their weights: twice [new, old ones]."""
+        """The indices and weights of the old elements that make up each new one: both [new, old ones]."""
         bounded(axis.new, "so large a size")
         where = self.places(axis)
-        # A place on an element counts as just behind its lower neighbour.
+        # A position on an element counts as a distance of 1 from its lower neighbour.
         lower = np.ceil(where).astype(np.int64) - 1
         weights = self.weights(where - lower, axis.scale)
         count = weights.shape[1]
@@ -164,7 +164,7 @@ class Interpolation:
 
 
 def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> Any:
-    """A tensor with another size along one axis."""
+    """A tensor resized along one axis."""
     numbers, weights = how.along(axis)
     if how.mode == "nearest":
         x = sg.take(x, np.take_along_axis(numbers, weights.argmax(axis=1)[:, None], 1)[:, 0], place)
@@ -184,7 +184,7 @@ def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> An
 
 
 class OpenAxis:
-    """One axis some of whose sizes are symbolic: the same as :class:`Axis`, as outputs."""
+    """As :class:`Axis`, for symbolic sizes: the sizes are outputs."""
 
     def __init__(self, x: sg.Output, place: int, new: Size, scale: float | None) -> None:
         old = x.shape[place]
@@ -195,7 +195,7 @@ class OpenAxis:
 
 
 def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> Any:
-    """As :func:`interpolated`; which old elements make a new one is computed when the sizes are known."""
+    """As :func:`interpolated`, for symbolic sizes: indices and weights are computed in the graph."""
     if how.smooth or how.transform == "tf_crop_and_resize":
         node.fail(
             "with antialias, or where it crops, it needs sizes that are numbers; fix those of its input"
@@ -219,12 +219,12 @@ def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpola
 
 
 def _kept(numbers: sg.Output, axis: OpenAxis) -> Any:
-    """Numbers of elements, those beyond the ends brought to them."""
+    """Indices of elements, clipped to the axis."""
     return sg.minimum(sg.maximum(numbers, 0), axis.last)
 
 
 def _repeats(old: Size, new: Size, how: Interpolation) -> int | None:
-    """How often each element stands in the result, where that is all that happens; for symbolic sizes."""
+    """How often each element is repeated, if resizing only repeats; for symbolic sizes."""
     times = new // old
     told = (how.transform, how.nearest)
     plain = told == ("asymmetric", "floor") or (
@@ -272,7 +272,7 @@ def _spread(values: Sequence[Any], axes: Sequence[int], whole: Sequence[Any]) ->
 def _kept_ratio(
     node: Call, x: sg.Output, sizes: list[Any], axes: Sequence[int], policy: str
 ) -> tuple[Any, Any]:
-    """Sizes and scales where all axes get one scale."""
+    """Sizes and scales if all axes get the same scale."""
     if any(isinstance(sizes[axis], sg.Dim) or isinstance(x.shape[axis], sg.Dim) for axis in axes):
         node.fail("keep_aspect_ratio_policy needs sizes that are numbers")
     choose = {"not_larger": min, "not_smaller": max}.get(policy)
@@ -313,7 +313,7 @@ def resize(
 def _scaled(
     node: Call, x: sg.Output, factors: Sequence[float], parts: Sequence[tuple[float, float]]
 ) -> list[Any]:
-    """The sizes that factors lead to."""
+    """The sizes that result from factors."""
     new: list[Any] = []
     for size, factor, (start, end) in zip(x.shape, factors, parts, strict=True):
         if not isinstance(size, sg.Dim):
@@ -333,7 +333,7 @@ def _scaled(
 
 @knows(1)
 def upsample(node: Call, x: sg.Output, scales: sg.Output | Known) -> Any:
-    """Of opset 9: from the elements at or below each place."""
+    """Opset 9's: from the elements at or below each position."""
     how = Interpolation(node)
     how.transform, how.nearest = "asymmetric", "floor"
     factors = np.asarray(node.known(1, scales), np.float64).tolist()

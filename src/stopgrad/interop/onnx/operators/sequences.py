@@ -1,4 +1,4 @@
-"""Sequences and optional values, which are resolved while the graph is built: lists of tensors, and None."""
+"""Sequences and optional values, resolved while the graph is built: as lists of tensors, and None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stopgrad.interop.onnx.operators.moving import checked_axis
 from stopgrad.interop.shared.shapes import part
 
 _PARTS = 2**14
-"""Into so many parts a tensor is split at most."""
+"""The most parts into which a tensor is split."""
 
 
 def _constructed(node: Call, *xs: sg.Output) -> Any:
@@ -97,7 +97,7 @@ def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
 
 
 def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
-    """A body for each element of a sequence; of several sequences, for the elements at one place."""
+    """``SequenceMap``: runs a body for each element of a sequence, or of several side by side."""
     body: Body = node.attribute("body")
     first = _items(node, items)
     rows = [

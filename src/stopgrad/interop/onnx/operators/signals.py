@@ -1,4 +1,4 @@
-"""Frequencies: DFT, STFT and the weights of mel bins. Complex numbers are pairs along the last axis."""
+"""DFT, STFT, windows and mel weights. Complex numbers are pairs along the last axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stopgrad.ops.fourier import transforms as fourier
 
 
 def _joined(x: sg.Output) -> Any:
-    """Numbers without their last axis: real ones where there is one of them, else complex ones."""
+    """Numbers without the last axis: real if it has one element, complex if it has two."""
     return x[..., 0] if x.shape[-1] == 1 else sg.complex(x[..., 0], x[..., 1])
 
 
@@ -26,7 +26,7 @@ def _pairs(x: sg.Output) -> Any:
 
 
 def _transformed(x: sg.Output, length: int | None, axis: int, one_sided: bool) -> Any:
-    """The spectrum along an axis; of real numbers, that half of it that says all, where it is asked for."""
+    """The spectrum along an axis; with *one_sided*, only the half that determines that of real numbers."""
     if not one_sided:
         return fourier.fft(x if x.dtype.is_complex else sg.complex(x, sg.zeros_like(x)), length, axis)
     if not x.dtype.is_complex:
@@ -80,7 +80,7 @@ def stft(
 
 @knows(0, 1, 2, 3, 4)
 def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
-    """A constant, of what must be known."""
+    """``MelWeightMatrix``: a constant, so its operands must be known."""
     known = [node.known(i, x) for i, x in enumerate(operands)]
     bounded(math.prod([abs(int(x.item())) + 3 for x in known[:2]]), "so many frequencies")
     names = list(node.node.input)
@@ -89,7 +89,7 @@ def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
 
 
 def _window(formula: Callable[..., Any]) -> Any:
-    """The rule for a window, whose value at an angle from 0 to 2π the formula says."""
+    """The rule for a window, from a formula for its value at an angle from 0 to 2π."""
 
     @knows(0)
     def rule(node: Call, size: sg.Output | Known) -> Any:

@@ -1,4 +1,4 @@
-"""What operators with windows are told: sizes, steps and padding, for each spatial axis."""
+"""The attributes of operators with windows: sizes, strides and padding for each spatial axis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Spatial:
 
     Attributes:
         window, stride, dilation: a number for each axis.
-        pads: for each axis what stands before and after it.
-        padding: the same as functions take it: the pads; or "SAME", where they follow from symbolic sizes.
+        pads: for each axis the padding before and after it.
+        padding: the same for our functions: the pads, or "SAME" if they depend on symbolic sizes.
     """
 
     def __init__(self, node: Call, x: sg.Output, window: Sequence[int] | None = None) -> None:
@@ -55,11 +55,11 @@ class Spatial:
         ]
 
     def _same(self, node: Call, size: Size, step: int, reach: int) -> int:
-        """How much padding gives ⌈size / stride⌉ windows."""
+        """The padding that gives ⌈size / stride⌉ windows."""
         if step == 1:
             return reach - 1
         if isinstance(size, sg.Dim):
-            if self.auto_pad == "SAME_UPPER":  # Whose padding whoever convolves finds out.
+            if self.auto_pad == "SAME_UPPER":  # The convolution finds out its padding.
                 return 0
             node.fail(f"auto_pad={self.auto_pad!r} with strides needs sizes that are numbers; give it pads")
         return max((-(-size // step) - 1) * step + reach - size, 0)
@@ -73,7 +73,7 @@ def _numbers(node: Call, name: str, count: int) -> tuple[int, ...]:
 
 
 def explicit_pads(node: Call, count: int) -> list[tuple[int, int]]:
-    """The attribute ``pads``: all that stands before the axes, then all that stands behind them."""
+    """The attribute ``pads``, which lists first the padding before each axis, then that after each."""
     pads = [int(n) for n in node.attribute("pads") or [0] * (2 * count)]
     if len(pads) != 2 * count:
         node.fail(f"pads has {len(pads)} numbers for {count} spatial axes")

@@ -16,7 +16,7 @@ def _attribute(node: Call, name: str, default: float, like: sg.Output) -> Any:
 
 
 def _regularized(node: Call, x: sg.Output, g: sg.Output) -> Any:
-    """The gradient, with that of half the norm's square."""
+    """The gradient plus that of the regularisation, half the squared norm."""
     return sg.add(sg.multiply(_attribute(node, "norm_coefficient", 0.0, x), x), g)
 
 
@@ -41,7 +41,7 @@ def adam(
     h = sg.add(sg.multiply(beta, h), sg.multiply(sg.subtract(one, beta), sg.square(g)))
     divisor = sg.add(sg.sqrt(h), _attribute(node, "epsilon", 0.0, x))
     begun = sg.greater(count, brought(0, count.dtype))
-    later = sg.where(begun, steps, one)  # So that nothing is divided by 0.
+    later = sg.where(begun, steps, one)  # Avoids a division by 0.
     short, long = (sg.subtract(one, sg.pow(base, later)) for base in (alpha, beta))
     rate = brought(rate, x.dtype)
     rate = sg.where(begun, sg.realdiv(sg.multiply(rate, sg.sqrt(long)), short), rate)
@@ -63,7 +63,7 @@ def momentum(
 
 
 def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
-    """The rule for operands that stand together by kind: all tensors, all gradients, all of each state."""
+    """The rule for several tensors, whose operands are grouped: tensors, then gradients, then each state."""
 
     def rule(node: Call, rate: sg.Output, count: sg.Output, *operands: sg.Output) -> tuple[Any, ...]:
         kinds = 2 + state
@@ -82,8 +82,8 @@ def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
 def gradient(node: Call, *given: sg.Output) -> tuple[Any, ...]:
     """The derivatives of the tensor that ``y`` names, with respect to those that ``xs`` names.
 
-    The operands are the values at which they are taken: of these, and then of those that ``zs`` names. Where
-    they are other values than those of the graph, what leads from there to y is built again.
+    The operands are the values of the ``xs`` and then of the ``zs`` at which to differentiate. If they differ
+    from those in the graph, the way from there to y is built again.
     """
     xs = [node.named(name) for name in node.attribute("xs")]
     zs = [node.named(name) for name in node.attribute("zs") or ()]
@@ -97,7 +97,7 @@ def gradient(node: Call, *given: sg.Output) -> tuple[Any, ...]:
 
 
 def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> Any:
-    """What y is where some of the tensors that lead to it have other values."""
+    """y computed again, with other values for some of the tensors that lead to it."""
     other = {x for x, value in values.items() if x is not value}
     kept: dict[Any, Any] = {}
     for op in y.op.graph.subgraph_to([y]):

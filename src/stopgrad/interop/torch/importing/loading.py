@@ -28,7 +28,7 @@ from stopgrad.interop.torch.importing.translating import Translator, draws
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
 UPDATED = "updated."
-"""What the name of a buffer begins with where it is one of the outputs."""
+"""The prefix of the names of outputs that are new values of buffers."""
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER)
 _WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
@@ -38,7 +38,7 @@ _WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKi
 def load(
     program: Program, *example: np.ndarray[Any, Any] | torch.Tensor, dynamic_shapes: Sizes = None
 ) -> Model:
-    """A PyTorch program as a graph of operations of this library's, to differentiate, check, explain, run.
+    """A PyTorch program as a graph of this library's operations, to differentiate, check, explain and run.
 
     The program goes through ``torch.export`` and its decomposition into core ATen operators, each of which
     becomes operations at the user's line, in a scope of names for its module. ``detach`` and what is computed
@@ -48,11 +48,11 @@ def load(
     values that they have now; tied ones are one, by the first name. A buffer that the program writes
     (batch normalisation's statistics in training) is an output more, called ``"updated."`` and its name;
     so is an argument that it writes. Neither is changed. What a program draws at random (dropout in
-    training) comes from one more parameter, ``"random_key"``: the same key gives the same numbers, and
-    ``model.apply({"random_key": sg.random_key(7)}, x)`` others. They are not PyTorch's numbers.
+    training) comes from one more parameter, ``"random_key"``: the same key gives the same numbers, another
+    one, as in ``model.apply({"random_key": sg.random_key(7)}, x)``, others. They are not PyTorch's numbers.
 
-    What ``torch.export`` does not keep is not there: the backward of a ``torch.autograd.Function`` (its
-    forward is differentiated), hooks, and of a program that was decomposed before, its ``no_grad`` regions.
+    What ``torch.export`` drops is lost: the backward of a ``torch.autograd.Function`` (its forward is
+    differentiated instead), hooks, and the ``no_grad`` regions of a program that was already decomposed.
 
     Args:
         program: a ``torch.nn.Module`` or a function of tensors; or a ``torch.export.ExportedProgram``.
@@ -85,7 +85,7 @@ def load(
 
 
 def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Sizes) -> list[dict[int, str]]:
-    """For each tensor among the arguments, in order, the names that the user gave its sizes."""
+    """For each tensor among the arguments, in order, the names that the user gave to its sizes."""
     if not isinstance(dynamic_shapes, (tuple, list)) or len(dynamic_shapes) != len(example):
         return []
     found: list[dict[int, str]] = []
@@ -117,7 +117,7 @@ class _Loading:
         self.names = list(names)
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
-        self.shared: dict[Any, Any] = {}  # Parameters, by the memory that they stand in.
+        self.shared: dict[Any, Any] = {}  # Parameters, by the memory that holds them.
         self.graph = sg.Graph()
 
     def model(self) -> Model:
@@ -145,7 +145,7 @@ class _Loading:
 
     def _operands(self) -> list[Any]:
         nodes = [node for node in self.program.graph.nodes if node.op == "placeholder"]
-        self.input_names: list[str | None] = []  # Of the arguments in order; None where it is no tensor.
+        self.input_names: list[str | None] = []  # In order; None for arguments that are no tensors.
         users = iter(self.names)
         for node, spec in zip(nodes, self.signature.input_specs, strict=True):
             if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
@@ -199,7 +199,7 @@ class _Loading:
         paths = iter(_paths(self.program.call_spec.out_spec))
         outputs: dict[str, Any] = {}
         written: dict[str, Any] = {}
-        self.returned: list[Any] = []  # Names of outputs, or what the program returns of itself.
+        self.returned: list[Any] = []  # Names of outputs, or constants that the program returns.
         for spec, value in zip(specs, returned, strict=True):
             if spec.kind in _WRITTEN:
                 written[UPDATED + spec.target] = self.translator.as_output(value, like)
@@ -257,7 +257,7 @@ class _Loading:
 
 
 def _memory(x: torch.Tensor) -> Any:
-    """What tensors that are one and the same agree in; None where nothing is stored."""
+    """A key that is equal for tensors that are the same memory; None if nothing is stored."""
     if x.device.type == "meta" or x.layout is not torch.strided or not x.numel():
         return None
     return x.data_ptr(), x.shape, x.stride(), x.dtype
@@ -273,7 +273,7 @@ def _shown(spec: trees.TreeSpec) -> str:
 
 
 def _paths(spec: trees.TreeSpec) -> list[str]:
-    """Names for the results of a program, from where they stand in what it returns."""
+    """Names for the results of a program: their paths in what it returns."""
     tree = trees.tree_unflatten(list(range(spec.num_leaves)), spec)
     paths, _ = trees.tree_flatten_with_path(tree)
     return [".".join(str(_part(part)) for part in path) or "output" for path, _ in paths]

@@ -1,8 +1,8 @@
-"""Exported programs, made ready for translation: where gradients stop is said in the graph itself.
+"""Prepares exported programs for translation: operators in the graph say where gradients stop.
 
 ``torch.export`` keeps ``detach`` and ``no_grad`` regions, and its decomposition into core operators drops
-both: what it makes is meant for inference. So each is replaced by an operator of ours, :data:`STOP`, before
-programs are decomposed.
+both, since its result is meant for inference. So each is replaced by an operator of ours, :data:`STOP`,
+before a program is decomposed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _(x: torch.Tensor, why: str) -> torch.Tensor:
 
 
 STOP = torch.ops.stopgrad.stop.default
-"""Stands in programs where a gradient stops; its second argument says what stops it."""
+"""The operator that marks where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
 _WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
-"""What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
+"""Operators that are not decomposed: their parts have no gradient for rows that are masked entirely."""
 _GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
 _OUTSIDE = "stopgrad_no_grad"
 
@@ -61,11 +61,11 @@ class _Wrapped(torch.nn.Module):
 
 
 def exported(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -> ExportedProgram:
-    """A module or function as a program of core operators, with its stops."""
+    """A module or function as a program of core operators, with stops marked."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch warns about its own code.
         warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # What nn.LSTM keeps.
+        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # nn.LSTM's.
         if isinstance(program, ExportedProgram):
             if example or dynamic_shapes is not None:
                 raise ArgumentError(
@@ -124,7 +124,7 @@ def _at(error: BaseException) -> str:
 
 
 def _marked(program: ExportedProgram) -> ExportedProgram:
-    """The same program, in which stops are operators; the one given is left as it is."""
+    """A copy of a program in which stops are operators."""
     module = program.graph_module
     if not any(_says_stop(node) for node in _nodes(module)):
         return program
@@ -169,7 +169,7 @@ def _says_stop(node: torch.fx.Node) -> bool:
 
 
 def _mark(module: torch.fx.GraphModule, decomposed: bool) -> None:
-    """Put :data:`STOP` where gradients stop, in this module and those below it."""
+    """Insert :data:`STOP` wherever gradients stop, in this module and those below it."""
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule):
             _mark(child, decomposed)
@@ -178,7 +178,7 @@ def _mark(module: torch.fx.GraphModule, decomposed: bool) -> None:
         for node in regions:
             _inlined(module, node)
     for node in list(graph.nodes):
-        # What has been decomposed has aliases in the place of its detached tensors.
+        # A program that was already decomposed has aliases in place of its detached tensors.
         was_detach = decomposed and node.target is torch.ops.aten.alias.default and "detach" in _text(node)
         if node.target in _DETACH or was_detach:
             node.target = STOP
@@ -194,7 +194,7 @@ def _text(node: torch.fx.Node) -> str:
 
 
 def _inlined(module: torch.fx.GraphModule, node: Any) -> None:
-    """Put what a region computes in its place; where it is one without gradients, that is noted."""
+    """Inline a region, and mark its nodes if gradients are off in it."""
     enabled, inner, *operands = node.args
     region = getattr(module, inner.target)
     places = iter(operands)
@@ -235,20 +235,20 @@ def _copied(
 
 
 def _named_after(graph: torch.fx.Graph, user: torch.fx.Node, result: torch.fx.Node) -> Any:
-    """A node of a name that the program's signature may hold, for a result of a region."""
+    """An alias of a region's result under the name of *user*, which the program's signature may hold."""
     with graph.inserting_before(user):
         kept = graph.call_function(torch.ops.aten.alias.default, (result,))
     kept.meta = copy.copy(user.meta)
     name = user.name
     user.name = f"{name}_was"
     kept.name = name
-    # The alias belongs to whoever computed the result.
+    # The alias belongs to the node that computed the result.
     kept.meta[_OUTSIDE] = result.meta.get(_OUTSIDE, False) if isinstance(result, torch.fx.Node) else False
     return kept
 
 
 def _stop_outside(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Stop what was computed without gradients where it is used with them."""
+    """Insert stops between nodes computed without gradients and their users outside."""
     outside = [user for user in node.users if not user.meta.get(_OUTSIDE)]
     if not outside:
         return
@@ -276,7 +276,7 @@ def location_of(node: torch.fx.Node) -> Location | None:
 
 
 def _is_between(file: str) -> bool:
-    """Whether a file stands between us and the user's line."""
+    """Whether a file is PyTorch's or ours, and so holds no line of the user's."""
     return is_internal(file) or file.startswith("<")
 
 

@@ -1,4 +1,4 @@
-"""One walk over an exported program: each operator becomes operations of ours, at the user's line."""
+"""Walks over an exported program: each operator becomes operations of ours, at the user's line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Node = Any
 
 
 class Refusal:
-    """A call without a translation: what is called, where, and why it has none."""
+    """A call that cannot be translated: its operator, its line, and the reason."""
 
     def __init__(self, node: Node, why: str) -> None:
         self.name = name_of(node)
@@ -46,7 +46,7 @@ def name_of(node: Node) -> str:
 
 
 def draws(module: torch.fx.GraphModule) -> bool:
-    """Whether a program, or one that it calls, draws random numbers."""
+    """Whether a program, or one that it calls, uses random numbers."""
     waiting = [module]
     while waiting:
         here = waiting.pop()
@@ -92,7 +92,7 @@ class Translator:
         return sympy_interp(PythonReferenceAnalysis, known, expression)
 
     def name_size(self, size: torch.SymInt, name: str) -> None:
-        """Call a size that is a symbol of its own by the name that the user gave it."""
+        """Name a size after the user's name for it, if it is a single symbol."""
         expression = getattr(getattr(size, "node", None), "expr", None)
         if expression is not None and getattr(expression, "is_symbol", False):
             self._sizes.setdefault(str(expression), sg.dim(name))
@@ -104,7 +104,7 @@ class Translator:
     # --------------------------------------------------------------------------------------- programs
 
     def run(self, module: torch.fx.GraphModule, operands: Sequence[Any]) -> Any:
-        """What a program returns for these values of its placeholders, built here."""
+        """Build a program for these values of its placeholders; what it returns."""
         waiting = iter(operands)
         known: dict[Node, Any] = {}
         live = _live(module.graph)
@@ -154,7 +154,7 @@ class Translator:
         return sg.random_fold_in(self._key, self._drawn)
 
     def _stand_ins(self, node: Node) -> Any:
-        """Something of the right type, so that what follows is looked at, too."""
+        """Placeholders of the right types, so that the nodes that follow are checked, too."""
         made = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
         return made[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(made)
 
@@ -167,7 +167,7 @@ class Translator:
             return sg.placeholder(dtype_from(value.dtype), [None] * value.ndim)
 
     def as_output(self, x: Value, like: sg.Output | None) -> Any:
-        """A result of a program: a tensor; or a number or size, as a tensor."""
+        """A result of a program as a tensor, also if it is a number or a size."""
         if isinstance(x, sg.Output):
             return x
         if isinstance(x, sg.Dim):
@@ -189,7 +189,7 @@ def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
 
 
 def _live(graph: torch.fx.Graph) -> set[Node]:
-    """The nodes that the results depend on: neither checks nor what they look at."""
+    """The nodes that the results depend on, without checks and what only these use."""
     live: set[Node] = set()
     for node in reversed(graph.nodes):
         if node.op == "output" or node in live:

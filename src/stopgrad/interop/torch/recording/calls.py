@@ -1,4 +1,4 @@
-"""What the functions of PyTorch mean to gradients, where autograd does not say it: tables by their names."""
+"""What PyTorch's functions do to gradients, where autograd does not say so: tables by name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _VARIABLE = "torch.Tensor."
 
 
 class Act(Enum):
-    """What is done about a call."""
+    """What the recorder does about a call."""
 
-    NOTHING = "nothing"  # It makes no tensor.
+    NOTHING = "nothing"  # The call makes no tensor.
     RECORD = "an operation"
     FACTORY = "an operation that looks at no values"
     STOP = "a stop"
@@ -33,11 +33,11 @@ class Call:
     Attributes:
         name: as users write it.
         act: what is done about it.
-        why: of a stop, what it is called as the reason of a cut.
+        why: of a stop, the reason of the cut, as reports name it.
         flat: whether its gradient is zero everywhere.
         writes: whether it writes into its first argument.
         overwrites: whether it overwrites its first argument, whatever that was.
-        apart: whether results depend only on what stands at their position in lists of tensors.
+        apart: whether each result depends only on the tensor at the same position of a list of tensors.
     """
 
     __slots__ = ("act", "apart", "flat", "name", "overwrites", "why", "writes")
@@ -61,7 +61,7 @@ _CALLS: dict[Any, Call] = {}
 
 
 def call_of(function: Callable[..., Any]) -> Call:
-    """What is known of a function."""
+    """How a function is treated."""
     found = _CALLS.get(function)
     if found is None:
         found = _CALLS[function] = Call(function)
@@ -93,7 +93,7 @@ def _act(short: str, name: str) -> Act:
 
 
 _EACH = frozenset(["broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid", "_unpack_dual"])
-"""Functions that hand each of their tensors on by itself; ``_unpack_dual`` the value, beside its tangent."""
+"""Functions that return each of their tensors by itself; ``_unpack_dual`` returns value and tangent."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -131,7 +131,7 @@ _REASONS = {
 }
 
 _PROPERTIES = frozenset({f"{name}.__get__" for name in ("T", "mT", "H", "mH", "real", "imag")})
-"""Properties that are operations."""
+"""Properties of tensors that are operations."""
 
 _QUESTIONS = _words(
     """size dim stride numel nelement ndimension element_size storage untyped_storage storage_offset data_ptr
@@ -141,7 +141,7 @@ _QUESTIONS = _words(
     _version nbytes itemsize equal allclose share_memory_ pin_memory can_cast result_type numel
     broadcast_shapes get_default_dtype manual_seed"""
 )
-"""What answers without a tensor."""
+"""Functions that return no tensor."""
 
 FACTORIES = _words(
     """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided
@@ -152,13 +152,13 @@ FLAT = _words(
     """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__
     uniform exponential geometric cauchy log_normal random"""
 )
-"""Functions whose gradient is zero everywhere, with what they do in place."""
+"""Functions whose gradient is zero everywhere, and their in-place forms."""
 
 OVERWRITES = _words(
     """zero_ fill_ copy_ normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_ random_
     bernoulli_"""
 )
-"""Methods that overwrite a tensor whatever it held."""
+"""Methods that overwrite a tensor, whatever it held before."""
 
 FLAT_NODES = _words(
     """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
@@ -166,7 +166,7 @@ FLAT_NODES = _words(
     CauchyBackward LogNormalBackward RandomBackward ZeroBackward
     EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward"""
 )
-"""Nodes of autograd whose gradients are zero everywhere."""
+"""Autograd nodes whose gradients are zero everywhere."""
 
 FLAT_EDGES = {"CopyBackwards": 0, "FillBackward": 0}
-"""The same of one of their edges."""
+"""Autograd nodes of which one edge, given by its position, has a gradient of zero everywhere."""

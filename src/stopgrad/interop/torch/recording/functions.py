@@ -1,6 +1,6 @@
-"""What the ``backward`` of a user's ``autograd.Function`` gives back: None for an input is a wall.
+"""Which inputs get None from the ``backward`` of a user's ``autograd.Function``: these are walls.
 
-That is seen when a backward pass runs; where none has, the function's ``backward`` is called on zeros.
+A backward pass shows it; if none has run, the function's ``backward`` is called with zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_DIFFERENTIABLE = "not differentiable"
 
 
 class Returned:
-    """The event of a user's function, the first *asked* inputs of which are what its edges lead to."""
+    """The event of a user's function; its first *asked* inputs are those that the node's edges lead to."""
 
     __slots__ = ("asked", "edges", "event", "known", "others")
 
@@ -27,7 +27,7 @@ class Returned:
         self.known = False
 
     def note(self, given: Sequence[bool]) -> None:
-        """It gave something back for these of its edges."""
+        """Note for which of its edges the function returned a gradient."""
         self.known = True
         passes = {value for value, some in zip(self.edges, given, strict=True) if some}
         reason = f"{self.event.call}.backward returns None for it"
@@ -35,7 +35,7 @@ class Returned:
         self.event.walls = (*self.others, *[(i, NOT_DIFFERENTIABLE, reason) for i in blocked])
 
     def hook(self) -> Callable[[Any, Any], None]:
-        """What a node calls after its backward has run."""
+        """A hook for the node, called after its backward has run."""
 
         def seen(grads: Sequence[torch.Tensor | None], _: object) -> None:
             if len(grads) == len(self.edges):
@@ -45,7 +45,7 @@ class Returned:
 
 
 def returned_for_zeros(node: Node) -> list[bool] | None:
-    """For which of the edges of a node its ``backward`` gives something back; None where it does not run."""
+    """For which edges a node's ``backward`` returns a gradient, tried with zeros; None if it fails."""
     try:
         zeros = [
             torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
@@ -58,5 +58,5 @@ def returned_for_zeros(node: Node) -> list[bool] | None:
             [grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need]
         )
         return [to is not None and next(needed) for to, _ in node.next_functions]
-    except Exception:  # Whatever the user's code raises: it is not known then.
+    except Exception:  # The user's code may raise anything; the answer is then unknown.
         return None

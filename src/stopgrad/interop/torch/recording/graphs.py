@@ -1,4 +1,4 @@
-"""From the record to a graph of ours, of which reports are made."""
+"""Makes a graph of ours from the record, for reports."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def report_of(
     departures: Sequence[Departure] = (),
     held: bool = False,
 ) -> Flow:
-    """The report on recorded values, in a graph of ours.
+    """The report on recorded values, made from a graph of ours.
 
     Args:
         losses: what is differentiated.
         xs: what is asked about.
-        departures: what left for Python.
-        held: whether an optimizer holds these, so that others that gradients reach are a finding.
+        departures: the values that left for Python.
+        held: whether an optimizer holds the subjects; other tensors that gradients reach are then a finding.
     """
     gone = _gone(losses, xs, departures)
     building = _Building(losses, xs, [departure.value for departure in gone.values()])
@@ -49,7 +49,7 @@ def report_of(
 def _gone(
     losses: Sequence[Value], xs: Mapping[str, Target], departures: Sequence[Departure]
 ) -> dict[str, Departure]:
-    """Of what is asked about and no loss comes from, what of it left for Python first, before the losses."""
+    """For subjects without influence on the losses: the first value made from each that left for Python."""
     end = max([value.event.serial for value in losses], default=0)
     came = set(above(losses))
     missing = {key: x.value.event for key, x in xs.items() if x.value.event not in came}
@@ -64,7 +64,7 @@ def _gone(
 
 
 def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
-    """The leaves that gradients reach and that no optimizer holds, by the lines that made them."""
+    """The leaves that gradients reach but no optimizer holds, by the lines that made them."""
     leaves = {str(i): leaf for i, leaf in enumerate(building.unasked_leaves())}
     if not leaves:
         return []
@@ -85,7 +85,7 @@ def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
 
 
 class _Building:
-    """A graph that is being built of the events that losses came from."""
+    """Builds a graph from the events that led to losses."""
 
     def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target], aside: Sequence[Value]) -> None:
         self.graph = Graph()
@@ -100,7 +100,7 @@ class _Building:
         self.asked = {key: self._made[x.value.event, x.value.index] for key, x in xs.items()}
 
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
-        """Which of the events that are asked about each leads to, as the bits of a number."""
+        """For each event, the events asked about that it depends on, as the bits of a number."""
         own = {event: 1 << k for k, event in enumerate(dict.fromkeys(event for event, _ in self._xs))}
         leads: dict[Event, int] = {}
         for event in events:
@@ -111,7 +111,7 @@ class _Building:
         return leads
 
     def earlier(self) -> list[Finding]:
-        """What was made before the watch began, by the lines where it was met."""
+        """Values made before the watch began, by the lines where they were first met."""
         found = {}
         for (event, _), made in self._made.items():
             if event.why is EARLIER and event.place is not None:
@@ -120,7 +120,7 @@ class _Building:
         return list(found.values())
 
     def left(self, gone: Mapping[str, Departure]) -> list[Finding]:
-        """What left for Python and did not come back, by the lines where it left."""
+        """Values that left for Python and did not come back, by the lines where they left."""
         lines: dict[Departure, list[str]] = {}
         for key, departure in gone.items():
             lines.setdefault(departure, []).append(key)
@@ -134,7 +134,7 @@ class _Building:
         return found
 
     def unasked_leaves(self) -> list[Output]:
-        """The leaves that require gradients, and about which was not asked."""
+        """The leaves that require gradients but were not asked about."""
         asked = {made.op for made in self.asked.values()}
         frozen = {event.inputs[0].event for event, _ in self._made if event.kind is Kind.FROZEN}
         leaves = [
@@ -143,7 +143,7 @@ class _Building:
         return [made for made in leaves if made.op not in asked and made.type.differentiable]
 
     def output(self, value: Value) -> Output:
-        """What a value is in the graph, for who uses it."""
+        """The output in the graph that stands for a value where it is used."""
         made = self._made[value.event, value.index]
         return self._guarded.get(made, made)
 
@@ -180,12 +180,12 @@ class _Building:
             self._guard(event)
 
     def _adds_nothing(self, event: Event) -> bool:
-        """Whether what was written into memory leads to nothing but the tensor whose memory it is."""
+        """Whether what was written depends on nothing asked about but what the tensor did before."""
         value, content = event.inputs
         return not self._leads[content.event] & ~self._leads[value.event]
 
     def _guard(self, event: Event) -> None:
-        """Stop gradients behind values that are asked about and require none."""
+        """Stop gradients behind values that are asked about but require none."""
         for i in range(len(event.results)):
             x = self._xs.get((event, i))
             if x is not None and not x.needs:

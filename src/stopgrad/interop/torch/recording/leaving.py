@@ -14,18 +14,18 @@ from stopgrad.interop.torch.recording.record import Value, now, stop
 
 MADE_OF = "what may be made of it "
 REMEMBERED = 1024
-"""So many numbers that left are known again, the latest."""
+"""How many of the latest numbers that left are remembered."""
 SHORT = 64
-"""The elements of lists up to this length are known again."""
+"""The elements of lists up to this length are remembered."""
 DIGITS = 6
-"""A number of more significant digits is the same number wherever it is met."""
+"""A number with more significant digits than this is taken for the same number wherever it is met."""
 
 
 class Departure(NamedTuple):
     """A value that left.
 
     Attributes:
-        what: what it became; a number.
+        what: what it became: a number.
         value: what it was.
         call, why: how it left.
         place: where.
@@ -50,15 +50,15 @@ class _Span(NamedTuple):
 
 
 class Departures:
-    """What left for Python. Arrays are referred to weakly."""
+    """The values that left for Python. Arrays are referred to weakly."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, Departure] = {}
         self._spans: list[_Span] = []
-        self._sites: dict[Any, dict[int, Departure]] = {}  # Of arrays, the last one of each place.
+        self._sites: dict[Any, dict[int, Departure]] = {}  # Of arrays, the last one that left at each place.
 
     def note(self, what: object, value: Value, call: str, why: str, place: RawLocation | None) -> None:
-        """A value became something of Python's."""
+        """Note that a value left: it became *what*."""
         if isinstance(what, np.ndarray):
             spans = [span for span in self._spans if span.array() is not None]
             departure = Departure(None, value, call, why, place, now())
@@ -77,7 +77,7 @@ class Departures:
             del self._numbers[next(iter(self._numbers))]
 
     def known(self) -> list[Departure]:
-        """All of which something is known still, in order."""
+        """The departures that are still remembered, in order."""
         arrays = [departure for sites in self._sites.values() for departure in sites.values()]
         return sorted([*self._numbers.values(), *arrays], key=lambda departure: departure.serial)
 
@@ -85,7 +85,7 @@ class Departures:
         return bool(self._numbers or self._spans or self._sites)
 
     def returning(self, given: tuple[Any, ...], place: RawLocation | None) -> list[Value]:
-        """What of the arguments of a call had left, stopped where it left."""
+        """The values among the arguments of a call that had left, each stopped where it left."""
         found: list[Value] = []
         for x in _leaves(given):
             if isinstance(x, np.ndarray):
@@ -116,14 +116,14 @@ class Departures:
 
 
 def _back(departure: Departure, place: RawLocation | None, what: str = "") -> Value:
-    """A value that came back, stopped where it left."""
+    """A value that came back, behind a stop at the place where it left."""
     where = "" if place is None else f", {what}came back at {place_text(decode(place))}"
     why = f"left for Python by {departure.why}{where}"
     return stop(departure.value, departure.call, why, departure.place)
 
 
 def _keys(x: float) -> Iterator[Any]:
-    """By what a number is known again: itself as an object; and its value, where no other has the same."""
+    """The keys by which a number is recognised: its identity, and its value if that is distinctive."""
     if type(x) is float or type(x) is complex:
         yield "object", id(x)
         if len(repr(x).strip("-0.").replace(".", "")) > DIGITS:
@@ -131,7 +131,7 @@ def _keys(x: float) -> Iterator[Any]:
 
 
 def _numbers_in(tree: object, limit: int) -> list[Any]:
-    """The numbers of a short list, nested ones too; none of a long one."""
+    """The numbers in a short, perhaps nested, list; nothing of a long one."""
     found: list[Any] = []
     stack = [tree]
     while stack and len(found) <= limit:
@@ -144,7 +144,7 @@ def _numbers_in(tree: object, limit: int) -> list[Any]:
 
 
 def _leaves(given: Any) -> Iterator[Any]:
-    """The numbers and arrays among arguments."""
+    """The numbers and arrays among the arguments of a call."""
     stack = [given]
     while stack:
         x = stack.pop()

@@ -1,4 +1,4 @@
-"""Which tensor is which value: weak tables of tensors by identity, and of the memory that they share."""
+"""Which value each tensor has: weak tables of tensors by identity, and of the memory that they share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Tensor = Any
 
 
 class Held(weakref.ref[Any]):
-    """A tensor that has a value by itself, because autograd has no node for it.
+    """A tensor whose value is noted here, because autograd has no node for it.
 
     Attributes:
         key: by which it is found.
         value: its value.
-        serial: of the last event that it is known to have seen.
+        serial: of the last event that this value takes into account.
         root: of a leaf, the value that gradients with respect to it arrive at.
         content: of a leaf, what was written into its memory; None where nothing was.
         needs: of a leaf, whether its value is that of a tensor that requires a gradient.
-        place: where it was last said whether it does.
+        place: the line that last changed whether it does.
     """
 
     __slots__ = ("content", "key", "needs", "place", "root", "serial", "value")
@@ -52,7 +52,7 @@ class Store(weakref.ref[Any]):
 
 
 class Memory:
-    """The tensors and the memory that a watch has met. Nothing is kept alive by it."""
+    """The tensors and the memory that a watch has met. It keeps none of them alive."""
 
     def __init__(self) -> None:
         held: dict[int, Held] = {}
@@ -70,12 +70,12 @@ class Memory:
         self._forget_tensor, self._forget_store = forget_tensor, forget_store
 
     def held(self, tensor: Tensor) -> Held | None:
-        """What is known of a tensor itself."""
+        """What is noted of a tensor itself."""
         found = self._held.get(id(tensor))
         return found if found is not None and found() is tensor else None
 
     def hold(self, tensor: Tensor, value: Value, serial: int, root: Value | None = None) -> Held:
-        """From now on the tensor has this value."""
+        """Note that the tensor has this value from now on."""
         held = self.held(tensor)
         if held is None:
             held = self._held[id(tensor)] = Held(tensor, self._forget_tensor)
@@ -87,22 +87,22 @@ class Memory:
         return held
 
     def release(self, tensor: Tensor) -> None:
-        """Forget what the tensor was: autograd knows it from now on."""
+        """Forget the tensor's value: from now on autograd knows it."""
         self._held.pop(id(tensor), None)
 
     def all_held(self) -> list[Held]:
-        """All tensors that have values by themselves."""
+        """All tensors whose values are noted here."""
         return list(self._held.values())
 
     def store(self, tensor: Tensor) -> Store | None:
-        """The memory of a tensor, if it was met before."""
+        """What is noted of a tensor's memory, if it was met before."""
         try:
             return self._stores.get(tensor.untyped_storage()._cdata)
-        except (NotImplementedError, RuntimeError):  # Such as sparse tensors have none.
+        except (NotImplementedError, RuntimeError):  # Sparse tensors, for example, have none.
             return None
 
     def written(self, tensor: Tensor, value: Value, serial: int) -> None:
-        """The memory of a tensor holds this value."""
+        """Note that the memory of a tensor now holds this value."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):

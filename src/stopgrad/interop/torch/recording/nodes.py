@@ -1,4 +1,4 @@
-"""Asking autograd: which values a tensor's gradient reaches, by walking the nodes from it.
+"""Asks autograd which values a tensor's gradient reaches, by walking the nodes from it.
 
 Nodes that are known carry in their ``metadata`` the values that their results are, by which they are known
 again for as long as autograd keeps them. Of nodes that nobody recorded, events are made when they are met.
@@ -25,10 +25,10 @@ OVERWRITTEN = "overwritten in place"
 
 
 def node_of(tensor: torch.Tensor) -> Node | None:
-    """The node of autograd that made a tensor; None where there is none, or where PyTorch refuses its use."""
+    """The autograd node of a tensor; None if there is none, or if PyTorch refuses to give it."""
     try:
         return tensor.grad_fn
-    except RuntimeError:  # One of several views, and its base was written into.
+    except RuntimeError:  # It is one of several views whose base was written into.
         return None
 
 
@@ -39,24 +39,24 @@ def kind_of(node: Node) -> str:
 
 
 def is_user_made(node: Node) -> bool:
-    """Whether it belongs to an ``autograd.Function`` that is not PyTorch's own."""
+    """Whether a node belongs to an ``autograd.Function`` that is not PyTorch's own."""
     function = getattr(node, "_forward_cls", None)
     return function is not None and not function.__module__.startswith("torch.")
 
 
 RETURNED = "returned"
-"""Where a node carries what is known of a user's function, beside the values of its results."""
+"""The key in a node's ``metadata`` for what is known of a user's function."""
 _NONE: dict[Any, Any] = {}
 
 
 class Owner(Protocol):
-    """Who keeps a record."""
+    """Keeps a record, and says which value a leaf is."""
 
     def leaf(self, tensor: torch.Tensor) -> Value: ...
 
 
 class Key:
-    """By which the nodes that a watch knows carry their values; and who that is."""
+    """The key in a node's ``metadata`` under which a watch stores values, with the owner of the watch."""
 
     __slots__ = ("owner",)
 
@@ -65,12 +65,12 @@ class Key:
 
 
 def owners_of(node: Node) -> list[Owner]:
-    """Who has recorded what a node is, the last one first."""
+    """The owners that have recorded a node, the last one first."""
     return [key.owner for key in reversed(node.metadata) if isinstance(key, Key)]
 
 
 class Reached:
-    """What a walk came to: values that a gradient reaches, and those that it reaches as zero."""
+    """The result of a walk: the values that a gradient reaches, and those that it reaches as zero."""
 
     def __init__(self) -> None:
         self.values: dict[Value, None] = {}
@@ -78,11 +78,11 @@ class Reached:
 
 
 class Nodes:
-    """The nodes of autograd that a watch knows.
+    """The autograd nodes that a watch knows.
 
     Attributes:
-        owner: who asks, and says which value a leaf is. A node that is known keeps it alive.
-        started, ended: nodes of numbers from the one up to the other were made while the watch ran.
+        owner: keeps the record, and says which value a leaf is. A known node keeps it alive.
+        started, ended: nodes with sequence numbers in this range were made while the watch ran.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -92,22 +92,22 @@ class Nodes:
         self.ended: float = 0
 
     def known(self, node: Node, number: int) -> Value | None:
-        """The value that a result of a node is, if that is known."""
+        """The value of a node's result, if it is known."""
         tags = node.metadata.get(self._key)
         found: Value | None = None if tags is None else tags.get(number)
         return found if found is None or found.written is None else found.written
 
     def note(self, node: Node, number: int, value: Value) -> None:
-        """A result of a node is this value."""
+        """Note the value of a node's result."""
         node.metadata.setdefault(self._key, {})[number] = value
 
     def write(self, node: Node, number: int, value: Value) -> Value:
-        """A result of a node, the memory of which was written into, is this value now."""
+        """Note the new value of a node's result whose memory was written into."""
         node.metadata[self._key][number].written = value
         return value
 
     def reached(self, node: Node, place: RawLocation | None) -> Reached:
-        """The values that gradients reach from a node that a call has just made, past others that it made."""
+        """The values that gradients reach from a node of the current call, past other nodes of that call."""
         found = Reached()
         stack: list[tuple[Node, bool]] = [(node, True)]
         seen: dict[Node, bool] = {}
@@ -136,7 +136,7 @@ class Nodes:
 
     @staticmethod
     def _next(node: Node) -> list[tuple[Node, int, bool]]:
-        """The edges of a node, and whether a gradient other than zero goes along each."""
+        """The edges of a node, each with whether its gradient can be other than zero."""
         kind = kind_of(node)
         if kind in FLAT_NODES or getattr(node, "_saved_rounding_mode", None) is not None:
             return [(*edge, False) for edge in node.next_functions]
@@ -150,12 +150,12 @@ class Nodes:
         place: RawLocation | None,
         inner: Value | None = None,
     ) -> Value:
-        """The value that a result of a node is, of which nobody recorded how it was made.
+        """The value of a node's result that was made without being recorded.
 
         Args:
             node, number: which result of which node.
-            place: the line where it was made, or else where it was met.
-            inner: of an ``autograd.Function``, the value of its result inside of it.
+            place: the line that made it, or else where it was first met.
+            inner: for an ``autograd.Function``, the value that its result has inside of its forward.
         """
         stack: list[tuple[Node, int]] = [(node, number)]
         while stack:
@@ -186,12 +186,12 @@ class Nodes:
         tags = node.metadata.setdefault(self._key, {})
         sizes = sizes_of_result(node, number)
         known = next((value for k, value in tags.items() if k != RETURNED), None)
-        if known is not None:  # Another result of it is known.
+        if known is not None:  # Another result of this node is known.
             event = known.event
             tags[number] = event.result(sizes, True)
             return
         if self._is_checkpoint(node, inner):
-            # Its backward runs the forward again, and that leads further than its edges do.
+            # Its backward runs the forward again, which leads to more than its edges do.
             assert inner is not None
             event = Event(Kind.OPERATION, name_of(node), place, (inner,))
             tags[number] = event.result(sizes, True)
@@ -227,11 +227,11 @@ class Nodes:
             node.register_hook(returned.hook())
 
     def made_inside(self, node: Node) -> bool:
-        """Whether a node was made while the watch ran, in the thread that it ran in."""
+        """Whether a node was made while the watch ran, in the same thread."""
         return bool(self.started <= node._sequence_nr() < self.ended)
 
     def leads_to_known(self, node: Node) -> bool:
-        """Whether a node that was made outside of the watch was made of what was made inside."""
+        """Whether a node made outside of the watch depends on one made inside."""
         stack, seen = [node], {node}
         while stack:
             at = stack.pop()
@@ -244,7 +244,7 @@ class Nodes:
         return False
 
     def _edge(self, node: Node, number: int) -> Value | None:
-        """Which value an edge leads to; None of one that leads nowhere."""
+        """The value that an edge leads to; None if it leads nowhere."""
         if node is None:
             return None
         if type(node) is _LEAF_NODE:
@@ -253,7 +253,7 @@ class Nodes:
         return found
 
     def ask_functions(self, node: Node) -> None:
-        """Find out of the users' functions behind a node for which inputs they give no gradient back."""
+        """Find out for which inputs the users' functions behind a node return no gradient."""
         stack, seen = [node], {node}
         while stack:
             at = stack.pop()
@@ -269,7 +269,7 @@ class Nodes:
 
 
 def name_of(node: Node) -> str:
-    """What an operation is called that is known by its node alone."""
+    """The name of an operation of which only the node is known."""
     function = getattr(node, "_forward_cls", None)
     if function is None:
         return str(node.name())
@@ -279,7 +279,7 @@ def name_of(node: Node) -> str:
 
 
 def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
-    """The dtype's name and the sizes of a result of a node."""
+    """The dtype's name and the sizes of a node's result."""
     try:
         about = node._input_metadata[number]
         return (dtype_name(about.dtype), *[int(n) for n in about.shape])
@@ -292,7 +292,7 @@ _NAMES = frozenset(dtype.name for dtype in DTYPES.values())
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """What a dtype of PyTorch is called here; that of the same kind where we have none."""
+    """Our name for a dtype of PyTorch; if we lack it, that of a dtype of the same kind."""
     found = _DTYPES.get(dtype)
     if found is None:
         name = str(dtype).removeprefix("torch.")
@@ -306,5 +306,5 @@ def sizes_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """The dtype's name and the sizes of a tensor."""
     try:
         return (dtype_name(tensor.dtype), *[int(n) for n in tensor.shape])
-    except (RuntimeError, TypeError, ValueError):  # Nested tensors have no one size.
+    except (RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
         return (dtype_name(tensor.dtype),)

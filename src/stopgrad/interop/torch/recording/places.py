@@ -1,4 +1,4 @@
-"""Lines of the user's source, and who stands on the way to them."""
+"""Finds lines of the user's source through the frames of PyTorch and of this package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTERNAL: dict[str, bool] = {}
 
 
 def _is_between(file: str) -> bool:
-    """Whether a file stands between us and the user's line."""
+    """Whether a file is PyTorch's or ours, and so holds no line of the user's."""
     if len(_INTERNAL) >= FILES:
         _INTERNAL.clear()
     found = _INTERNAL[file] = file.startswith(_BETWEEN) or is_internal(file)
@@ -33,7 +33,7 @@ def _is_between(file: str) -> bool:
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The first frame outside of PyTorch and of this package, from one on."""
+    """The first frame outside of PyTorch and of this package, starting at *frame*."""
     known = _INTERNAL
     while frame is not None:
         file = frame.f_code.co_filename
@@ -47,21 +47,21 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def place_of(frame: FrameType | None) -> RawLocation | None:
-    """The instruction that a frame is at."""
+    """The instruction that a frame is executing."""
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 class Entry:
-    """Who switches gradients on or off.
+    """The code that switches gradients on or off, as its frame shows it.
 
     Attributes:
-        manager: the identity of the context manager; 0 where there is none.
-        why: what it is, as users write it.
-        leaves: whether that is its ``__exit__``.
-        constructs: whether it is only being constructed.
+        manager: the identity of the context manager; 0 if there is none.
+        why: its name, as users write it.
+        leaves: whether it happens in the manager's ``__exit__``.
+        constructs: whether the manager is only being constructed.
         place: where it was entered: for a decorated function, its decorator.
-        optimizes: whether a step of an optimizer does it.
-        recomputes: whether a checkpoint does it, which runs its function again later.
+        optimizes: whether it happens in a step of an optimizer.
+        recomputes: whether it happens in a checkpoint, which runs its function again later.
     """
 
     __slots__ = ("constructs", "leaves", "manager", "optimizes", "place", "recomputes", "why")
@@ -86,7 +86,7 @@ class Entry:
 
 
 def decorator_place(frame: FrameType | None) -> RawLocation | None:
-    """The decorator of the function that a frame of PyTorch's runs for one; None where it does not."""
+    """The line of the decorator whose function a frame of PyTorch runs; None if it runs none."""
     if frame is None or frame.f_code.co_filename != _contextlib.__file__:
         return None
     function: Any = frame.f_locals.get("func")
@@ -99,7 +99,7 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
 
 
 def forward_of_function(frame: FrameType | None) -> FrameType | None:
-    """The frame that applies an ``autograd.Function``, inside the forward of which a frame is."""
+    """The frame that applies the ``autograd.Function`` whose forward *frame* is in."""
     while frame is not None:
         if frame.f_code is _APPLY:
             return frame

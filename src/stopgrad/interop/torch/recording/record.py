@@ -1,8 +1,8 @@
-"""What a watch writes down: events, the values that they made, and the regions without gradients.
+"""The record of a watch: events, the values that they made, and the regions without gradients.
 
-The record holds no tensor, and no node of autograd. An event refers to the values that it took, a value to
-the event that made it, and nothing refers to an event from above; so what no tensor and no node leads to any
-more is let go by itself.
+The record holds no tensor and no autograd node. An event refers to the values that it took, and a value to
+the event that made it, but nothing refers to later events. So what no tensor and no node leads to any more
+is freed by itself.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from stopgrad.base.source import RawLocation
 
 
 class Kind(Enum):
-    """What an event is."""
+    """The kinds of events."""
 
     OPERATION = "operation"
-    STOP = "stop"  # Hands its one input on without gradient.
-    LEAF = "leaf"  # Where gradients arrive, or data; with an input where it was made from something.
-    FROZEN = "frozen"  # A leaf while it requires no gradient.
-    WRITTEN = "written"  # What autograd knows, with what was written into its memory behind autograd's back.
+    STOP = "stop"  # Passes its one input on, without gradient.
+    LEAF = "leaf"  # A tensor at which gradients arrive, or data; with an input if it was made from another.
+    FROZEN = "frozen"  # A leaf at a time when it requires no gradient.
+    WRITTEN = "written"  # A value of autograd's, and what was written into its memory without autograd.
 
 
 _serials = itertools.count(1)
 
 
 def now() -> int:
-    """A number between those of the events before and after."""
+    """A serial number between those of the events before and after."""
     return next(_serials)
 
 
@@ -39,13 +39,13 @@ class Event:
     Attributes:
         serial: a number by which events are in order.
         kind: what it is.
-        call: what PyTorch calls it.
-        why: of a stop, why no gradient passes.
+        call: its name in PyTorch.
+        why: for a stop, why no gradient passes.
         place: the line.
         inputs: the values it took.
-        walls: what keeps gradients from inputs: position, status, reason.
-        results: dtype and sizes of what it made.
-        region: the region without gradients in which it happened; None outside of any.
+        walls: the inputs that get no gradient: position, status, reason.
+        results: dtype and sizes of each result.
+        region: the region without gradients in which it happened, or None.
     """
 
     __slots__ = ("call", "inputs", "kind", "place", "region", "results", "serial", "walls", "why")
@@ -66,7 +66,7 @@ class Event:
         self.results: list[tuple[Any, ...]] = []
 
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
-        """One more value that it made."""
+        """Add a result; its value."""
         self.results.append(sizes)
         value = Value(self, len(self.results) - 1, open)
         region = self.region
@@ -76,15 +76,15 @@ class Event:
 
 
 class Value:
-    """A tensor at a moment.
+    """A tensor at one moment.
 
     Attributes:
         event: what made it.
         index: which of its results.
-        open: whether, by the record, a gradient would pass through it to a leaf that requires one.
-        kept: whether it would be open if nothing in the region in which it was made had stopped it.
-        left: what it is outside of that region, once that was asked.
-        written: what it is now, where its memory was written into behind autograd's back.
+        open: whether, according to the record, a gradient passes through it to a leaf that requires one.
+        kept: whether it would be open without the region in which it was made.
+        left: the value that stands for it outside of that region, once there is one.
+        written: its new value, if its memory was written into without autograd's knowledge.
     """
 
     __slots__ = ("event", "index", "kept", "left", "open", "written")
@@ -103,21 +103,21 @@ class Value:
 
 
 class Target(NamedTuple):
-    """What is asked about: a value, and whether its tensor requires a gradient."""
+    """A subject of a question: a value, and whether its tensor requires a gradient."""
 
     value: Value
     needs: bool
 
 
 class Region:
-    """A stretch of a run in which autograd records nothing.
+    """A part of a run in which autograd records nothing.
 
     Attributes:
-        outer: the one around it.
-        why: what it is, such as ``"torch.no_grad()"``.
+        outer: the region around it.
+        why: its cause, such as ``"torch.no_grad()"``.
         place: where it was entered.
-        ignored: whether nothing that happens inside is written down.
-        runs: of the forward of an ``autograd.Function``, the function.
+        ignored: whether nothing that happens inside is recorded.
+        runs: for the forward of an ``autograd.Function``, the function.
     """
 
     __slots__ = ("ignored", "outer", "place", "runs", "why")
@@ -140,7 +140,7 @@ class Region:
 
 
 def left(value: Value, here: Region | None) -> Value:
-    """A value as it may be used in a region: stopped where it left the one in which it was made."""
+    """A value as seen from a region: behind a stop if it left the region in which it was made."""
     region = value.event.region
     while region is not None and value.kept and not region.holds(here):
         if value.left is None:
@@ -156,14 +156,14 @@ def stop(value: Value, call: str, why: str, place: RawLocation | None, region: R
 
 
 def forward_around(region: Region | None) -> Region | None:
-    """The forward of an ``autograd.Function`` that a region is or lies in."""
+    """The innermost forward of an ``autograd.Function`` that a region is or lies in."""
     while region is not None and region.runs is None:
         region = region.outer
     return region
 
 
 def entering(inner: Value) -> list[Value]:
-    """The values from outside of which a value was made inside the forward of an ``autograd.Function``."""
+    """The outside values from which a value inside the forward of an ``autograd.Function`` was made."""
     forward = forward_around(inner.event.region)
     found: dict[Value, None] = {}
     stack, seen = [inner.event], {inner.event}
@@ -178,7 +178,7 @@ def entering(inner: Value) -> list[Value]:
 
 
 def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:
-    """The events that values came from, in order; without those that are known, and what they came from."""
+    """The events that led to values, in order, without *known* ones and what led to these."""
     found = dict.fromkeys([value.event for value in values if value.event not in known])
     stack = list(found)
     while stack:

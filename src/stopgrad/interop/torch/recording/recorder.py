@@ -1,4 +1,4 @@
-"""The recorder: sees each call of PyTorch, lets it run, and writes down what it did to gradients."""
+"""The recorder: runs each call of PyTorch and records what it did to gradients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Wall = tuple[int, str, str]
 
 
 def tensors_in(*trees: object) -> Iterator[Tensor]:
-    """The tensors among arguments or results, nested ones too; of what is transformed, what lies beneath."""
+    """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
     transformed = _functorch.peek_interpreter_stack() is not None
     stack = list(trees)
     stack.reverse()
@@ -43,7 +43,7 @@ def tensors_in(*trees: object) -> Iterator[Tensor]:
 
 
 class Used:
-    """A tensor that a call takes, as it is before it; or, without one, a number that was a tensor once."""
+    """An argument of a call with its value before it; without a tensor, a number that once was a tensor."""
 
     __slots__ = ("tensor", "value", "version")
 
@@ -53,19 +53,19 @@ class Used:
 
 
 def version_of(tensor: Tensor) -> int:
-    """How often a tensor was written into, as far as PyTorch counts it."""
+    """How often a tensor was written into, as PyTorch counts it."""
     return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
 
 
 def next_node() -> int:
-    """The number of the node that autograd makes next in this thread."""
+    """The sequence number of the next node that autograd makes in this thread."""
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         probe: Any = torch.ones((), requires_grad=True)
         return int(probe.clone().grad_fn._sequence_nr())
 
 
 class Recorder(Values):
-    """What a watch knows, and how it comes to know it."""
+    """Records what happens during a watch, and answers what a tensor is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,25 +74,25 @@ class Recorder(Values):
         self._began = 0
 
     def begin(self) -> None:
-        """The watch begins, here and now."""
+        """Begin to record."""
         self.nodes.started, self.nodes.ended = next_node(), math.inf
         super().begin()
 
     def end(self) -> None:
-        """The watch ends."""
+        """Stop recording."""
         self.nodes.ended = next_node()
 
     # -------------------------------------------------------------------------------- the questions
 
     def knows(self, tensor: Tensor) -> bool:
-        """Whether it was recorded how a tensor was made."""
+        """Whether the making of a tensor was recorded."""
         node = node_of(tensor)
         if node is None:
             return self.memory.held(tensor) is not None
         return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
 
     def loss(self, tensor: Tensor) -> Value:
-        """What a loss is, about which is asked.
+        """The value of a loss whose making was recorded.
 
         Raises:
             GraphError: nothing is known of it.
@@ -107,14 +107,14 @@ class Recorder(Values):
         return self.value_of_loss(tensor)
 
     def value_of_loss(self, tensor: Tensor) -> Value:
-        """What a loss is, whoever saw how it was made."""
+        """The value of a loss, also if its making was not recorded."""
         value = self.value_of(tensor, None, None)
         if node_of(tensor) is not None:
             self.nodes.ask_functions(node_of(tensor))
         return value
 
     def target(self, tensor: Tensor) -> Target:
-        """What a tensor is, about which is asked."""
+        """A tensor as the subject of a question."""
         node = node_of(tensor)
         if node is not None:
             value = self.nodes.known(node, tensor.output_nr)
@@ -143,7 +143,7 @@ class Recorder(Values):
     # ------------------------------------------------------------------------------------ the calls
 
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function of PyTorch and write down what it did."""
+        """Call a function of PyTorch and record what it did."""
         call = call_of(function)
         act = call.act
         if act is Act.NOTHING:
@@ -159,7 +159,7 @@ class Recorder(Values):
         self._began = now()
         transformed = _functorch.peek_interpreter_stack() is not None
         if transformed and act is Act.REQUIRE:
-            return function(*args, **kwargs)  # Of a wrapper alone.
+            return function(*args, **kwargs)  # This concerns the wrapper alone.
         if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
             self._backward(call, args, kwargs, place, here)
         result = function(*args, **kwargs)
@@ -167,7 +167,7 @@ class Recorder(Values):
         return result
 
     def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
-        """The tensors among arguments, each once, as they are before the call."""
+        """The tensors among the arguments, each once, with their values before the call."""
         found: dict[int, Used] = {}
         for tensor in tensors_in(*given):
             if id(tensor) not in found:
@@ -185,7 +185,7 @@ class Recorder(Values):
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
-        """A backward pass begins."""
+        """Record that a backward pass begins."""
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
         kind = "grad" if call.act is Act.GRAD else "backward"
@@ -199,7 +199,7 @@ class Recorder(Values):
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
-        """Write down an operation: what it made, and what it wrote into."""
+        """Record an operation: what it made, and what it wrote into."""
         outputs = made_by(call, used, result)
         if not outputs:
             return
@@ -230,13 +230,13 @@ class Recorder(Values):
     def _asked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
-        """What autograd says of a result: the values it depends on, and what keeps gradients from which."""
+        """What autograd says of a result: the values it depends on, and which of them get no gradient."""
         found = self.nodes.reached(node_of(tensor), place)
         inputs = dict.fromkeys([one.value for one in used])
         rebased = into is not None and into.value not in found.values and tensor._is_view()
         whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
         if rebased and into is not None:
-            # It is part of its base, through which the gradient goes, and what was written with it.
+            # A view's gradient goes through its base, with all that was written into it.
             through = self._rebased(call, found, tensor, bool(whole))
             inputs = {value: None for value in inputs if value not in through and value is not into.value}
         inputs |= found.values
@@ -254,7 +254,7 @@ class Recorder(Values):
         return tuple(inputs), tuple(walls)
 
     def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
-        """What went into a base, a view of which was written into by this call."""
+        """The values of a base after this call wrote into a view of it."""
         through: set[Value] = set()
         store = self.memory.store(tensor)
         for event in [value.event for value in found.values if value.event.serial > self._began]:
@@ -270,7 +270,7 @@ class Recorder(Values):
     def _untracked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
-        """The same of a result that requires no gradient, by what is known of the function."""
+        """The same for a result that requires no gradient, from what is known of the function."""
         inputs = tuple(dict.fromkeys([one.value for one in used]))
         walls: list[Wall] = []
         numbers = {one.value for one in used if one.tensor is None}
@@ -282,7 +282,7 @@ class Recorder(Values):
             elif call.act is Act.FACTORY:
                 walls.append((i, DISCONNECTED, "only its shape and dtype are read"))
             elif not (tensor.is_floating_point() or tensor.is_complex()):
-                continue  # The dtype says it.
+                continue  # The dtype says so already.
             elif call.flat:
                 walls.append((i, NOT_DIFFERENTIABLE, FLAT))
             elif here is None and value.open and value.sizes[0] in FLOATS:
@@ -298,12 +298,12 @@ class Recorder(Values):
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
-        """A leaf that requires a gradient: it was made so, or it was written into without autograd."""
+        """A result that is a leaf requiring a gradient: newly made, or written into without autograd."""
         if into is None:
             self.begin_leaf(tensor, place, call.name)
             return
         held = self.memory.held(tensor)
-        # What was written into it before is still in it, unless all of it is written over.
+        # Earlier contents are still in it, unless all of it is overwritten.
         before = [] if held is None or held.content is None or call.overwrites else [held.content]
         others = tuple(dict.fromkeys([*before, *[one.value for one in used if one is not into]]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
@@ -311,7 +311,7 @@ class Recorder(Values):
         self.memory.written(tensor, value, self._began)
 
     def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
-        """A tensor has this value from now on, and so has its memory where that was written into."""
+        """Note a tensor's new value, which is also that of its memory if that was written into."""
         serial = value.event.serial
         if node_of(tensor) is not None:
             self.memory.release(tensor)
@@ -325,7 +325,7 @@ class Recorder(Values):
             if not self.memory.is_all(tensor):
                 event = Event(Kind.OPERATION, value.event.call, value.event.place, (store.value, value))
                 value = event.result(store.value.sizes, store.value.open or value.open)
-            # Whatever autograd told of it is of this call, too, and knows what was written.
+            # What autograd said of the tensor includes this call, and so what it wrote.
             self.memory.written(tensor, value, self._began)
 
     def _stop(
@@ -336,7 +336,7 @@ class Recorder(Values):
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
-        """A function that hands values on and no gradient."""
+        """Record a function that passes values on, but no gradient."""
         taken = used[1:] if call.why.startswith("new_tensor") else used
         made = list(tensors_in(result))
         if len(made) != 1:
@@ -363,7 +363,7 @@ class Recorder(Values):
     def _leave(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
-        """Values leave for Python."""
+        """Record values that leave for Python."""
         if used:
             self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
 
@@ -375,7 +375,7 @@ class Recorder(Values):
         place: RawLocation | None,
         here: Region | None,
     ) -> None:
-        """A leaf begins or ends to require a gradient."""
+        """Record that a leaf now requires a gradient, or no longer does."""
         tensor = used[0].tensor
         if node_of(tensor) is not None:
             return
@@ -390,7 +390,7 @@ class Recorder(Values):
     def _attach(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
-        """A tensor gets the memory of another."""
+        """Record that a tensor gets the memory of another."""
         if len(used) < 2:
             return
         into, source = used[0], used[1]
@@ -411,7 +411,7 @@ class Recorder(Values):
     def _graded(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
     ) -> None:
-        """Gradients that ``torch.autograd.grad`` returned."""
+        """Record the gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
             if node_of(tensor) is not None:
                 self.value_of(tensor, place, here)
@@ -420,7 +420,7 @@ class Recorder(Values):
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
                 if not value.open or _functorch.peek_interpreter_stack() is not None:
-                    # Whether a gradient passes is for the transformation to say, in its own result.
+                    # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)
                     self._remember(tensor, value)
                     continue
@@ -430,17 +430,17 @@ class Recorder(Values):
                 self._remember(tensor, value)
 
     def _nothing(self, *_: object) -> None:
-        """Nothing is to be written down."""
+        """Record nothing."""
 
 
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
-    """The tensors that a call made, or wrote into, the latter with what they were before."""
+    """The tensors that a call made or wrote into; the latter with their values before it."""
     before = {id(one.tensor): one for one in used}
     found: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
             found[id(tensor)] = (tensor, None)
-    # Of what shares its memory with what is written into, the version changes as well.
+    # Tensors that share memory with one that is written into change their version, too.
     for one in used[:1] if call.writes else used:
         if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
             found[id(one.tensor)] = (one.tensor, one)

@@ -1,4 +1,4 @@
-"""Where gradients are off: the regions that a run enters and leaves."""
+"""The regions without gradients that a run enters and leaves."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stopgrad.interop.torch.recording.record import Region
 
 
 def forward_name(function: type) -> str:
-    """Why gradients do not pass what happens inside the forward of an ``autograd.Function``."""
+    """The reason that gradients do not pass operations inside the forward of an ``autograd.Function``."""
     if function is CheckpointFunction:
         return "checkpoint(use_reentrant=True) of inputs that require no gradient"
     return f"inside {function.__qualname__}.forward"
 
 
 class Regions:
-    """The region without gradients that is being run.
+    """Keeps track of the region without gradients that is being run.
 
     Attributes:
-        region: the innermost that was entered; None outside of any.
+        region: the innermost that was entered, or None.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class Regions:
         self._forwards: dict[Any, Region] = {}
 
     def begin(self) -> None:
-        """The watch begins, here and now."""
+        """Begin to keep track."""
         self.region = None
         if not torch.is_grad_enabled():
             self.region = Region(None, "gradients were off when the watch began", None)
 
     def here(self) -> Region | None:
-        """The region without gradients that is being run; None where gradients are on."""
+        """The region without gradients that is being run; None while gradients are on."""
         if torch.is_grad_enabled():
             return None
         inner, frame = self.region, forward_of_function(sys._getframe(1))
@@ -55,7 +55,7 @@ class Regions:
         return inner if around.holds(inner) else around
 
     def switch(self, on: bool) -> None:
-        """Gradients are being switched on or off."""
+        """Note that gradients are switched on or off."""
         entry = Entry(sys._getframe(1))
         if entry.manager and entry.leaves:
             self.region = None if on else self._before.pop(entry.manager, self.region)
@@ -68,11 +68,11 @@ class Regions:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
 
     def infer(self, manager: torch.inference_mode, frame: FrameType) -> None:
-        """``torch.inference_mode`` is being entered."""
+        """Note that ``torch.inference_mode`` is entered."""
         self._before[id(manager)] = self.region
         entry = Entry(frame)
         self.region = Region(self.here(), "torch.inference_mode()", entry.place) if manager.mode else None
 
     def infer_no_more(self, manager: torch.inference_mode) -> None:
-        """``torch.inference_mode`` was left."""
+        """Note that ``torch.inference_mode`` was left."""
         self.region = self._before.pop(id(manager), None)

@@ -1,4 +1,4 @@
-"""What of PyTorch is set otherwise while a watch runs, and set back after the last."""
+"""Patches of PyTorch that are in place while any watch runs, and undone after the last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Module: Any = torch.nn.Module
 
 
 class _Running(threading.local):
-    """The recorders that are running in a thread."""
+    """The recorders that run in a thread."""
 
     def __init__(self) -> None:
         self.recorders: list[Recorder] = []
@@ -30,7 +30,7 @@ _LOCK = threading.RLock()
 
 
 class _Patches:
-    """What is patched for as long as any watch runs, in whatever thread."""
+    """The patches that stand while any watch runs, in whatever thread."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,7 +66,7 @@ class _Patches:
         self._call = call = _Module.__call__
 
         def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            # Of a hook on all modules, compiled ones would warn.
+            # A hook on all modules would make compiled ones warn.
             for recorder in _RUNNING.recorders:
                 recorder.modules.add(module)
             return call(module, *args, **kwargs)
@@ -83,7 +83,7 @@ class _Patches:
         _torch.compile = compile_and_run_eagerly
 
     def run_eagerly(self) -> None:
-        """Let compiled code run as it was written, where any may have been compiled."""
+        """Run compiled code as it was written, if anything may have been compiled."""
         if "torch._dynamo" in sys.modules and self.stance is None:
             self.stance = torch.compiler.set_stance("force_eager")
 
@@ -101,7 +101,7 @@ _PATCHES = _Patches()
 
 
 def begin(recorder: Recorder) -> None:
-    """A watch begins."""
+    """Let a recorder begin: patch PyTorch, if it is the first."""
     with _LOCK:
         if _PATCHES.count == 0:
             _PATCHES.apply()
@@ -111,7 +111,7 @@ def begin(recorder: Recorder) -> None:
 
 
 def end(recorder: Recorder) -> None:
-    """A watch ends."""
+    """Let a recorder end: undo the patches, if it was the last."""
     _RUNNING.recorders = [one for one in _RUNNING.recorders if one is not recorder]
     with _LOCK:
         _PATCHES.count -= 1

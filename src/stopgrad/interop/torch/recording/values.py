@@ -1,4 +1,4 @@
-"""What a tensor is, whenever it is used: by the record, by autograd, and by the memory that it shares."""
+"""The value of a tensor at each use: from the record, from autograd, and from the memory it shares."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Tensor = Any
 
 
 class Values(Regions):
-    """The tensors that a watch has met, and which values they are.
+    """The tensors that a watch has met, and their values.
 
     Attributes:
-        memory: what is known by the tensors themselves.
-        nodes: what autograd knows.
-        departures: what left for Python.
+        memory: what is noted of tensors and their memory.
+        nodes: the autograd nodes that are known.
+        departures: the values that left for Python.
     """
 
     def __init__(self) -> None:
@@ -32,20 +32,20 @@ class Values(Regions):
         self.departures = Departures()
 
     def leaf(self, tensor: Tensor) -> Value:
-        """What a leaf is that an edge of autograd leads to, which was made while it required a gradient."""
+        """The value of a leaf to which an autograd edge leads, made while the leaf required a gradient."""
         held = self.memory.held(tensor)
         if held is None:
             held = self._met(tensor, None)
         return held.value if held.root is None or held.needs else held.root
 
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
-        """What a tensor is now, in a region, wherever it comes from."""
+        """The present value of a tensor, as seen from a region."""
         node = node_of(tensor)
         value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
         return left(value, here)
 
     def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
-        """What a tensor is that autograd has a node for."""
+        """The value of a tensor that has an autograd node."""
         number = tensor.output_nr
         value = self.nodes.known(node, number)
         if value is None:
@@ -65,14 +65,14 @@ class Values(Regions):
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
-        """What a tensor is that autograd has no node for."""
+        """The value of a tensor that has no autograd node."""
         held = self.memory.held(tensor)
         if held is None:
             held = self._met(tensor, place)
         store = self.memory.store(tensor)
         if store is not None and store.serial > held.serial:
             self._read_again(tensor, held, store.value, place)
-        # A view that was made without gradients says that it requires one, and passes it to nobody.
+        # A view made without gradients may say that it requires one, but passes it on to nothing.
         if tensor.requires_grad and held.root is None and held.value.event.region is None:
             held = self.begin_leaf(tensor, place)
         if held.root is not None and tensor.requires_grad is not held.needs:
@@ -80,7 +80,7 @@ class Values(Regions):
         return held.value
 
     def _settle(self, tensor: Tensor, held: Held, place: RawLocation | None) -> None:
-        """Find out what a leaf is now: whether it requires a gradient, and what its memory holds."""
+        """The present value of a leaf: whether it requires a gradient, and what its memory holds."""
         assert held.root is not None
         held.needs = bool(tensor.requires_grad)
         held.value = held.root
@@ -92,7 +92,7 @@ class Values(Regions):
             held.value = self._written_into(held.value, held.content, tensor)
 
     def _read_again(self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None) -> None:
-        """A tensor, behind whose back its memory was written into."""
+        """The value of a tensor whose memory was written into through another tensor."""
         if held.root is not None:
             held.content = content
             self._settle(tensor, held, place)
@@ -102,7 +102,7 @@ class Values(Regions):
 
     @staticmethod
     def _seen_through_memory(content: Value, before: Value) -> Value:
-        """What memory holds, for a tensor that shares the memory and not the history of what was written."""
+        """What memory holds, for a tensor that shares the memory but not the history of what was written."""
         if not content.open or content.event.region is not None:
             return content
         maker = before.event
@@ -113,14 +113,14 @@ class Values(Regions):
         return stop(content, "alias", "shares memory, not history", content.event.place)
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
-        """What autograd knows of a tensor, with what was written into its memory without autograd."""
+        """A value that autograd knows, together with what was written into its memory without autograd."""
         maker = content.event
         content = self._seen_through_memory(left(content, None), value)
         event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
         return event.result(sizes_of(tensor), value.open)
 
     def _met(self, tensor: Tensor, place: RawLocation | None) -> Held:
-        """A tensor without a node, met for the first time: data, a leaf, or other's memory seen anew."""
+        """A tensor without a node, met for the first time: data, a leaf, or a new view of known memory."""
         store = self.memory.store(tensor)
         sizes = sizes_of(tensor)
         if store is not None:
@@ -145,7 +145,7 @@ class Values(Regions):
         return held
 
     def _came_back(self, tensor: Tensor, place: RawLocation | None) -> list[Value]:
-        """What had left for NumPy of which a tensor may be made that was never met before."""
+        """The value that left for NumPy from which a tensor, met for the first time, may have been made."""
         if not self.departures or tensor.requires_grad or not tensor.numel():
             return []
         try:
@@ -155,7 +155,7 @@ class Values(Regions):
             return []
 
     def wrapped(self, tensor: Tensor, data: Tensor, place: RawLocation | None) -> None:
-        """A parameter was made of a tensor."""
+        """Note that a parameter was made from a tensor."""
         here = self.here()
         if here is None or not here.ignored:
             value = self.value_of(data, place, here)
@@ -169,7 +169,7 @@ class Values(Regions):
         call: str = "requires_grad_",
         why: str = "a new leaf",
     ) -> Held:
-        """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
+        """Note that a tensor is from now on a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
         behind = None if held is None else left(held.value, None)
         if behind is not None and behind.open:
@@ -183,6 +183,6 @@ class Values(Regions):
         return held
 
     def _remember(self, tensor: Tensor, value: Value) -> None:
-        """The memory of a tensor that was just made or met, where nothing is known of it."""
+        """Note the memory of a tensor that was just made or met, unless it is known."""
         if self.memory.store(tensor) is None:
             self.memory.written(tensor, value, value.event.serial)

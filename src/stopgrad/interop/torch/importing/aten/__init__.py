@@ -1,4 +1,4 @@
-"""PyTorch's operators in terms of ours, by families: tables from an operator's name to a function."""
+"""PyTorch's operators in terms of ours, by family: tables from the name of an operator to a function."""
 
 from __future__ import annotations
 

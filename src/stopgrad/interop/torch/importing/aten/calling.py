@@ -58,7 +58,7 @@ class Call:
         return any(user.args[1] == result for user in self.node.users if user in self._live)
 
     def common(self, *positions: int) -> DType:
-        """The element type that the arguments at these positions have together, by PyTorch's rules."""
+        """The element type to which PyTorch promotes the arguments at these positions."""
         values = [value_of(self.node.args[i]) for i in positions]
         found = values[0]
         if len(values) == 1:
@@ -68,23 +68,23 @@ class Call:
         return dtype_from(torch.result_type(values[0], values[1]))
 
     def scale(self, position: int) -> Any:
-        """PyTorch's own record of a tensor that it was given: its strides, its storage."""
+        """An argument as PyTorch recorded it, for its strides and its storage."""
         return value_of(self.node.args[position])
 
 
 def value_of(argument: object) -> Any:
-    """What PyTorch knows of an argument: a tensor without values, a size, or the number itself."""
+    """An argument as PyTorch recorded it: a tensor without values, a size, or the number itself."""
     value = argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
     return value
 
 
 def results_of(value: object) -> tuple[Any, ...]:
-    """The results of a call, of which there may be several."""
+    """The results of a call as a tuple, also if there is only one."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def dtype_from(dtype: torch.dtype) -> DType:
-    """PyTorch's element types have the names of ours."""
+    """The element type of the same name as PyTorch's."""
     name = str(dtype).removeprefix("torch.")
     try:
         return dtype_of(name)
@@ -93,7 +93,7 @@ def dtype_from(dtype: torch.dtype) -> DType:
 
 
 def array_of(x: torch.Tensor, name: str) -> NumpyArray:
-    """The values of a tensor."""
+    """The values of a tensor as a NumPy array."""
     if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
         raise sg.GraphError(
             f"{name} has no values: it is on the device {x.device}; give the model its weights"
@@ -112,7 +112,7 @@ def array_of(x: torch.Tensor, name: str) -> NumpyArray:
 
 
 def given(dtype: torch.dtype | None, otherwise: DType) -> DType:
-    """The element type that an argument says, or another where it is None."""
+    """The element type that an argument gives, or *otherwise* if it is None."""
     return otherwise if dtype is None else dtype_from(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Branches and loops: what PyTorch calls higher-order operators, as constructs of ours."""
+"""PyTorch's higher-order operators (branches and loops) as control flow of ours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _branched(
     false: torch.fx.GraphModule,
     operands: Sequence[Value] = (),
 ) -> Any:
-    """The operands are closed over, sizes among them."""
+    """The branches close over the operands, some of which may be sizes."""
     pred = brought(pred, sg.bool_)
     first, second = ((lambda one=one: _results(translator.run(one, operands))) for one in (true, false))
     return tuple(sg.cond(pred, first, second))
@@ -83,4 +83,4 @@ CONTROL: dict[str, Any] = {
     "scan": _scanned,
     "map_impl": _mapped,
 }
-"""By the name of the higher-order operator; each takes the translator, which runs programs inside."""
+"""Translations by the name of the operator; each takes the translator, to build the inner programs."""

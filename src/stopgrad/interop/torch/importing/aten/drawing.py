@@ -1,4 +1,4 @@
-"""Random numbers. Each operator that draws takes a key of its own, made from the model's ``random_key``."""
+"""Random numbers. Each operator that draws has a key of its own, folded from the model's ``random_key``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _order(call: Call, n: Size, **_: object) -> Any:
 
 
 def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> Any:
-    """What is kept, divided by the probability of that; and where that is."""
+    """Dropout: the kept elements divided by the probability to keep them, and the mask of those kept."""
     if not train:
         return x, sg.full(list(x.shape), True, sg.bool_)
     if p >= 1:
@@ -69,7 +69,7 @@ def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> A
 
 
 def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> Any:
-    """Ones with the probabilities that a tensor holds, or a number."""
+    """Bernoulli draws: 1 with the probability that a tensor or number gives, else 0."""
     chance = x if p is None else p
     drawn = sg.random_bernoulli(list(x.shape), call.key(), sg.stop_gradient(chance))
     return sg.cast(drawn, call.dtype)
@@ -80,7 +80,7 @@ def _exponential(call: Call, x: sg.Output, rate: float = 1.0, **_: object) -> An
 
 
 def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> Any:
-    """Without replacement, the greatest of logits with Gumbel noise."""
+    """Categories drawn by weight; without replacement, those with the largest logits plus Gumbel noise."""
     logits = sg.log(sg.stop_gradient(x))
     if replacement:
         return sg.random_categorical(logits, count, call.key(), sg.int64)

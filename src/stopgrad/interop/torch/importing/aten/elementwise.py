@@ -16,12 +16,12 @@ from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translati
 
 
 def unary(function: Callable[..., Any]) -> Translation:
-    """Of one tensor, computed in the result's element type."""
+    """A function of one tensor, computed in the result's element type."""
     return lambda call, x: function(brought(x, call.dtype))
 
 
 def asked(function: Callable[..., Any]) -> Translation:
-    """Of one tensor, whose result is a boolean."""
+    """A function of one tensor that needs no conversion, such as a test with a boolean result."""
     return lambda call, x: function(x)
 
 
@@ -31,7 +31,7 @@ def whole(function: Callable[..., Any]) -> Translation:
 
 
 def binary(function: Callable[..., Any]) -> Translation:
-    """Of two tensors or numbers, computed in the result's element type."""
+    """A function of two tensors or numbers, computed in the result's element type."""
 
     def translated(call: Call, x: sg.Output, y: Value) -> Any:
         return function(*_both(call.dtype, x, y))
@@ -40,7 +40,7 @@ def binary(function: Callable[..., Any]) -> Translation:
 
 
 def compared(function: Callable[..., Any]) -> Translation:
-    """Of two tensors or numbers, computed in the element type that they have together."""
+    """A comparison of two tensors or numbers, in the element type to which both are promoted."""
 
     def translated(call: Call, x: sg.Output, y: Value) -> Any:
         dtype = call.common(0, 1)
@@ -51,12 +51,12 @@ def compared(function: Callable[..., Any]) -> Translation:
 
 
 def logical(function: Callable[..., Any]) -> Translation:
-    """Of two tensors, each of which counts as whether it is not 0."""
+    """A logical function of two tensors, in which every number other than 0 is true."""
     return lambda call, x, y: function(*_both(sg.bool_, x, y))
 
 
 def bitwise(bits: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
-    """Of integers bit by bit, of booleans one function of truth values."""
+    """A function of the bits of integers; for booleans, a function of truth values."""
 
     def translated(call: Call, x: sg.Output, y: Value) -> Any:
         return (truth if call.dtype.is_bool else bits)(*_both(call.dtype, x, y))
@@ -164,7 +164,7 @@ def _maximum(call: Call, x: sg.Output, y: sg.Output) -> Any:
 
 
 def _without_nan(function: Callable[..., Any]) -> Translation:
-    """fmax and fmin: where one operand is NaN, the other."""
+    """fmax and fmin: if one operand is NaN, the result is the other."""
 
     def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
         x, y = _both(call.dtype, x, y)
@@ -176,7 +176,7 @@ def _without_nan(function: Callable[..., Any]) -> Translation:
 
 
 def _log_or_zero(function: Callable[..., Any]) -> Translation:
-    """xlogy and its kind: 0 where the first is 0, and NaN where the second is."""
+    """xlogy and its kind: 0 where the first operand is 0, NaN where the second is NaN."""
 
     def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
         x, y = _both(call.dtype, x, y)
@@ -193,7 +193,7 @@ def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Any:
 
 
 def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: int = 1) -> Any:
-    low = sg.minimum(x, brought(0, x.dtype))  # Whose exponential is finite.
+    low = sg.minimum(x, brought(0, x.dtype))  # The exponential of these is finite.
     below = _times(sg.expm1(_times(low, input_scale)), alpha * scale)
     return sg.where(sg.greater(x, brought(0, x.dtype)), _times(x, scale), below)
 
@@ -269,7 +269,7 @@ def _copied(call: Call, x: sg.Output, source: sg.Output, *_: object, **__: objec
 
 
 def _left(call: Call, x: sg.Output) -> Any:
-    """The one number of a tensor, for Python: no gradient passes."""
+    """``item()``: the one number of a tensor, as Python's; no gradient passes."""
     return sg.stop_gradient(sg.reshape(x, ()), name="item")
 
 
@@ -278,7 +278,7 @@ def _polygamma(call: Call, n: int, x: sg.Output) -> Any:
 
 
 def _complex_from(call: Call, x: sg.Output) -> Any:
-    """Pairs of real numbers as complex ones."""
+    """Complex numbers from pairs of real ones along the last axis."""
     return sg.complex(x[..., 0], x[..., 1])
 
 

@@ -1,4 +1,4 @@
-"""Operators that read and write where indices say."""
+"""Operators that read or write at given indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stopgrad.ops.shapes.reshape import reshape
 
 
 def _cut(x: sg.Output, index: sg.Output, axis: int) -> Any:
-    """x without what lies beyond the index's sizes, along all other axes."""
+    """x cut to the sizes of the index along all axes but one."""
     for i in range(x.ndim):
         if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
             x = part(x, i, 0, index.shape[i])
@@ -35,7 +35,7 @@ def _gathered(call: Call, x: sg.Output, dim: int, index: sg.Output, **_: object)
 
 
 class _Scattering:
-    """Where the elements that an index names along one axis stand in a tensor."""
+    """The elements of a tensor that an index selects along one axis, to be written to."""
 
     def __init__(self, x: sg.Output, dim: int, index: sg.Output) -> None:
         self.scalar = not x.ndim
@@ -49,7 +49,7 @@ class _Scattering:
         )
 
     def updates(self, source: Value) -> Any:
-        """What is written: a number, or as much of a tensor as the index is large."""
+        """What is written: a number broadcast to the index's shape, or a tensor cut to it."""
         if not isinstance(source, sg.Output) or not source.ndim:
             return sg.broadcast_to(brought(source, self.x.dtype, self.x), self.index.shape)
         written = brought(source, self.x.dtype)
@@ -106,7 +106,7 @@ def _scatter_reduced(
         return x
     updates = to.updates(source)
     base = to.x
-    if not include_self:  # What is written begins at what the reduction leaves unchanged.
+    if not include_self:  # The old elements are replaced by the neutral element of the reduction.
         base = to.at().set(_neutral(reduce, updates))
     at = to.at(base)
     if reduce in ("sum", "mean"):
@@ -138,7 +138,7 @@ def _neutral(reduce: str, updates: sg.Output) -> Any:
 
 
 def _index_of(x: sg.Output, indices: Sequence[sg.Output | None]) -> tuple[Any, ...]:
-    """PyTorch's list of indices as what brackets take: None is a whole axis."""
+    """PyTorch's list of indices as a tuple for brackets: None stands for a whole axis."""
     return tuple(slice(None) if one is None else one for one in indices)
 
 
@@ -208,7 +208,7 @@ def _mask_filled(call: Call, x: sg.Output, mask: sg.Output, value: Value) -> Any
 
 
 def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output) -> Any:
-    """The elements of a source, one after the other, wherever a mask holds."""
+    """Writes the elements of a source, one after the other, where a mask is true."""
     mask = sg.broadcast_to(mask, x.shape)
     number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
     place = sg.maximum(sg.subtract(number, brought(1, sg.int64)), brought(0, sg.int64))
@@ -293,7 +293,7 @@ def _embedded(
     sparse: bool = False,
 ) -> Any:
     rows = sg.take(weight, indices, 0)
-    if padding_idx >= 0:  # Whose row takes no gradient.
+    if padding_idx >= 0:  # The row of the padding takes no gradient.
         padding = sg.expand_dims(sg.equal(indices, brought(padding_idx, indices.dtype)), -1)
         rows = sg.where(padding, sg.stop_gradient(rows), rows)
     if scale_grad_by_freq:
@@ -330,7 +330,7 @@ def _bagged(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """Sums (mode 0), means (1) or maxima (2) of the rows of bags, which begin at offsets."""
+    """Embedding bags: sums (mode 0), means (1) or maxima (2) of the rows of each bag."""
     if any(call.uses(i) for i in (1, 2, 3)):
         raise Refused("of embedding_bag only the first result is translated; use that alone")
     count = product(indices.shape)
@@ -341,7 +341,7 @@ def _bagged(
     rows = _embedded(call, weight, indices, -1, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = sg.multiply(rows, sg.expand_dims(brought(per_sample_weights, rows.dtype), -1))
-    if padding_idx >= 0:  # Segments outside of all are dropped.
+    if padding_idx >= 0:  # Rows outside of all segments are dropped.
         bag = sg.where(sg.equal(indices, brought(padding_idx, indices.dtype)), brought(-1, bag.dtype), bag)
     if mode == 2:
         most = sg.unsorted_segment_max(rows, bag, bags)

@@ -1,4 +1,4 @@
-"""Normalisation: of layers, groups and batches, with the statistics that PyTorch returns, too."""
+"""Layer, group and batch normalisation, with the statistics that PyTorch returns besides."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _layer_gradient(
     bias: sg.Output | None,
     mask: Sequence[Size],
 ) -> Any:
-    """From the statistics that it is given, which need not be those of x."""
+    """The gradient of layer normalisation for given statistics, which need not be those of x."""
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     normal = sg.multiply(sg.subtract(x, mean), rstd)
     inner = g if weight is None else sg.multiply(g, weight)

@@ -1,4 +1,4 @@
-"""Products of matrices, convolutions, and what belongs to them."""
+"""Products of matrices, convolutions, attention, and linear algebra."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def convolved(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """``aten.convolution``: channels stand behind the batch, output channels first in the weight."""
+    """``aten.convolution``: x is [batch, channels, ...], the weight [output channels, channels, ...]."""
     spatial = weight.ndim - 2
     if spatial not in convolutions.LAYOUTS:
         raise Refused("there are convolutions over one to three axes here")
@@ -116,7 +116,7 @@ def _from_columns(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Any:
-    """The transpose of :func:`_to_columns`: what overlaps is added up."""
+    """The transpose of :func:`_to_columns`: elements of overlapping windows are added."""
     batched = x.ndim == 3
     x = x if batched else sg.expand_dims(x, 0)
     dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
@@ -161,7 +161,7 @@ def _whole_attention(
 ) -> Any:
     unseen = None
     if attn_mask is not None and not attn_mask.dtype.is_bool:
-        # A query whose keys all have -∞ gets zeros, as one that a mask of booleans lets see none.
+        # If all keys of a query have -∞, its result is 0, as if a boolean mask excluded all of them.
         unseen = sg.reduce_all(sg.equal(attn_mask, brought(-math.inf, attn_mask.dtype)), -1, True)
         attn_mask = sg.where(unseen, brought(0, attn_mask.dtype), attn_mask)
     y = sg.scaled_dot_product_attention(
@@ -213,7 +213,7 @@ def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> An
 
 
 def _no_failure(a: sg.Output) -> Any:
-    """For each matrix the number that says that all went well."""
+    """``info`` of LAPACK for each matrix: 0, which says that the factorisation succeeded."""
     return sg.zeros(list(a.shape[:-2]), sg.int32)
 
 
@@ -267,7 +267,7 @@ def _log_determinant(call: Call, a: sg.Output) -> Any:
 
 
 def _eigen(call: Call, a: sg.Output, uplo: str = "L", compute_v: bool = True) -> Any:
-    # Of the matrix one triangle is read; of symmetric ones all that they depend on gets PyTorch's gradient.
+    # PyTorch reads one triangle only. What a symmetric matrix is computed from gets PyTorch's gradient.
     lower = sg.tril(a) if uplo == "L" else sg.adjoint(sg.triu(a))
     eye = sg.eye(a.shape[-1], dtype=a.dtype)
     whole = sg.subtract(sg.add(lower, sg.adjoint(lower)), sg.multiply(lower, eye))

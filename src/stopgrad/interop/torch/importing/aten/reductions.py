@@ -1,4 +1,4 @@
-"""Operators along axes: sums, extrema, statistics, sorting, running results."""
+"""Operators along axes: sums, extrema, statistics, sorting, cumulative results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translati
 
 
 def reduced(function: Callable[..., Any]) -> Translation:
-    """Over some axes, computed in the result's element type."""
+    """A reduction over some axes, computed in the result's element type."""
 
     def translated(
         call: Call, x: sg.Output, dim: Sequence[int] | None = None, keepdim: bool = False, **_: object
@@ -37,7 +37,7 @@ def _any_all(function: Callable[..., Any]) -> Translation:
 
 
 def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
-    """amax and amin, whose gradient ties share."""
+    """amax and amin: elements that tie share the gradient."""
 
     def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
         axes = axes_of(dim, x.ndim)
@@ -49,7 +49,7 @@ def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Transla
 
 
 def _place(function: Callable[..., Any], x: sg.Output, dim: int | None, keepdim: bool) -> Any:
-    """Where along an axis the extreme stands."""
+    """The index of the extreme element along an axis."""
     ndim = x.ndim
     x = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
     if dim is None or not ndim:
@@ -64,7 +64,7 @@ def _place_of(function: Callable[..., Any]) -> Translation:
 
 
 def _extreme_with_place(function: Callable[..., Any]) -> Translation:
-    """max.dim and min.dim: the element that is first takes the whole gradient."""
+    """max.dim and min.dim: of elements that tie, the first takes the whole gradient."""
 
     def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> Any:
         if not x.ndim:
@@ -190,7 +190,7 @@ def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, 
 
 
 def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest, counted from 1."""
+    """The k-th smallest element, counted from 1, and its index."""
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
     axis = axis_of(dim, x.ndim)
@@ -200,7 +200,7 @@ def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False)
 
 
 def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower of the two in the middle; NaN where there is one."""
+    """The median: the lower of the two in the middle; NaN if any element is NaN."""
     if dim is None:
         return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
     if not x.ndim:
@@ -226,7 +226,7 @@ def _nth_or_nan(x: sg.Output, axis: int, keepdim: bool = False) -> tuple[Any, An
 
 
 def running(function: Callable[..., Any]) -> Translation:
-    """Along an axis, the result so far, in the result's element type."""
+    """A cumulative function along an axis, in the result's element type."""
 
     def translated(call: Call, x: sg.Output, dim: int, **_: object) -> Any:
         x = brought(x, call.dtype)
@@ -236,7 +236,7 @@ def running(function: Callable[..., Any]) -> Translation:
 
 
 def _running_extreme(function: Callable[..., Any]) -> Translation:
-    """cummax and cummin, with the places: of elements that tie, the latest."""
+    """cummax and cummin with indices: of elements that tie, that of the last."""
 
     def translated(call: Call, x: sg.Output, dim: int) -> Any:
         if not x.ndim:
@@ -268,7 +268,7 @@ def _soft(function: Callable[..., Any]) -> Translation:
 
 
 def _distances(x: sg.Output, y: sg.Output, p: float) -> Any:
-    """Between the rows of two stacks of them, broadcast."""
+    """The distances between all rows of x and all rows of y, with batches broadcast."""
     apart = sg.subtract(x, y)
     if p == 0:
         return sg.reduce_sum(sg.cast(sg.not_equal(apart, brought(0, apart.dtype)), apart.dtype), axis=-1)
@@ -276,7 +276,7 @@ def _distances(x: sg.Output, y: sg.Output, p: float) -> Any:
 
 
 def _safely_soft(call: Call, x: sg.Output, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """A row in which all is -∞ becomes 0, and takes no gradient."""
+    """A softmax in which a row of -∞ alone becomes 0 and takes no gradient."""
     x = brought(x, call.dtype)
     if not x.ndim:
         return sg.where(sg.equal(x, brought(-math.inf, x.dtype)), brought(0, x.dtype), sg.ones_like(x))

@@ -67,7 +67,7 @@ def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> An
 
 
 def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
-    # PyTorch lets empty vectors stand beside tensors of any shape.
+    # PyTorch allows empty vectors among tensors of any shape.
     ndim = max(x.ndim for x in tensors)
     kept = [x for x in tensors if x.ndim == ndim]
     kept = [brought(x, call.dtype) for x in kept]
@@ -138,7 +138,7 @@ def _strided(
 
 
 def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-    """Which elements of the memory a tensor with these strides consists of."""
+    """The positions in memory of the elements of a tensor with these strides."""
     places = np.full(sizes, offset, np.int64)
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         shape = [1] * len(sizes)
@@ -170,7 +170,7 @@ def triangle(lower: bool) -> Any:
 
 
 def _pairs(pad: Sequence[Size], ndim: int) -> list[tuple[Any, Any]]:
-    """PyTorch's list, which begins with the last axis, as a pair for each axis."""
+    """PyTorch's list of paddings, which begins with the last axis, as a pair for each axis."""
     found: list[tuple[Any, Any]] = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
         found[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
@@ -220,7 +220,7 @@ def _filled_like(call: Call, x: sg.Output, value: float, **_: object) -> Any:
 
 
 def constant_of(value: float) -> Any:
-    """zeros and ones, and memory that was not written: we take 0."""
+    """``zeros``, ``ones``, and ``empty``, for which we take 0."""
 
     def translated(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
         return _of_shape(call, size, value)
@@ -229,7 +229,7 @@ def constant_of(value: float) -> Any:
 
 
 def constant_like(value: float) -> Any:
-    """The same, in the shape of a tensor."""
+    """``zeros_like``, ``ones_like`` and ``empty_like``."""
     return lambda call, x, *_, **__: _of_shape(call, x.shape, value)
 
 
@@ -263,7 +263,7 @@ def _size(call: Call, x: sg.Output, dim: int) -> Any:
 
 
 def _stride(call: Call, x: sg.Output, dim: int) -> Any:
-    """In a tensor that is laid out row by row."""
+    """The stride of an axis, for a tensor laid out row by row."""
     if not call.scale(0).is_contiguous():
         return call.values[0]
     return product(x.shape[axis_of(dim, x.ndim) + 1 :])

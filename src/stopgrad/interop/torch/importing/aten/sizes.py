@@ -65,4 +65,4 @@ SIZES: dict[Any, Any] = {
     torch.sym_max: _largest,
     torch.sym_min: _smallest,
 }
-"""By the function that a node of the program calls."""
+"""Translations by the function that a node calls."""

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, as PyTorch has them: the norm is a number of its own."""
+"""Discrete Fourier transforms; PyTorch gives the normalisation as a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stopgrad.ops.fourier import transforms as fourier
 
 
 def _scaled(y: sg.Output, sizes: Sequence[Size], normalization: int) -> Any:
-    """Divided by nothing (0), by √n (1) or by n (2), for n elements."""
+    """y divided by 1 (normalization 0), by √n (1) or by n (2), for n elements."""
     if normalization == 0:
         return y
     real = sg.float32 if y.dtype in (sg.complex64, sg.float32) else sg.float64

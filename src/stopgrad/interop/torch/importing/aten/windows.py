@@ -22,7 +22,7 @@ from stopgrad.ops.shapes.reshape import reshape
 def _windows(
     size: int, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> tuple[Any, Any]:
-    """How many windows there are, and how much padding is needed at the end for them."""
+    """The number of windows, and how much padding they need at the end."""
     reach = dilation * (window - 1) + 1
     if isinstance(size, sg.Dim):
         if ceil_mode:
@@ -31,12 +31,12 @@ def _windows(
     room = size + 2 * padding - reach
     count = (-(-room // stride) if ceil_mode else room // stride) + 1
     if ceil_mode and (count - 1) * stride >= size + padding:
-        count -= 1  # No window begins in the padding at the end.
+        count -= 1  # No window starts in the padding at the end.
     return count, max((count - 1) * stride + reach - size - padding, padding if not ceil_mode else 0)
 
 
 class _Pooling:
-    """What a pooling operator is told, for each spatial axis; a tensor without a batch gets one."""
+    """The arguments of a pooling operator, for each spatial axis; an input without a batch gets one."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _Pooling:
         return y if self.batched else sg.squeeze(y, 0)
 
     def places(self) -> list[Any]:
-        """For each spatial axis, where in the input each element of each window lies: [windows, window]."""
+        """For each spatial axis, the index in the input of each element of each window: [windows, window]."""
         counts = static(self.counts, "the places of maxima")
         return places(counts, self.window, self.stride, self.dilation, self.padding)
 
@@ -135,7 +135,7 @@ def _average_pooled(spatial: int) -> Any:
 
 
 def _shares(pooling: _Pooling, count_include_pad: bool, divisor: int | None) -> Any:
-    """What to multiply the mean of each padded window by; None for nothing."""
+    """The factor by which the mean of each padded window is multiplied; None for 1."""
     elements = int(np.prod(pooling.window))
     if divisor is not None:
         return elements / divisor
@@ -197,7 +197,7 @@ def _wanted(
 
 
 def _nearest(exact: bool, vector: bool) -> Any:
-    """Each new pixel is the old one below it."""
+    """Nearest neighbours: each new pixel is the old one at or below its place."""
 
     def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
@@ -248,7 +248,7 @@ def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, f
 
 
 def _cubic_sized(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, *factors: Any) -> Any:
-    """With the size and, where they are known, the factors that led to it."""
+    """Cubic interpolation to a size, with the factors that led to it if they are known."""
     return _cubic(call, x, size, align, factors or None)
 
 
