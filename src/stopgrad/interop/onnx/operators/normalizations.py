@@ -119,13 +119,14 @@ def dropout(
     whole = sg.ones(list(x.shape), sg.bool_) if node.wants(1) else None
     if training is None or (node.is_known(training) and not node.known(2, training)):
         return x, whole
-    rate = 0.5 if ratio is None else node.known(1, ratio).item() if node.is_known(ratio) else ratio
+    rate: Any = 0.5 if ratio is None else node.known(1, ratio).item() if node.is_known(ratio) else ratio
     if isinstance(rate, float) and rate == 0:
         return x, whole
     kept = sg.random_bernoulli(list(x.shape), node.key(), sg.subtract(1.0, rate))
     if not node.is_known(training):
-        kept = sg.logical_or(kept, sg.logical_not(training))
-        rate = sg.where(training, rate, 0.0)
+        drops = node.tensor(training)
+        kept = sg.logical_or(kept, sg.logical_not(drops))
+        rate = sg.where(drops, rate, 0.0)
     scale = brought(sg.divide_no_nan(1.0, sg.subtract(1.0, rate)), x.dtype)  # The rate may be 1.
     return sg.where(kept, sg.multiply(x, scale), brought(0, x.dtype)), kept
 

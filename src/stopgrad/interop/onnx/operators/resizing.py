@@ -16,7 +16,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.sampling import cubic_weights
-from stopgrad.interop.shared.values import Value, along, axis_of, bounded, brought
+from stopgrad.interop.shared.values import along, axis_of, bounded, brought
 
 FEW = 4
 """If a new element is made of more old ones than this, the weights are a matrix."""
@@ -44,7 +44,7 @@ class Axis:
         return self.old == self.new and math.isclose(self.scale, 1.0) and (self.start, self.end) == (0.0, 1.0)
 
 
-def _if_one(width: Value, alone: float, other: Value) -> Any:
+def _if_one(width: sg.Output | float, alone: float, other: sg.Output | float) -> Any:
     """*alone* if a size, which may be an output, is 1, else *other*."""
     if isinstance(width, sg.Output):
         return sg.where(sg.equal(width, 1.0), alone, other)
@@ -137,7 +137,7 @@ class Interpolation:
         return PLACES[self.transform](np.arange(axis.new, dtype=np.float64), axis)
 
     def weights(self, ratio: np.ndarray[Any, Any], scale: float) -> Any:
-        """The weights of the old elements around each new one, [new, old ones], by distance from the lower."""
+        """The weights of the old elements around each new one, [new, old ones], by their distance."""
         if self.mode == "nearest":
             upper = NEAREST[self.nearest](ratio) | (ratio == 1.0)
             return np.stack([~upper, upper], 1).astype(np.float64)

@@ -71,7 +71,7 @@ class Translator:
 
     def __init__(self, key: sg.Output | None = None, sizes: Mapping[str, Any] | None = None) -> None:
         self.refusals: list[Refusal] = []
-        self._key = key
+        self._key: Any = key
         self._drawn = 0
         self._sizes = dict(sizes or {})
 

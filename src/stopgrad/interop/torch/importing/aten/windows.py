@@ -156,10 +156,10 @@ def _average_gradient(spatial: int) -> Any:
 
 
 def _adapted(spatial: int) -> Any:
-    def translated(call: Call, x: sg.Output, size: Sequence[Size]) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Any:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
-        wanted = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
+        wanted: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
         y = sg.adaptive_avg_pool(x, wanted, data_format=LAYOUTS[spatial])
         return y if batched else sg.squeeze(y, 0)
 
@@ -167,7 +167,7 @@ def _adapted(spatial: int) -> Any:
 
 
 def _adapted_maxima(spatial: int) -> Any:
-    def translated(call: Call, x: sg.Output, size: Sequence[Size]) -> Any:
+    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Any:
         if call.uses(1):
             raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
         batched = x.ndim == spatial + 2
