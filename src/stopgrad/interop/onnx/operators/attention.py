@@ -151,7 +151,7 @@ def attention(
     v: sg.Output,
     mask: sg.Output | None = None,
     past_key: sg.Output | None = None,
-    past_value: sg.Output | None = None,
+    past_value: Any = None,
     lengths: sg.Output | None = None,
 ) -> Any:
     flat = q.ndim == 3

@@ -281,7 +281,7 @@ def multi_head_attention(
     mask: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_k: sg.Output | None = None,
-    past_v: sg.Output | None = None,
+    past_v: Any = None,
     *rest: sg.Output | None,
 ) -> Any:
     heads = int(node.attribute("num_heads"))
