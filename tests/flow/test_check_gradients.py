@@ -838,4 +838,8 @@ def test_a_complex_step_refuses_what_is_not_holomorphic() -> None:
     found = complex_slope(lambda t: parts(np.exp(1.0 + t)), np.array([np.exp(1.0)]), 1.0)
     assert found is not None
     assert found.value[0] == pytest.approx(np.e, rel=1e-14)
+    for size in (1e-8, 1e10):  # The step goes with the size of what moves.
+        found = complex_slope(lambda t, x=size: parts((x + t) ** 3), np.array([size**3]), size)  # type: ignore[misc]
+        assert found is not None
+        assert found.value[0] == pytest.approx(3.0 * size**2, rel=1e-14)
     assert complex_slope(lambda t: parts(5.0 if t else 1.0), np.array([1.0]), 1.0) is None

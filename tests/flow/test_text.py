@@ -269,6 +269,20 @@ def test_what_removing_a_cut_would_open_and_what_not(program: Program) -> None:
     assert "not differentiable: b\n" in text
 
 
+def test_each_cut_has_its_own_behind_it(program: Program) -> None:
+    made = program(
+        """
+        a = sg.stop_gradient(x)
+        c = sg.stop_gradient(x * 2.0)
+        d = sg.stop_gradient(a * 3.0)
+        y = d * sg.stop_gradient(c * 4.0)
+        """
+    )
+    text = " ".join(told(made, "x").split())
+    assert "behind it is user.py:1 (stop_gradient) user.py:4" in text
+    assert "behind it is user.py:2 (stop_gradient) idle:" in text
+
+
 def test_a_switched_cut_says_so(program: Program) -> None:
     made = program("on = sg.placeholder(sg.bool, [], name='on')\ny = sg.stop_gradient(x, when=on)")
     assert "  user.py:2  stop_gradient while its condition holds\n" in told(made, "x")
@@ -351,6 +365,8 @@ def test_colours(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" in told(made, color=True)  # Who asks gets them.
+    made = program(f"y = sg.stop_gradient(x) + sg.stop_gradient(x * 2.0, name={'n' * 200!r})")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", told(made, color=True)) == told(made)
 
     class Terminal:
         encoding = "utf-8"

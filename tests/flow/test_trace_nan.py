@@ -498,6 +498,12 @@ def test_gradients_of_gradients() -> None:
     assert (site.where, site.order, site.pattern) == ("gradient", 1, "norm at 0")
 
 
+def test_what_is_computed_again_counts_as_the_users() -> None:
+    site = sg.trace_nan(lambda x: total(sg.checkpoint(lambda x: sg.sqrt(x) * 2.0)(x)), ZEROS).first
+    assert site is not None
+    assert (site.where, site.order, site.pattern) == ("gradient", 1, "root at 0")
+
+
 def test_functions_with_gradients_of_their_own() -> None:
     @sg.custom_gradient
     def f(x: Any) -> Any:

@@ -152,6 +152,8 @@ def test_values_of_jax_where_size_says_how_many() -> None:
                 found(D, np.array([2, 0, 3])),
                 jnp.repeat(jnp.asarray(D), jnp.array([2, 0, 3]), axis=0, total_repeat_length=length),
             )
+            with pytest.raises(sg.DTypeError, match=r"\(C2\) takes integers as repeats, not float64"):
+                found(D, np.array([2.0, 0.0, 3.0]))
 
 
 def test_values_of_tensorflow() -> None:

@@ -282,6 +282,14 @@ def test_integers_are_clipped_from_one_side() -> None:
     np.testing.assert_array_equal(sg.clip(INTS, min=-3), np.clip(INTS, -3, None))
 
 
+@each_engine
+def test_polygamma_where_the_factorial_is_beyond_the_dtype(engine: str) -> None:
+    x = np.array([4.0, 5.0, 6.0], np.float32)
+    np.testing.assert_allclose(
+        by(engine, lambda x: sg.polygamma(36, x), x), scipy.special.polygamma(36, x), 1e-4
+    )
+
+
 # --------------------------------------------------------------- gradients where a derivative is missing
 
 

@@ -232,6 +232,14 @@ add(sg.kl_div, lambda q, p, _: TERMS(q, p).sum(), np.log(Q), P, "sum")
 add(sg.kl_div, lambda q, p, _: TERMS(q, p).sum() / 3, np.log(Q), P, "batchmean")
 add(sg.kl_div, lambda q, p, *_: TERMS(q, np.exp(p)), np.log(Q), np.log(P), "none", True)
 add(sg.kl_div, lambda q, p, _: np.array([math.log(2), 0.0]), np.log([0.5, 0.5]), np.array([1.0, 0.0]), "none")
+add(
+    sg.kl_div,
+    lambda *_: np.array([0.0, math.log(2)]),
+    np.log([0.5, 0.5]),
+    np.array([-math.inf, 0.0]),
+    "none",
+    True,
+)
 
 # ------------------------------------------------------------------------------- similarity and order
 

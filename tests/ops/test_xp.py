@@ -371,6 +371,8 @@ def test_what_the_namespace_says_of_itself() -> None:
     assert set(info.dtypes(kind="unsigned integer")) == {"uint8", "uint16", "uint32", "uint64"}
     with pytest.raises(sg.ArgumentError, match="device is None"):
         info.dtypes(device="gpu")
+    with pytest.raises(sg.ArgumentError, match="device is None"):
+        xp.asarray([1.0], device="gpu")
 
 
 def test_arrays_of_what_is_none_yet() -> None:

@@ -245,6 +245,8 @@ def test_static_values_that_are_equal_but_not_the_same_are_told_apart() -> None:
     assert f.traces == 3
     g = sg.function(lambda x, c: x * (1.0 / c[0] if c[0] else np.copysign(1.0, c[0])), static_argnums=1)
     assert [float(g(1.0, c)) for c in ((0.0,), (-0.0,), (2.0,))] == [1.0, -1.0, 0.5]
+    h = sg.function(lambda x, c: x * np.copysign(1.0, c), engine="numpy", static_argnums=1)
+    assert [float(h(1.0, c)) for c in (0.0, -0.0)] == [1.0, -1.0]
 
 
 def test_static_structures_are_not_looked_into() -> None:

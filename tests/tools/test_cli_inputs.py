@@ -336,6 +336,17 @@ def test_annotations_say_shapes(annotation: str, postponed: bool, write: Write) 
     assert statuses("program.py:loss") == {"x": "flows"}
 
 
+def test_an_annotation_with_a_shape_and_no_dtype_says_no_shape(write: Write) -> None:
+    write(
+        """
+        class Sized:
+            shape = (3, 2)
+        def loss(x: Sized()): return x
+        """
+    )
+    assert "says no shape" in refused("program.py:loss")
+
+
 def test_annotations_of_jaxtyping_say_shapes(write: Write) -> None:
     pytest.importorskip("jaxtyping")
     write(

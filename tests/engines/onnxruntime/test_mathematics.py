@@ -69,6 +69,8 @@ CASES: dict[str, Case] = {
         [uniform(1, 30), uniform(1, 30)[::-1]],
         4,
     ),
+    "sin": (lambda xp, x: elementary.sin(xp, x, xp.sin), mp.sin, [spread(-30, 13)], 4),
+    "cos": (lambda xp, x: elementary.cos(xp, x, xp.sin, xp.cos), mp.cos, [spread(-30, 13)], 4),
     "tan": (elementary.tan, mp.tan, [uniform(-3, 3)], 4),
     "sinh": (elementary.sinh, mp.sinh, [spread(-30, 6.5)], 4),
     "cosh": (elementary.cosh, mp.cosh, [spread(-30, 6.5)], 4),
@@ -84,6 +86,7 @@ CASES: dict[str, Case] = {
     "erf": (special.erf, mp.erf, [spread(-30, 2)], 4),
     "erfc": (special.erfc, mp.erfc, [np.concatenate([spread(-30, 3), uniform(0, 26)])], 8),
     "erfinv": (special.erfinv, mp.erfinv, [spread(-30, -1e-6)], 8),
+    "ndtri": (special.ndtri, onnx_series.ndtri, [spread(-690, -1, 99, signs=False)], 8),
     "gammaln": (special.gammaln, mp.loggamma, [spread(-30, 30, signs=False)], 8),
     "digamma": (special.digamma, mp.digamma, [spread(1, 30, signs=False)], 8),
     "zeta": (lambda xp, q: special.zeta(xp, 3.0, q), lambda q: mp.zeta(3, q), [spread(-4, 8, 60, False)], 8),
@@ -103,6 +106,13 @@ def test_formulas_are_precise(name: str) -> None:
             for a, b in zip(found, expected, strict=True)
         ]
     assert max(apart) <= limit
+
+
+def test_erfc_is_as_precise_as_float32() -> None:
+    x = uniform(-4, 9).astype(np.float32)
+    with mpmath.workdps(30):
+        expected = np.array([float(mp.erfc(mp.mpf(float(a)))) for a in x])
+    np.testing.assert_allclose(special.erfc_in_float32(np, x), expected, 3e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

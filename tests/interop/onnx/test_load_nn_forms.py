@@ -133,6 +133,22 @@ def test_a_resize_to_the_size_of_another_tensor() -> None:
     np.testing.assert_allclose(sgo.load(opened)(x, skip), expected, 1e-5, 1e-6)
 
 
+# ------------------------------------------------------------------------------------------------- masks
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["numbers", "booleans"])
+@pytest.mark.parametrize("missing", [1, 2])
+def test_keys_beyond_the_end_of_a_mask_are_not_looked_at(missing: int, seen: bool) -> None:
+    q, k, v = floats(1, 2, 3, 4), floats(1, 2, 5, 4, seed=1), floats(1, 2, 5, 4, seed=2)
+    mask = floats(3, 5 - missing) > 0.0 if seen else floats(3, 5 - missing)
+    padded = np.pad(mask, ((0, 0), (0, missing)), constant_values=False if seen else -np.inf)
+    found, expected = [
+        sgo.load(model_of(layer, np.float32))(**fed(layer, np.float32))
+        for layer in [Layer("Attention", [q, k, v, m], opset=23) for m in (mask, padded)]
+    ]
+    np.testing.assert_allclose(found, expected, 1e-6, 1e-6)
+
+
 # --------------------------------------------------------------------------------------------- older forms
 
 

@@ -50,6 +50,12 @@ def test_every_opset_is_written(name: str, opset: int) -> None:
     assert_close(session_of(model).run(list(program.outputs), batch), program.on_numpy(batch), 1e-4)
 
 
+def test_each_opset_has_the_format_of_its_time() -> None:
+    for opset in range(18, 27):
+        model = sgo.to_model(*_layer(2), opset=opset)
+        assert model.ir_version == onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)])
+
+
 # ---------------------------------------------------------------------------------- what is written
 
 

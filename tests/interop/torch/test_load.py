@@ -333,6 +333,18 @@ def test_open_sizes_take_part_in_the_arithmetic() -> None:
             assert np.allclose(a, b.numpy(), atol=1e-6)
 
 
+def test_windows_and_numbers_of_open_sizes() -> None:
+    class Pooling(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return functional.max_pool2d(x, 3, 2, 1) * torch.sym_float(x.shape[2])
+
+    module = Pooling()
+    model = load(module, torch.randn(1, 2, 8, 6), dynamic_shapes=({2: torch.export.Dim("height", min=4)},))
+    for n in (5, 8, 11):
+        x = torch.randn(1, 2, n, 6)
+        assert np.allclose(model(x.numpy()), module(x).numpy(), atol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------------- stops
 
 

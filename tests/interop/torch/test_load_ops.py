@@ -292,6 +292,11 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
         [_random(1, 2, 5, 4)],
     ),
     ("var.correction", lambda x: aten.var.dim(x, [1], False, True), [_random(2, 5)]),
+    ("var.correction", lambda x: aten.var.correction(x, [1]), [_random(2, 5)]),
+    ("_linalg_svd.default", lambda x: aten._linalg_svd(x)[1], [_random(2, 5)]),
+    ("_linalg_svd.default", lambda x: aten._linalg_svd(x)[2].abs().detach(), [_random(2, 5)]),
+    ("_pdist_forward.default", lambda x: aten._pdist_forward(x), [_random(1, 3)]),
+    ("native_dropout.default", lambda x: aten.native_dropout(x, 1.0, True)[0], [_random(2, 3)]),
     (
         "grid_sampler_2d.default",
         lambda x, g: aten.grid_sampler_2d(x, g, 2, 2, False),

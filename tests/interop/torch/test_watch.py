@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")
 nn, functional = torch.nn, torch.nn.functional
 checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
+decorator_place = pytest.importorskip("stopgrad.interop.torch.recording.places").decorator_place
 
 SOURCE = inspect.getsource(inspect.getmodule(lambda: None)).splitlines()  # type: ignore[arg-type]
 
@@ -361,6 +362,14 @@ class Uses(torch.autograd.Function):
         return g
 
 
+@case("stopped", "inside Uses.forward")
+def function_that_uses_what_it_was_not_given() -> Any:
+    w, v = leaf(), leaf()
+    Uses.hidden = w * 2
+    y = Uses.apply(v)  # cut
+    return y.sum(), w
+
+
 @case("stopped", "checkpoint(use_reentrant=True) of inputs that require no gradient")
 def reentrant_checkpoint_of_data() -> Any:
     w, v = leaf(), leaf()
@@ -401,6 +410,10 @@ def test_names_the_line(make: Callable[[], Any], status: str, reason: str) -> No
     loss.sum().backward() if loss.requires_grad else None
     arrives = w.grad is not None and bool((w.grad != 0).any())
     assert flow["w"].arrives == arrives
+
+
+def test_below_all_frames_stands_no_decorator() -> None:
+    assert decorator_place(None) is None
 
 
 def test_what_was_written_into_a_leaf_is_in_it_after_a_further_write() -> None:

@@ -207,12 +207,18 @@ def _product(whole: int, x: float) -> float:
     return math.copysign(d.INF, whole) if abs(whole) > 1e300 / x else whole * x
 
 
+def _number(xp: Namespace, a: float, dtype: Any) -> Array:
+    """A constant, infinite where the dtype is too small for it: JAX would warn of it."""
+    fits = abs(a) <= float(np.finfo(dtype).max)
+    return xp.asarray(a if fits else math.copysign(d.INF, a), dtype)
+
+
 def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pole: float) -> Any:
     """ψ⁽ⁿ⁾(x), from a function that computes it for x > 0."""
     left = x < 0
     r = x - xp.round(x)
     c = _cotangent(xp, xp.where(r == 0, xp.full((), 0.25, x.dtype), r))
-    first, *others = (xp.asarray(a, x.dtype) for a in _derivative_of_cotangent(n))
+    first, *others = (_number(xp, a, x.dtype) for a in _derivative_of_cotangent(n))
     cotangent = first
     for a in others:
         cotangent = cotangent * c + a
