@@ -1,6 +1,6 @@
-"""Plain numbers, flags and words of Python, from whatever counts as one.
+"""Conversion of arguments to plain Python numbers and flags.
 
-NumPy's count wherever Python's do. Nothing of another kind does: a flag is no whole number, nor is ``1.0``.
+NumPy's numbers count as Python's. Other kinds are refused: neither a flag nor ``1.0`` is a whole number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def whole(value: Any) -> int:
     """A plain ``int`` from a whole number.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is not one.
     """
     if type(value) is int:
         return value
@@ -30,7 +30,7 @@ def whole(value: Any) -> int:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether :func:`whole` takes it: it is one number, not several, nor one not known yet."""
+    """Whether :func:`whole` accepts it: one whole number with a known value."""
     if type(value) is int:
         return True
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -43,10 +43,10 @@ def is_whole(value: Any) -> bool:
 
 
 def flag(value: Any, what: str = "a flag") -> bool:
-    """A plain ``bool`` from a flag, or from 0 or 1; errors name *what* it is.
+    """A plain ``bool`` from a flag, 0 or 1; *what* names the argument in errors.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is not one.
     """
     if value is True or value is False or isinstance(value, np.bool_):
         return bool(value)
@@ -59,7 +59,7 @@ def real(value: Any) -> float:
     """A plain ``float`` from a number.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is not one.
     """
     if type(value) is float:
         return value

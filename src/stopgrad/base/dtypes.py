@@ -1,4 +1,4 @@
-"""Element types. Each is one object; it equals what NumPy has for it, and NumPy takes it for that."""
+"""Element types. Each is a single object that equals NumPy's dtype, and that NumPy accepts as one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DType:
     numpy: np.dtype[Any]
     real: DType
 
-    def __init__(self, name: str, numpy: Any, kind: str) -> None:
+    def __init__(self, name: str, numpy: type[Any], kind: str) -> None:
         self.name = name
         self.numpy = np.dtype(numpy)
         self.kind = kind
@@ -51,7 +51,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's, by which NumPy knows what is meant where a dtype is given."""
+        """NumPy's dtype; NumPy reads this attribute where a dtype is expected."""
         return self.numpy
 
     def __eq__(self, other: object) -> bool:
@@ -77,7 +77,7 @@ class DType:
 DTYPES: dict[str, DType] = {}
 
 
-def _define(name: str, numpy: Any, kind: str) -> DType:
+def _define(name: str, numpy: type[Any], kind: str) -> DType:
     return DTYPES.setdefault(name, DType(name, numpy, kind))
 
 
@@ -105,8 +105,8 @@ _BY_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
 DTypeLike = DType | str | type | np.dtype
 
 
-def dtype_of(x: Any) -> DType:
-    """The :class:`DType` meant by a name, a NumPy dtype or scalar type, or a Python number type.
+def dtype_of(x: DTypeLike | None) -> DType:
+    """The :class:`DType` for a name, a NumPy dtype or scalar type, or a Python number type.
 
     Examples:
         >>> dtype_of("float32") is float32 is dtype_of(np.float32) is dtype_of(float)
@@ -116,7 +116,7 @@ def dtype_of(x: Any) -> DType:
         return x
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
-    if x is None:  # To NumPy it means float64.
+    if x is None:  # For NumPy None means float64.
         raise DTypeError(f"None is no element type; stopgrad has {', '.join(DTYPES)}")
     try:
         return (

@@ -12,32 +12,32 @@ from stopgrad.base.source import RawLocation, capture, decode
 
 
 class StopgradError(Exception):
-    """Base of all errors raised by this package. It knows the user's line that led to it, and prints it."""
+    """Base class of all errors of this package. It keeps the user's line that led to it, and prints it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self._place: RawLocation | str | None = capture()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A code object cannot be pickled, and where this is read the file may not be.
+        # A code object cannot be pickled, and the file may be missing where the pickle is read.
         return _restored, (type(self), self.args, {**self.__dict__, "_place": self.where})
 
     @property
     def where(self) -> str:
-        """The user's line, as it is printed; empty where there is none."""
+        """The user's line as it is printed; empty if there is none."""
         return decode(self._place).describe() if isinstance(self._place, tuple) else self._place or ""
 
     @property
     def message(self) -> str:
-        """The text without the line."""
+        """The message without the user's line."""
         return str(self.args[0])
 
     def point_here(self) -> None:
-        """Name the user's line that leads here: the error was made in another thread."""
+        """Replace the user's line by the one that leads here, for an error from another thread."""
         self._place = capture()
 
     def name_after(self, what: str) -> None:
-        """Begin the message with the operation or function that it is about, where nothing has yet."""
+        """Begin the message with the operation or function that it is about, unless it does already."""
         if self.args and _NAMED.match(self.message) is None:
             self.args = (f"{what}: {self.message}",)
 
@@ -47,9 +47,9 @@ class StopgradError(Exception):
 
 
 def _restored(kind: type[StopgradError], args: tuple[Any, ...], state: dict[str, Any]) -> StopgradError:
-    """An error that was pickled or copied."""
+    """Restore an error that was pickled or copied."""
     base: Any = kind
-    while "__new__" not in vars(base):  # As Python does; an attribute may be that of another base.
+    while "__new__" not in vars(base):  # As Python finds it; attribute look-up might find another base's.
         base = base.__base__
     error: StopgradError = base.__new__(kind, *args)
     error.args = args
@@ -82,15 +82,15 @@ class GraphError(StopgradError, ValueError):
 
 
 class FileError(GraphError, OSError):
-    """A file that cannot be written or read: a full disk, a folder in its place, no permission."""
+    """A file that cannot be written or read: full disk, folder in its place, missing permission."""
 
 
 class MissingFileError(FileError, FileNotFoundError):
-    """A file that is not there, or whose folder is not."""
+    """A file that does not exist, or whose folder does not exist."""
 
 
 class FeedError(StopgradError, ValueError):
-    """A placeholder left unfed, or fed a value it cannot hold."""
+    """A placeholder that was not fed, or was fed a value that it cannot hold."""
 
 
 class GradientError(StopgradError, ValueError):
@@ -98,7 +98,7 @@ class GradientError(StopgradError, ValueError):
 
 
 class FlowError(GradientError, AssertionError):
-    """Gradients that flow otherwise than was asserted; a failed assertion for tools that run tests, too."""
+    """Gradients that do not flow as asserted; test tools see a failed assertion."""
 
 
 class EngineError(StopgradError, RuntimeError):
@@ -106,7 +106,7 @@ class EngineError(StopgradError, RuntimeError):
 
 
 class DistributedError(StopgradError, RuntimeError):
-    """Processes of one run that do not fit together: one did not come, or they run different graphs."""
+    """Processes of one run that do not fit together: one is missing, or they run different graphs."""
 
 
 class CheckpointError(FileError):
@@ -114,7 +114,7 @@ class CheckpointError(FileError):
 
 
 class InternalError(StopgradError, RuntimeError):
-    """A defect of this package, and no mistake of its user."""
+    """A defect of this package, not a mistake of its user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; this is a defect of stopgrad, please report it")
@@ -125,4 +125,4 @@ class DefinitionError(StopgradError, TypeError):
 
 
 for _error in [StopgradError, *StopgradError.__subclasses__()]:
-    _error.__module__ = "stopgrad.errors"  # The name that users import them by, and that tracebacks show.
+    _error.__module__ = "stopgrad.errors"  # Users import them from there, and tracebacks show that name.

@@ -1,4 +1,4 @@
-"""Where files of this library stand that can be made again."""
+"""The folders of cached files, which can be made again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """The user's folder for what was compiled and measured: ``$STOPGRAD_CACHE_DIR``, if that is set.
+    """The user's folder for compiled code and measurements: ``$STOPGRAD_CACHE_DIR``, if that is set.
 
     It need not exist yet. Whoever can write there can run code as this user.
 
@@ -24,9 +24,9 @@ def cache_folder() -> Path:
 
 
 def private_folder(name: str) -> Path | None:
-    """A folder of the cache for what is executed, made if it is not there.
+    """A folder of the cache for executable files, made if it does not exist.
 
-    None where it cannot be made, or where others than this user could have put something into it.
+    None if it cannot be made, or if another user could have written to it.
     """
     folder = cache_folder() / name
     try:

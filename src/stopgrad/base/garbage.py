@@ -1,4 +1,4 @@
-"""Bulk work without the cyclic garbage collector, which would visit a growing graph again and again."""
+"""Bulk work without the cyclic garbage collector, which would visit a growing graph over and over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def without_gc(build: Callable[..., T], *args: Any) -> T:
-    """Call a function without the cyclic garbage collector, which would visit the growing graph each time."""
+    """Call a function with the cyclic garbage collector switched off."""
     if not gc.isenabled():
         return build(*args)
     try:
@@ -19,5 +19,5 @@ def without_gc(build: Callable[..., T], *args: Any) -> T:
             return build(*args)
         finally:
             gc.enable()
-    finally:  # Once more, should an interrupt have come before.
+    finally:  # Again, in case an interrupt came first.
         gc.enable()

@@ -1,4 +1,4 @@
-"""What is written here for the names of TensorFlow, JAX, NumPy and PyTorch that are not there."""
+"""Hints for names of TensorFlow, JAX, NumPy and PyTorch that this package does not have."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _OURS = {
     "Session": "InteractiveSession",
     "name_scope": "variable_scope",
 }
-"""By our name, those that others have for the same."""
+"""The names that other libraries have for a function, by our name."""
 
 _IN_ITSELF = "functions stand in sg itself, as in sg.{}"
 
@@ -286,7 +286,7 @@ _ADVICE = {
     "RaggedTensor": "there are no ragged tensors: pad them, and mask with sg.where",
     "TensorArray": "sg.scan and sg.map_fn stack what each step gives; sg.stack joins a list",
 }
-"""What to write for names that have no counterpart of one name."""
+"""Advice for names that correspond to no single name of ours."""
 
 OF_OUTPUTS = {
     "detach": "sg.stop_gradient(x)",
@@ -356,7 +356,7 @@ OF_OUTPUTS = {
     "initializer": "no operation: parameters have their first values when sg.Session is made",
     "run": "sg.Session(graph).run(x, feeds)",
 }
-"""By attribute, what an output has or is used with instead."""
+"""What to use instead of attributes that outputs do not have."""
 
 
 def _by_their_name() -> dict[str, str]:
@@ -365,15 +365,15 @@ def _by_their_name() -> dict[str, str]:
 
 
 HINTS = _by_their_name()
-"""By a name that is not there, what to write instead."""
+"""What to write instead of a name that does not exist."""
 
 
 def hint_for(name: str, names: Collection[str]) -> str:
-    """What to tell whoever asks this package for a name that it has not.
+    """The message for a name that this package does not have.
 
     Args:
-        name: what was asked for.
-        names: those that are there.
+        name: the name that was asked for.
+        names: the names that exist.
 
     Examples:
         >>> hint_for("sum", ["reduce_sum"])
@@ -395,7 +395,7 @@ def hint_for(name: str, names: Collection[str]) -> str:
 
 
 def hint_for_output(name: str) -> str | None:
-    """What to tell whoever asks an output for an attribute that it has not; None where nothing is known.
+    """The message for an attribute that outputs do not have; None if there is no hint.
 
     Examples:
         >>> hint_for_output("detach")

@@ -14,13 +14,12 @@ _FEW = 256
 
 
 class Interned(Generic[T]):
-    """Objects by what they are, so that two equal ones are one. It keeps none of them alive.
+    """A table of objects by key, so that equal keys give one object. It keeps none of them alive.
 
-    Keys that are equal must mean the same: whoever asks makes them canonical first, since to Python
-    ``1 == 1.0 == True``.
+    Equal keys must mean the same: callers make them canonical first, since to Python ``1 == 1.0 == True``.
 
-    What has died leaves its key behind until as many were added as were alive: no code runs when an object
-    dies, in which an interrupt would be lost.
+    The key of a dead object stays until the table has doubled. No callback runs when an object dies, since an
+    interrupt in a callback would be lost.
     """
 
     def __init__(self) -> None:
@@ -34,7 +33,7 @@ class Interned(Generic[T]):
 
     @exclusive
     def keep(self, key: Hashable, made: T) -> T:
-        """*made*, from now on the object of this key; or the one that another thread has made meanwhile."""
+        """Keep *made* as the object of this key; if another thread kept one first, return that."""
         kept = self.get(key)
         if kept is not None:
             return kept
@@ -44,16 +43,16 @@ class Interned(Generic[T]):
         return made
 
     def one(self, key: Hashable, make: Callable[..., T], *given: Any) -> T:
-        """The object of this key; ``make(*given)``, if there is none yet."""
+        """The object of this key; if there is none yet, ``make(*given)``."""
         found = self.get(key)
         return self.keep(key, make(*given)) if found is None else found
 
     @exclusive
     def sweep(self) -> None:
-        """Forget the keys of what has died."""
+        """Remove the keys of dead objects."""
         keys = list(self._objects)
         while keys:
-            key = keys.pop()  # The latest first: it may hold the last of what an earlier one stands for.
+            key = keys.pop()  # The latest first: its key may be the last to hold an earlier object.
             if self.get(key) is None:
                 self._objects.pop(key, None)
         self._room = 2 * len(self._objects) + _FEW

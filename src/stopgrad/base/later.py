@@ -1,6 +1,6 @@
-"""Names that are imported when they are first used, so that importing the package makes little.
+"""Methods whose module is imported when they are first used, so that importing the package stays quick.
 
-The package's face has a table of such names, which its ``__getattr__`` reads; here is the same for a class.
+``stopgrad/__init__.py`` has a table of such names for its ``__getattr__``; this is the same for a class.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class Later:
-    """In the place of a method that another module installs, which is imported when the method is asked for.
+    """Stands for a method that another module installs; the module is imported when the method is first used.
 
     Examples:
         >>> class Table:
-        ...     total = Later("tables.sums")  # It says Table.total = ..., and is imported when that is used.
+        ...     total = Later("tables.sums")  # tables.sums sets Table.total.
     """
 
     __slots__ = ("_module", "_name")
@@ -25,6 +25,6 @@ class Later:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         importlib.import_module(self._module)
         return getattr(owner if instance is None else instance, self._name)

@@ -1,4 +1,4 @@
-"""The lock under which threads change what they share, and how it is held."""
+"""The lock that guards what threads share."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOCK = RLock()
-"""Held for moments: where names are found and threads build in one graph; never while users' code runs."""
+"""Held briefly, while names are chosen and operations are added to a graph; never while users' code runs."""
 
-if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
+if hasattr(
+    os, "register_at_fork"
+):  # Otherwise a child might start with a lock held by a thread that it lacks.
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 
 def holding(lock: RLock, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function while a lock is held, which is let go of whatever happens.
+    """Call a function while holding a lock, and release it whatever happens.
 
-    A ``with`` statement alone would keep it if an exception came between its block and its end.
+    A ``with`` statement alone would keep it if an exception came after its block and before its end.
     """
-    held = lock._is_owned()  # type: ignore[attr-defined] # As threading.Condition asks it.
+    held = lock._is_owned()  # type: ignore[attr-defined] # As in threading.Condition.
     try:
         with lock:
             return function(*args, **kwargs)
@@ -33,7 +35,7 @@ def holding(lock: RLock, function: Callable[P, T], *args: P.args, **kwargs: P.kw
 
 
 def exclusive(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorator: one thread at a time."""
+    """Decorator: only one thread at a time runs the function."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""What this machine can do."""
+"""The capabilities of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 
 
 def processor() -> str:
-    """What the processor can do, in words that differ where machine code for one may not run on another.
+    """The processor's features as text; if texts differ, machine code may not run on the other processor.
 
     Examples:
         >>> processor() == processor()

@@ -1,7 +1,7 @@
-"""What lowerings are written against: NumPy's functions or JAX's of the same names, and special functions.
+"""The namespaces that lowerings use: NumPy's functions or JAX's of the same names, and special functions.
 
-Libraries that only some operations or engines need are imported when first used, and their absence is an
-error that says what to install.
+Libraries that only some operations or engines need are imported when first used; if one is missing, the error
+names the package to install.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stopgrad.base.errors import EngineError
 
 
 def require(module: str, purpose: str, extra: str = "") -> Any:
-    """The module, or an :class:`EngineError` that says how to install it: with an *extra*, or by itself."""
+    """Import a module, or raise an :class:`EngineError` with the package or *extra* to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -28,7 +28,7 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
 
 
 class Namespace:
-    """An array library's functions, and as attributes the further modules of it that lowerings use.
+    """An array library's functions, and further modules that lowerings use, as attributes.
 
     Examples:
         >>> float(NUMPY.add(1.0, 2.0))
@@ -42,7 +42,7 @@ class Namespace:
         self._modules = modules
 
     def __getattr__(self, name: str) -> Any:
-        # Reached once per name: what is found is kept on the instance.
+        # Called once per name, since the result is kept on the instance.
         module = self._modules.get(name)
         found = getattr(self._base, name) if module is None else require(module, self._purpose, self._extra)
         setattr(self, name, found)

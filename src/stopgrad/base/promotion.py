@@ -1,14 +1,14 @@
-"""Which dtype operands of several dtypes have together: NumPy 2's rule, with TensorFlow's default dtypes.
+"""The common dtype of operands: NumPy 2's rule, with TensorFlow's default dtypes.
 
-Operations are strict: their operands have one dtype. Public functions and operators bring them to it, with
-casts that can be seen in the graph.
+Operations are strict: their operands have one dtype. Public functions and operators convert operands to it
+by casts that can be seen in the graph.
 
-- Tensors have the dtype of NumPy's ``result_type``; bfloat16 counts as float16 does.
-- Python numbers, and lists of them, are weak: they take the dtype of the tensors they meet. Only where their
-  kind is a higher one (a float that meets integers) do they bring a dtype of their own: int32, float32 or
+- Tensors have the dtype of NumPy's ``result_type``; bfloat16 is treated like float16.
+- Python numbers, and lists of them, are weak: they take the dtype of the tensors they meet. Only if their
+  kind is higher (a float that meets integers) do they have a dtype of their own: int32, float32 or
   complex64.
-- Where an operation takes no integers or booleans, they count as they do beside a float32: as float64 from
-  32 bits on, and as float32 below, which is TensorFlow's ``truediv``. Python's take float32.
+- If an operation takes no integers or booleans, they are converted as beside a float32: to float64 from 32
+  bits on, and to float32 below, as in TensorFlow's ``truediv``. Python's numbers become float32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KIND = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def promoted(dtypes: Iterable[DType]) -> DType:
-    """The dtype of tensors of these dtypes together.
+    """The common dtype of tensors of these dtypes.
 
     Examples:
         >>> promoted([int32, float32]), promoted([bfloat16, float32]), promoted([bool_, int32])
@@ -50,18 +50,18 @@ def _pair(a: DType, b: DType) -> DType:
 
 
 class Promotion(NamedTuple):
-    """What a definition says of the dtypes of its operands.
+    """How an operation's operands are promoted.
 
     Attributes:
-        to: which dtypes it takes.
-        operands: the names of the operands that have one dtype; none for all.
+        to: whether the operation takes a dtype.
+        operands: the names of the operands that must have one dtype; empty for all.
     """
 
     to: Callable[[DType], bool]
     operands: tuple[str, ...] = ()
 
     def common(self, strong: Iterable[DType], weak: Iterable[DType]) -> DType:
-        """The one dtype of tensors and of Python's numbers, which have the default dtypes of their kinds."""
+        """The common dtype of tensors' dtypes (*strong*) and of Python numbers' default ones (*weak*)."""
         dtypes = list(strong)
         numbers = max(weak, key=DEFAULTS.index, default=None)
         if not dtypes:
@@ -76,7 +76,7 @@ class Promotion(NamedTuple):
 
 
 def _becomes_floating(dtype: DType, to: Callable[[DType], bool]) -> bool:
-    """Whether integers or booleans are made floats; a boolean is not, where integers would do."""
+    """Whether integers or booleans become floats; booleans do not if integers are allowed."""
     if dtype.is_differentiable or to(dtype) or not to(float32):
         return False
     return not (dtype is bool_ and to(int32))

@@ -1,4 +1,4 @@
-"""Operands from which an operation's tests are made: each definition lists its own."""
+"""Sample operands, which each operation's definition lists, and from which its tests are made."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from stopgrad.base.types import DType, bool_, complex128, dtype_of, float64, int32
+from stopgrad.base.types import DType, DTypeLike, bool_, complex128, dtype_of, float64, int32
 
 
 class Values(NamedTuple):
     """Random values of a shape and dtype in ``[low, high)``.
 
-    A size may be a name: then it is also built symbolically. *diagonal* is added to the main diagonal of each
-    matrix: where it dominates, they are far from singular, and positive definite.
+    A size may be a name: then the sample is also built symbolically. *diagonal* is added to the main diagonal
+    of each matrix: if it dominates, the matrices are far from singular, and positive definite.
     """
 
     shape: tuple[int | str, ...]
@@ -32,7 +33,7 @@ class Values(NamedTuple):
         if self.dtype.is_integer:
             return generator.integers(int(self.low), int(self.high), shape).astype(self.dtype.numpy)
         if self.distinct:
-            # Far enough apart that a finite difference changes no order.
+            # Far enough apart that a finite difference keeps their order.
             count = int(np.prod(shape))
             spread = self.low + (self.high - self.low) * (generator.permutation(count) + 0.5) / max(count, 1)
             return np.reshape(spread, shape).astype(self.dtype.numpy)
@@ -79,7 +80,7 @@ def bools(*shape: int | str) -> Values:
     return Values(shape, bool_)
 
 
-def sample(*operands: Values | Any, **attributes: Any) -> Sample:
+def sample(*operands: Values | npt.ArrayLike, **attributes: Any) -> Sample:
     return Sample(tuple(o if isinstance(o, Values) else np.asarray(o) for o in operands), attributes)
 
 
@@ -87,10 +88,10 @@ def singles(
     low: float = -2.0,
     high: float = 2.0,
     *,
-    dtypes: Sequence[Any] = (float64,),
+    dtypes: Sequence[DTypeLike] = (float64,),
     shapes: Sequence[tuple[int | str, ...]] = ((3,), ("n", 2), (0, 2)),
 ) -> list[Sample]:
-    """Samples of an elementwise operation of one operand, its values in ``[low, high)``."""
+    """Samples for an elementwise operation of one operand, with values in ``[low, high)``."""
     return [sample(Values(shape, dtype_of(dtype), low, high)) for dtype in dtypes for shape in shapes]
 
 
@@ -98,7 +99,7 @@ def pairs(
     x: tuple[float, float] = (-2.0, 2.0),
     y: tuple[float, float] = (-2.0, 2.0),
     *,
-    dtypes: Sequence[Any] = (float64,),
+    dtypes: Sequence[DTypeLike] = (float64,),
     shapes: Sequence[tuple[tuple[int | str, ...], tuple[int | str, ...]]] = (
         ((3,), (2, 3)),
         (("n",), ()),
@@ -106,7 +107,7 @@ def pairs(
         ((0, 2), (2,)),
     ),
 ) -> list[Sample]:
-    """Samples of an elementwise operation of two operands, with broadcasting."""
+    """Samples for an elementwise operation of two operands, with broadcasting."""
     return [
         sample(Values(p, dtype_of(dtype), *x), Values(q, dtype_of(dtype), *y))
         for dtype in dtypes

@@ -1,13 +1,13 @@
 """Sizes: an ``int``, or a :class:`Dim`, which has no value until something is fed.
 
 A :class:`Dim` is a polynomial with integer coefficients over :class:`Symbol` s, kept in normal form, so
-``n*n + 2*n + 1`` and ``(n + 1) * (n + 1)`` are one object. A symbol is a name, or what is no polynomial, such
-as ``n // 2``, and then knows how to compute itself. Both are interned, and live as long as they are held.
+``n*n + 2*n + 1`` and ``(n + 1) * (n + 1)`` are one object. A symbol is a name, or an expression that is not a
+polynomial, such as ``n // 2``, and can compute its value. Both are interned while they are referenced.
 
 Equality of objects (``==``) is total; whether two sizes *must* be equal is the separate question
 :func:`same_size`.
 
-Sizes are bounded, so that none takes long to compute, whoever wrote it: :data:`LARGEST`,
+Sizes are bounded, so that none takes long to compute, even one from an untrusted file: :data:`LARGEST`,
 :data:`LONGEST` and :data:`DEGREE`.
 """
 
@@ -35,22 +35,22 @@ LARGEST = 2**63 - 1
 """No array has a larger size; no number in a size is larger."""
 
 LONGEST = 10_000
-"""As many names and quotients a size may hold, each counted as often as it is written."""
+"""The most names and quotients that a size may hold, each counted every time it occurs."""
 
 DEGREE = 64
-"""As many sizes are multiplied at most: no array of NumPy has more axes."""
+"""The most sizes in one product: no NumPy array has more axes."""
 
 
 class Symbol:
-    """What sizes are polynomials in: a name, or the quotient or the larger of two sizes. Interned.
+    """A variable of the polynomials: a name, or the quotient or the larger of two sizes. Interned.
 
     Attributes:
-        name: the name; empty for what is computed.
+        name: the name; empty for a computed symbol.
         rule: ``"//"`` or ``"max"``; empty for a name.
         of: the sizes that it is computed from.
-        depth: 0 for a name; greater than that of all symbols that it is computed from.
-        length: as many names and quotients stand in its text.
-        never_negative: whether it is at least 0 for all values of the names, as far as its form tells.
+        depth: 0 for a name; otherwise greater than that of all symbols from which it is computed.
+        length: the number of names and quotients in its text.
+        never_negative: whether its form shows that it is at least 0 for all values of the names.
     """
 
     __slots__ = ("__weakref__", "_rank", "depth", "length", "name", "never_negative", "of", "rule")
@@ -67,9 +67,9 @@ class Symbol:
 
     @property
     def rank(self) -> str:
-        """What symbols are sorted by: unknown sizes as they were made, so ``_9`` before ``_10``."""
+        """The key that sorts symbols: unknown sizes in the order of creation, so ``_9`` before ``_10``."""
         unknown = [] if self._rank else [self]
-        while unknown:  # From those inside, lest towers of quotients take the cube of their height.
+        while unknown:  # The inner ones first: nested quotients would take cubic time otherwise.
             symbol = unknown[-1]
             inside = {s: s._rank for size in symbol.of for s in _symbols(size)}
             missing = [s for s, rank in inside.items() if not rank]
@@ -80,7 +80,7 @@ class Symbol:
         return self._rank
 
     def value(self, binding: Mapping[str, int], known: Mapping[Symbol, int]) -> int:
-        """Its value, where the names have those of *binding*, and the symbols inside those *known*."""
+        """The value, given those of the names (*binding*) and of the symbols inside (*known*)."""
         if not self.rule:
             if self.name not in binding:
                 raise ShapeError(
@@ -97,7 +97,7 @@ class Symbol:
         return a // b
 
     def text(self, known: Mapping[Symbol, str]) -> str:
-        """Its text, from that of the symbols inside."""
+        """The text, given that of the symbols inside."""
         if not self.rule:
             return self.name
         parts = [_written(size, known) for size in self.of]
@@ -113,7 +113,7 @@ _Monomial = tuple[tuple[Symbol, int], ...]
 
 
 class Dim(Unknown):
-    """A size not known until values are fed: a polynomial over named sizes. Made by :func:`dim`.
+    """A size that is unknown until values are fed: a polynomial over named sizes. Made by :func:`dim`.
 
     Examples:
         >>> n = dim("n")
@@ -122,9 +122,9 @@ class Dim(Unknown):
         >>> (n * 6) // 3, 2 * n - n - n, (n + 1) // 2
         (2*n, 0, (n + 1)//2)
 
-    What is no size any more, as ``n / 2`` and ``n > 1``, has no value before something is fed. Tensors and
-    arrays take a size as they take a Python integer: ``x / n`` and ``n * x`` are operations. ``==`` is
-    identity, so ``n == 3`` is False whatever is fed later.
+    Expressions that are not sizes, such as ``n / 2`` and ``n > 1``, have no value before something is fed.
+    With tensors and arrays a size acts like a Python integer: ``x / n`` and ``n * x`` are operations. ``==``
+    is identity, so ``n == 3`` is False whatever is fed later.
     """
 
     __slots__ = ("__weakref__", "length", "terms")
@@ -226,7 +226,7 @@ _DIMS: Interned[Dim] = Interned()
 
 
 def _size(size: Any) -> Size:
-    """A size that takes part in arithmetic: exactly an ``int`` or a :class:`Dim`."""
+    """An operand of sizes' arithmetic, as exactly an ``int`` or a :class:`Dim`."""
     if isinstance(size, Dim):
         return size
     try:
@@ -240,7 +240,7 @@ def _size(size: Any) -> Size:
 
 
 def within_bounds(number: int) -> int:
-    """*number*, where it can stand in a size."""
+    """*number*, if a size can hold it."""
     if not -LARGEST <= number <= LARGEST:
         raise ShapeError(f"{shown(number)} is no size: no array has a size beyond {LARGEST}")
     return number
@@ -264,14 +264,14 @@ def _terms(size: Size) -> tuple[tuple[_Monomial, int], ...]:
 
 
 def _symbols(size: Size) -> list[Symbol]:
-    """The symbols of its monomials, not those inside of quotients."""
+    """The symbols of a size's monomials, without those inside quotients."""
     if isinstance(size, int):
         return []
     return [symbol for monomial, _ in size.terms for symbol, _ in monomial]
 
 
 def symbols(size: Size) -> list[Symbol]:
-    """All symbols in a size, those inside of quotients before the quotients."""
+    """All symbols in a size, with those inside quotients before the quotients."""
     found: dict[Symbol, None] = {}
     stack = [size]
     while stack:
@@ -287,7 +287,7 @@ def _length(size: Size) -> int:
 
 
 def _never_negative(size: Size) -> bool:
-    """Whether a size is at least 0 for all values of its names, as far as its form tells."""
+    """Whether a size's form shows that it is at least 0 for all values of its names."""
     return all(
         factor >= 0 and all(symbol.never_negative for symbol, _ in monomial)
         for monomial, factor in _terms(size)
@@ -295,7 +295,7 @@ def _never_negative(size: Size) -> bool:
 
 
 def _multiplied(a: _Monomial, b: _Monomial, sign: int = 1) -> _Monomial:
-    """The product of two monomials; with the sign -1 their quotient."""
+    """The product of two monomials, or with *sign* -1 their quotient."""
     powers = dict(a)
     for symbol, power in b:
         powers[symbol] = powers.get(symbol, 0) + sign * power
@@ -307,7 +307,7 @@ def _multiplied(a: _Monomial, b: _Monomial, sign: int = 1) -> _Monomial:
     return tuple(found)
 
 
-def _order(term: tuple[_Monomial, int]) -> Any:
+def _order(term: tuple[_Monomial, int]) -> tuple[int, list[tuple[str, int]]]:
     return -sum(power for _, power in term[0]), [(symbol.rank, power) for symbol, power in term[0]]
 
 
@@ -334,7 +334,7 @@ def _dim_of(terms: Sequence[tuple[_Monomial, int]]) -> Dim:
 def _computed(rule: str, a: Size, b: Size) -> Size:
     if rule == "//" and isinstance(b, int) and b == 0:
         raise ShapeError(f"the size {a!r} cannot be divided by 0")
-    # By identity, so that the key does not keep alive what the symbol is computed from; that does itself.
+    # By identity, so that the key does not keep the operands alive; the symbol itself does.
     key = rule, *[(size,) if isinstance(size, int) else id(size) for size in (a, b)]
     return _normal({((_SYMBOLS.one(key, Symbol, "", rule, (a, b)), 1),): 1})
 
@@ -354,7 +354,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def exact_quotient(a: Size, b: Size) -> Size | None:
-    """``a / b`` where that is a size for every value of the names, else None.
+    """``a / b`` if that is a size for all values of the names, else None.
 
     Examples:
         >>> exact_quotient(dim("n") * 6, 3), exact_quotient(dim("n"), 2)
@@ -393,12 +393,9 @@ def at_least(size: Size, low: int) -> Size:
 # ---------------------------------------------------------------------------------------------- names
 
 FRESH = re.compile(r"\b_\d+\b")
-"""The names of unknown sizes.
+"""The names of unknown sizes. They are valid in one process only: texts, files and pickles rename them."""
 
-They mean something in one process only: texts, files and pickles rename them.
-"""
-
-# What the text form of a graph writes for something else.
+# Words with other meanings in the text form of a graph.
 _RESERVED = {*DTYPES, "inf", "nan", "max", "array"}
 
 _FRESH = itertools.count(1)
@@ -409,7 +406,7 @@ def _padded(text: str) -> str:
 
 
 def dim(name: str | None = None) -> Dim:
-    """The size called *name*; without a name, a fresh one equal to no other."""
+    """The size called *name*; without a name, a fresh unknown size that equals no other."""
     if name is None:
         return named(f"_{next(_FRESH)}")
     if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
@@ -422,7 +419,7 @@ def dim(name: str | None = None) -> Dim:
 
 
 def named(name: str) -> Dim:
-    """The size of a name, which may be that of an unknown one."""
+    """The size of a name, which may also be that of an unknown size."""
     found = _normal({((_SYMBOLS.one(name, Symbol, name), 1),): 1})
     assert isinstance(found, Dim)
     return found
@@ -433,7 +430,7 @@ _ELSEWHERE: Interned[Dim] = Interned()
 
 
 def _process() -> str:
-    """What tells this process from all others, forked ones too."""
+    """An identifier of this process, different from that of all others, even forked ones."""
     return f"{_TOKEN}-{os.getpid()}"
 
 
@@ -441,7 +438,7 @@ _Packed = int | list[tuple[list[tuple[int, int]], int]]
 
 
 def _packed(size: Size, places: Mapping[Symbol, int]) -> _Packed:
-    """A size for a pickle, its symbols being numbers."""
+    """A size in the form for pickles, with its symbols as numbers."""
     if isinstance(size, int):
         return size
     return [
@@ -450,7 +447,7 @@ def _packed(size: Size, places: Mapping[Symbol, int]) -> _Packed:
 
 
 def _unpickled(process: str, parts: Sequence[tuple[str, str, list[_Packed]]], packed: _Packed) -> Size:
-    """A size from a pickle: unknown sizes of another process are fresh ones here, the same each time."""
+    """A size from a pickle. Unknown sizes of another process become fresh ones, the same ones each time."""
     found: list[Size] = []
 
     def unpacked(packed: _Packed) -> Size:
@@ -469,7 +466,7 @@ def _unpickled(process: str, parts: Sequence[tuple[str, str, list[_Packed]]], pa
 
 
 def renamed(size: Size, unknown: Callable[[str], str]) -> Size:
-    """A size in which unknown sizes have other names: those that *unknown* gives for theirs."""
+    """A size with its unknown sizes renamed by the function *unknown*."""
     found: dict[Symbol, Size] = {}
 
     def rebuilt(size: Size) -> Size:
@@ -487,7 +484,7 @@ def renamed(size: Size, unknown: Callable[[str], str]) -> Size:
 
 
 def depth(size: Size) -> int:
-    """How many quotients and maxima stand inside one another."""
+    """The nesting depth of quotients and maxima."""
     return max([symbol.depth for symbol in _symbols(size)], default=0)
 
 
@@ -495,7 +492,7 @@ def depth(size: Size) -> int:
 
 
 def size_value(size: Size, binding: Mapping[str, int]) -> int:
-    """The number a size stands for once its names have values.
+    """The value of a size, given those of its names.
 
     Examples:
         >>> size_value((dim("n") + 1) // 2, {"n": 4})
@@ -510,7 +507,7 @@ def size_value(size: Size, binding: Mapping[str, int]) -> int:
 
 
 def length_value(size: Size, binding: Mapping[str, int]) -> int:
-    """:func:`size_value` of what is the length of an axis, and so not negative."""
+    """:func:`size_value` for the length of an axis, which must not be negative."""
     found = size_value(size, binding)
     if not 0 <= found <= LARGEST:
         raise ShapeError(
@@ -529,14 +526,14 @@ def _evaluated(size: Size, known: Mapping[Symbol, int]) -> int:
 
 
 def _where(size: Size, binding: Mapping[str, int]) -> str:
-    """The fed sizes that a size depends on, for messages."""
+    """The values of the fed sizes on which a size depends, for messages."""
     names = [s.name for s in sorted(symbols(size), key=lambda s: s.rank) if not s.rule]
     shown = ", ".join(f"{name} = {binding[name]}" for name in names[:8])
     return f" where {shown}{', ...' if len(names) > 8 else ''}" if names else ""
 
 
 def _written(size: Size, known: Mapping[Symbol, str]) -> str:
-    """A size's text, from that of its symbols."""
+    """A size's text, given that of its symbols."""
     if isinstance(size, int):
         return str(size)
 
@@ -552,13 +549,13 @@ def _written(size: Size, known: Mapping[Symbol, str]) -> str:
     return " + ".join(parts).replace("+ -", "- ")
 
 
-# What the sizes are while a graph is checked against fed values; None while it is built.
+# The values of names while a graph is checked against fed values; None while it is built.
 _BINDING: ContextVar[Mapping[str, int] | None] = ContextVar("binding", default=None)
 
 
 @contextmanager
 def checking(binding: Mapping[str, int]) -> Iterator[None]:
-    """Inside, sizes assumed equal while building must have equal values under *binding*."""
+    """A context in which sizes that were assumed equal must have equal values under *binding*."""
     token = _BINDING.set(binding)
     try:
         yield
@@ -567,10 +564,10 @@ def checking(binding: Mapping[str, int]) -> Iterator[None]:
 
 
 def same_size(a: Size, b: Size) -> bool:
-    """Whether two sizes may be taken for equal: False only where they surely differ.
+    """Whether two sizes may be equal: False only if they surely differ.
 
-    While building, sizes of which nothing is known are taken for equal; the operation's shape rule runs
-    once more, under :func:`checking`, when values are fed.
+    While a graph is built, sizes that may be equal are assumed to be; the operation's shape rule runs again,
+    under :func:`checking`, when values are fed.
     """
     if a is b or a == b:
         return True

@@ -1,4 +1,4 @@
-"""Where in the user's file: captured in well under a microsecond, decoded only when printed."""
+"""Places in the user's files: captured in well under a microsecond, decoded only when printed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# What may stand between us and the user's line: the trainer, context managers, and the array libraries, which
-# call back.
+# Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
+# which call back.
 _BESIDE = os.path.dirname(os.path.dirname(np.__file__))
 _TRAINER = f"{_PACKAGE[:-1]}_trainer{os.sep}"
 _BETWEEN = (
@@ -24,20 +24,20 @@ _BETWEEN = (
 )
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
-# By file name, whose hash Python keeps; a code object's hash is computed anew each time.
+# Whether a file is internal, by file name: Python caches a string's hash, but not that of a code object.
 _INTERNAL: dict[str, bool] = {}
 FILES = 4096
-"""Of so many files at most it is remembered; cells of notebooks are files, too."""
+"""The most files in that table; cells of notebooks are files too."""
 
 
-# One number for all places with the same: a graph holds one for each operation.
+# One int object for all equal instruction numbers, since a graph holds one for each operation.
 _INSTRUCTIONS: dict[int, int] = {}
 INSTRUCTIONS = 2**14
-"""Of so many instructions of a function at most; what stands further on has numbers of its own."""
+"""Instruction numbers from here on are not shared."""
 
 
 def is_internal(file: str) -> bool:
-    """Whether a file is part of the package, and no recipe; or may stand between it and the user's line."""
+    """Whether a file is the package's, but no recipe, or may run between it and the user's line."""
     if len(_INTERNAL) >= FILES:
         _INTERNAL.clear()
     found = _INTERNAL[file] = file.startswith((_PACKAGE, *_BETWEEN)) and not file.startswith(_RECIPES)
@@ -45,7 +45,7 @@ def is_internal(file: str) -> bool:
 
 
 def to_user() -> int:
-    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
+    """The number of frames from the caller up to the user's, as ``warnings.warn`` counts them."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_internal(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
@@ -53,7 +53,7 @@ def to_user() -> int:
 
 
 def capture() -> tuple[CodeType, int] | None:
-    """The instruction, in the first frame outside the package, that led here."""
+    """The instruction in the first frame outside the package that led here."""
     frame = sys._getframe(2)
     known = _INTERNAL
     while True:
@@ -90,11 +90,11 @@ class Location:
         self.column = column
         self.end_column = end_column
         self.function = function
-        self._source = source  # Known for a location from a file, which nobody opens a file for.
+        self._source = source  # Given for a location that was read from a saved graph.
 
     @property
     def source(self) -> str:
-        """The source text of the sub-expression, or of the line; empty where the file cannot be read."""
+        """The source text of the sub-expression, or of the line; empty if the file cannot be read."""
         if self._source is not None:
             return self._source
         text = linecache.getline(self.file, self.line)
@@ -113,12 +113,12 @@ class Location:
 
 
 RawLocation = tuple[CodeType | Location, int]
-"""A captured instruction; or a place that is decoded already."""
+"""A captured instruction, or a place that is decoded already."""
 
 
 @functools.lru_cache(8)
 def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
-    """The places of all instructions, which are packed so that each is found after those before it."""
+    """The places of all instructions; Python can only decode them one after the other, from the first."""
     return tuple(code.co_positions())
 
 

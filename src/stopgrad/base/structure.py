@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import optree
 
+Spec: TypeAlias = optree.PyTreeSpec
+"""A structure without its leaves."""
+
 NAMESPACE = "stopgrad"
-"""Under which optree knows the dataclasses."""
+"""The namespace under which dataclasses are registered with optree."""
 _SEEN: set[type] = set()
 
 
 def _register(kind: type) -> None:
-    """Make a dataclass known to optree, its fields being the children."""
+    """Register a dataclass with optree; its fields are the children."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
     def flatten(value: Any) -> Any:
         return [getattr(value, name) for name in names], None, names
 
-    def unflatten(_: Any, children: Any) -> Any:
+    def unflatten(_: object, children: Iterable[Any]) -> Any:
         value: Any = object.__new__(kind)
         for name, child in zip(names, children, strict=True):
             object.__setattr__(value, name, child)
@@ -30,8 +33,8 @@ def _register(kind: type) -> None:
     optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
-def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
-    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places.
+def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Spec]:
+    """The leaves of *tree*, and its structure, which :func:`unflatten` fills with other leaves.
 
     None is an empty structure, unless *none_is_leaf*.
 
@@ -51,22 +54,19 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
             _SEEN.add(kind)
 
 
-def is_leaf(x: Any) -> bool:
-    """Whether *x* is no structure of others."""
+def is_leaf(x: object) -> bool:
+    """Whether *x* is a leaf, not a structure."""
     leaves, _ = flatten(x)
     return len(leaves) == 1 and leaves[0] is x
 
 
-def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
-    """The structure that :func:`flatten` took apart, with these leaves."""
+def unflatten(spec: Spec, leaves: Iterable[Any]) -> Any:
+    """A structure that :func:`flatten` took apart, with these leaves."""
     return optree.tree_unflatten(spec, leaves)
 
 
 def tensors_among(tree: Any) -> list[Any]:
-    """The leaves of *tree*, without numbers, strings and functions that stand beside tensors.
-
-    What is no structure, and a structure without tensors, is as it is.
-    """
+    """The leaves of *tree* without numbers, strings and functions; all leaves if there are no others."""
     leaves = flatten(tree)[0]
     found = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
     return found or leaves
@@ -76,13 +76,13 @@ _BESIDE = (bool, int, float, complex, str, bytes)
 
 
 class _Leaf:
-    """Stands for any leaf in messages."""
+    """A placeholder for leaves in messages."""
 
     def __repr__(self) -> str:
         return "tensor"
 
 
-def shown(spec: Any) -> str:
+def shown(spec: Spec) -> str:
     """A structure as messages print it.
 
     Examples:
@@ -99,6 +99,6 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def paths(tree: Any) -> list[str]:
-    """How each leaf is reached, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
+    """The path to each leaf, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
     flatten(tree)
     return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=NAMESPACE)]

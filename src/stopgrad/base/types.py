@@ -1,6 +1,6 @@
-"""What tensors are: their types, made of an element type and sizes.
+"""The types of tensors, made of an element type and sizes.
 
-What :mod:`stopgrad.base.dtypes` and :mod:`stopgrad.base.sizes` have is to be had from here, too.
+The names of :mod:`stopgrad.base.dtypes` and :mod:`stopgrad.base.sizes` can be imported from here as well.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ ShapeLike = int | str | Dim | None | Sequence["int | str | Dim | None"]
 
 
 def shape_of(shape: ShapeLike) -> Shape:
-    """A shape from what a user writes: numbers, names of sizes, ``None`` for a fresh one.
+    """A shape from a user's argument: numbers, names of sizes, and ``None`` for a fresh unknown size.
 
     Examples:
         >>> shape_of(["batch", 3])
@@ -116,14 +116,14 @@ def shape_of(shape: ShapeLike) -> Shape:
 
 
 def whole_size(size: Any) -> Size:
-    """The length of an axis: exactly a :class:`Dim`, or an ``int`` that an array can have for one."""
+    """The size of an axis: exactly a :class:`Dim`, or an ``int`` that an array's axis can have."""
     if isinstance(size, Dim):
         return size
     try:
         number = whole(size)
     except StopgradError as error:
         cure = "take a number, a name, or None for an unknown one"
-        if not isinstance(error, TypeError):  # A tensor, of which there is no value yet.
+        if not isinstance(error, TypeError):  # A tensor without a value.
             cure = "take the sizes of a tensor y, known or not, from y.shape"
         raise ShapeError(f"{size!r} is no size; {cure}") from None
     if number < 0:
@@ -132,7 +132,7 @@ def whole_size(size: Any) -> Size:
 
 
 def bind_sizes(shape: Shape, actual: Sequence[int], binding: dict[str, int]) -> bool:
-    """Learn from one fed shape what the named sizes are. Returns whether the shapes agree so far."""
+    """Add the values of named sizes in a fed shape to *binding*. Returns whether the shapes agree so far."""
     if len(shape) != len(actual):
         return False
     for size, number in zip(shape, actual, strict=True):
@@ -145,14 +145,14 @@ def bind_sizes(shape: Shape, actual: Sequence[int], binding: dict[str, int]) -> 
 
 
 def name_of(size: Dim) -> str:
-    """The name that a size is, and nothing more; empty for what is computed."""
+    """The name of a size that is just a name; empty for a computed one."""
     ((monomial, factor), *more) = size.terms
     ((symbol, power), *others) = monomial
     return "" if more or others or factor != 1 or power != 1 else symbol.name
 
 
 def map_sizes(value: Any, function: Callable[[Dim], Any]) -> Any:
-    """*value*, an attribute, with *function* applied to every :class:`Dim` in it."""
+    """The attribute *value* with *function* applied to every :class:`Dim` in it."""
     if isinstance(value, Dim):
         return function(value)
     if isinstance(value, tuple):
@@ -202,14 +202,14 @@ def tensor_type(dtype: DType, shape: Shape) -> TensorType:
 
 
 def sized(type: TensorType, binding: Mapping[str, int]) -> TensorType:
-    """A type with the numbers that its sizes stand for once their names have values."""
+    """A type with numbers for its sizes, given the values of their names."""
     if not type.symbolic:
         return type
     return tensor_type(type.dtype, tuple(length_value(size, binding) for size in type.shape))
 
 
 def _made(dtype: DType, shape: Shape) -> TensorType:
-    # Whatever has computed it, a size is exactly an int or a Dim: to Python 1 == 1.0 == True.
+    # A size is exactly an int or a Dim, however it was computed: to Python 1 == 1.0 == True.
     shape = tuple([size if type(size) is Dim else whole_size(size) for size in shape])
     made = object.__new__(TensorType)
     made.dtype, made.shape, made.ndim = dtype, shape, len(shape)

@@ -1,7 +1,7 @@
-"""What whole numbers that are not known yet do with Python's operators, and with those of NumPy.
+"""The operators, Python's and NumPy's, of whole numbers that are not known yet.
 
-What stays a whole number, sizes define themselves. All else is an operation on tensors, or an error that says
-what to do instead.
+Sizes themselves define the operators whose result is a size. All others build an operation on tensors, or
+raise an error that says what to do instead.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from stopgrad.base.coercion import is_whole
 from stopgrad.base.errors import ArgumentError, ShapeError
 
 ON_TENSORS: dict[str, Callable[[Any, Any], Any]] = {}
-"""Python's operators on tensors, by name. The operations, which stand above this module, put them here."""
+"""Python's operators on tensors, by name. ``ops.operators``, which is above this module, fills it."""
 
 _SIGNS = {
     **{"add": "+", "sub": "-", "mul": "*", "pow": "**", "floordiv": "//", "mod": "%"},
@@ -31,14 +33,14 @@ _UFUNCS = {
 
 
 def no_value(what: str) -> ShapeError:
-    """What is raised for something that is computed from a size and is no size."""
+    """The error for an expression of sizes that is not a size."""
     return ShapeError(
         f"{what} has no value yet, and is no size: sizes are known when values are fed. Use // for a size, "
         "x / n and x * n for a tensor x, and otherwise sg.size(x, axis=0), a tensor that can be cast"
     )
 
 
-def _undecided(a: Any, sign: str, b: Any) -> ShapeError:
+def _undecided(a: object, sign: str, b: object) -> ShapeError:
     return ShapeError(
         f"whether {a!r} {sign} {b!r} is known when a value is fed: give the size as a number where the "
         "placeholder or the shapes of sg.function name it, or compare sg.size(x, axis=0), a tensor, for "
@@ -51,9 +53,9 @@ def _is_flag(x: Any) -> bool:
 
 
 def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
-    """Decorator: an operator of sizes, which with a tensor or an array is the operator of tensors.
+    """Decorator for an operator of sizes; with a tensor or an array it becomes that operator of tensors.
 
-    With anything else it is an error that says what to do.
+    With anything else it raises an error that says what to do.
     """
 
     def decorate(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -61,7 +63,7 @@ def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
             if isinstance(other, (int, Unknown)) or is_whole(other):
                 return method(self, other)
             if hasattr(other, "as_output"):
-                return NotImplemented  # It does that itself.
+                return NotImplemented  # An output has the operator itself.
             if hasattr(other, "shape") and hasattr(other, "dtype") and not _is_flag(other):
                 return ON_TENSORS[name](other, self) if reflected else ON_TENSORS[name](self, other)
             if not isinstance(other, (float, complex)):
@@ -80,7 +82,7 @@ def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
 
 
 class Unknown:
-    """A whole number that is not known yet. The subclass adds, subtracts, multiplies and divides it.
+    """A whole number that is not known yet. The subclass defines its arithmetic.
 
     ``==`` is identity, so ``n == 3`` is False whatever the number turns out to be.
     """
@@ -88,15 +90,15 @@ class Unknown:
     __slots__ = ()
 
     def is_at_least(self, other: Any) -> bool | None:
-        """Whether it is, for all values of the names; None where that depends on them."""
+        """Whether it is at least *other* for all values of the names; None if that depends on them."""
         raise NotImplementedError
 
     @of_sizes("lt")
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: int | Unknown) -> bool:
         return not self._decided(other, other, "<")
 
     @of_sizes("ge")
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: int | Unknown) -> bool:
         return self._decided(other, other, ">=")
 
     @of_sizes("gt")
@@ -107,7 +109,7 @@ class Unknown:
     def __le__(self, other: Any) -> bool:
         return not self._decided(other + 1, other, "<=")
 
-    def _decided(self, low: Any, other: Any, sign: str) -> bool:
+    def _decided(self, low: int | Unknown, other: object, sign: str) -> bool:
         found = self.is_at_least(low)
         if found is None:
             raise _undecided(self, sign, other)
@@ -152,13 +154,13 @@ class Unknown:
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec.rstrip("dn"))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
-        """What NumPy's numbers and arrays, and its functions, do with a size."""
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: object) -> Any:
+        """The result of a NumPy function, or of an operator of NumPy's numbers and arrays, on a size."""
         name = _UFUNCS.get(ufunc.__name__, "") if method == "__call__" and len(inputs) == 2 else ""
         if not name:
             raise no_value(f"np.{ufunc.__name__} of {self!r}")
         a, b = inputs
-        if name in ("eq", "ne"):  # A number is no unknown size; of arrays each element is compared.
+        if name in ("eq", "ne"):  # A number never equals an unknown size; arrays are compared by element.
             alone = not any(getattr(x, "shape", ()) for x in inputs)
             return name == "ne" if alone else ON_TENSORS[name](a, b)
         if isinstance(a, Unknown):
@@ -167,9 +169,9 @@ class Unknown:
 
 
 def _refuse(name: str, reflected: bool) -> None:
-    """Add an operator that gives no size, whatever it is given; with tensors it is that of tensors."""
+    """Add an operator whose result is never a size: an error, or with tensors the operator of tensors."""
 
-    def refused(self: Unknown, other: Any) -> Any:
+    def refused(self: Unknown, other: object) -> Any:
         a, b = (other, self) if reflected else (self, other)
         raise no_value(f"{a!r} {_SIGNS[name]} {b!r}")
 

@@ -1,7 +1,7 @@
-"""What an operation is defined with: one door to the parts that stand in many modules.
+"""All that the definition of an operation needs, from many modules, in one module.
 
-A file of operations, of this package or of yours, imports classes by name, so that signatures read plainly,
-and calls everything else through the module::
+A file of operations, of this package or of yours, imports classes by name, which keeps signatures short, and
+calls everything else through the module::
 
     from stopgrad.graph import defining as d
     from stopgrad.graph.defining import Op, Tensor, TensorType
@@ -19,12 +19,12 @@ and calls everything else through the module::
 
     cube = d.unary(Cube, "cube")
 
-``docs/add-an-operation.md`` goes through a whole one. Each name is documented where it stands.
+``docs/add-an-operation.md`` explains a complete definition. Each name is documented in its own module.
 """
 
 from __future__ import annotations
 
-# In rows, so that all of it is seen at once.
+# In rows, so that the whole list fits on a screen.
 # fmt: off
 # isort: off
 

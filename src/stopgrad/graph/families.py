@@ -1,4 +1,4 @@
-"""Families of definitions that share a shape rule, and the public functions of the regular ones."""
+"""Families of operations that share a shape rule, and the public functions of unary and binary operations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stopgrad.base.arrays import Array, ArrayLike, Namespace
 from stopgrad.base.samples import pairs
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply, emit
@@ -41,22 +42,22 @@ BY_ZERO = Unsound(
 
 
 def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Callable[..., Tensor]:
-    """The public function of an operation with one operand, which it calls *parameter*, and no attributes."""
+    """The public function of an operation with one operand, called *parameter*, and no attributes."""
 
     @guarded(definition.type)
-    def whole(x: Any, name: str | None = None) -> Tensor:
+    def whole(x: ArrayLike, name: str | None = None) -> Tensor:
         return apply(definition, (x,), (), name)
 
     @reads_arguments
-    def function(x: Any, name: str | None = None) -> Tensor:
-        # As most often, one operation, or an array like an earlier one:
+    def function(x: ArrayLike, name: str | None = None) -> Tensor:
+        # The usual cases: an operation on an output, or an array like that of an earlier call.
         if name is None:
             if type(x) is Output:
                 if not (graph := x.op.graph).careful:
                     try:
                         return emit(definition, (x,), (), None, graph).outputs[0]
                     except Exception:
-                        return whole(x)  # Promotes; or fails again, and says whose mistake it is.
+                        return whole(x)  # Promotes the operand, or fails again with the full error.
             elif (made := recalled(definition, (x,))) is not None:
                 return made
         return whole(x, name)
@@ -67,22 +68,22 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Cal
 def binary(
     definition: type[Op], function_name: str, first: str = "x", second: str = "y"
 ) -> Callable[..., Tensor]:
-    """The public function of an operation with two operands, so called, and no attributes."""
+    """The public function of an operation with two operands, *first* and *second*, and no attributes."""
 
     @guarded(definition.type)
-    def whole(x: Any, y: Any, name: str | None = None) -> Tensor:
+    def whole(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
         return apply(definition, (x, y), (), name)
 
     @reads_arguments
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        # As most often, one operation, or arrays like earlier ones:
+    def function(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
+        # The usual cases: an operation on outputs, or arrays like those of an earlier call.
         if name is None:
             if type(x) is Output:
                 if type(y) is Output and not (graph := x.op.graph).careful:
                     try:
                         return emit(definition, (x, y), (), None, graph).outputs[0]
                     except Exception:
-                        return whole(x, y)  # Promotes; or fails again, and says whose mistake it is.
+                        return whole(x, y)  # Promotes the operands, or fails again with the full error.
             elif type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
                 return made
         return whole(x, y, name)
@@ -91,9 +92,13 @@ def binary(
 
 
 def _named(
-    definition: type[Op], whole: Any, function: Any, function_name: str, *parameters: str
+    definition: type[Op],
+    whole: Callable[..., Tensor],
+    function: Callable[..., Tensor],
+    function_name: str,
+    *parameters: str,
 ) -> Callable[..., Tensor]:
-    """Publish a function under its name, its parameters called as TensorFlow calls them."""
+    """Publish a function under its name, with TensorFlow's names for its parameters."""
     for one in (whole, function):
         one.__name__ = one.__qualname__ = function_name
     code = function.__code__
@@ -102,8 +107,8 @@ def _named(
     return publish(definition, reads_arguments(function))
 
 
-def axis_in(definition: type[Op], axis: Any, x: Any) -> int:
-    """The axis that a public function was given for *x*, counted from the front."""
+def axis_in(definition: type[Op], axis: int, x: ArrayLike) -> int:
+    """The *axis* argument of a public function for *x*, counted from the front."""
     ndim = _ndim(x)
     if type(axis) is int and 0 <= axis < ndim:
         return axis
@@ -111,8 +116,8 @@ def axis_in(definition: type[Op], axis: Any, x: Any) -> int:
         return normal_axis(axis, ndim)
 
 
-def axes_in(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
-    """The axes that a public function was given for *x*: one, several, or None for all."""
+def axes_in(definition: type[Op], axis: int | Sequence[int] | None, x: ArrayLike) -> tuple[int, ...]:
+    """The *axis* argument of a public function for *x* as a tuple: one axis, several, or None for all."""
     ndim = _ndim(x)
     if type(axis) is int and 0 <= axis < ndim:
         return (axis,)
@@ -120,14 +125,14 @@ def axes_in(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
         return normal_axes(axis, ndim)
 
 
-def _ndim(x: Any) -> int:
+def _ndim(x: ArrayLike) -> int:
     return x.ndim if isinstance(x, (Output, np.ndarray)) else type_of(x).ndim
 
 
-def flushed(xp: Any, x: Any) -> Any:
-    """0 in the place of what equals it: XLA on CPUs compares subnormal numbers as 0.
+def flushed(xp: Namespace, x: Array) -> Any:
+    """*x* with subnormal numbers replaced by 0, since XLA on CPUs compares them as equal to 0.
 
-    Functions that look at their bits would go wrong.
+    Functions that also look at the bits would be wrong otherwise.
     """
     return xp.where(x == 0, xp.copysign(xp.zeros((), x.dtype), x), x)
 
@@ -157,9 +162,9 @@ class Arithmetic(Op, abstract=True):
 
 
 class GradientOfElementwise(Op, abstract=True):
-    """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several.
+    """The operand's cotangent from the result y and its cotangent g, in one operation instead of several.
 
-    A complex y comes conjugated, so that each of these is a holomorphic function of y and g.
+    A complex y is passed conjugated, so that each of these operations is a holomorphic function of y and g.
 
     Args:
         y: the result of the operation.
@@ -178,7 +183,7 @@ class GradientOfElementwise(Op, abstract=True):
 
 
 class GradientOfActivation(GradientOfElementwise, abstract=True):
-    """The same, of a real activation: y and g are floating-point."""
+    """The same for a real activation: y and g are floating-point."""
 
     infer = broadcast(is_floating, "y", "g")
     promotes = None

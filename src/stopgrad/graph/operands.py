@@ -1,4 +1,4 @@
-"""What counts as an operand: arrays, Python numbers and nested lists, and the tensor types they have."""
+"""Operands that are not outputs: arrays, Python numbers and nested lists, and their tensor types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stopgrad.graph.graph import Operation, Output, describe
 
 NumpyArray = np.ndarray[Any, Any]
 Tensor = Any
-"""What public functions take and return: an Output; or, outside of a graph, a NumPy array."""
+"""The result of a public function: an Output or, outside of a graph, a NumPy array."""
 
 
 def type_of(x: Any) -> TensorType:
@@ -49,12 +49,12 @@ def type_of(x: Any) -> TensorType:
     return tensor_type(dtype_of(array.dtype), array.shape)
 
 
-def holds(x: Any, *kinds: type) -> bool:
-    """Whether *x* is a list, perhaps nested, that holds something of these kinds, and so is no array yet."""
+def holds(x: object, *kinds: type) -> bool:
+    """Whether *x* is a list, perhaps nested, that holds an object of these kinds."""
     return isinstance(x, (list, tuple)) and any(isinstance(v, kinds) or holds(v, *kinds) for v in x)
 
 
-def as_array(x: Any, dtype: DType | None = None) -> NumpyArray:
+def as_array(x: object, dtype: DType | None = None) -> NumpyArray:
     """A NumPy array of a number, nested list or array.
 
     Python numbers are int32, float32 or complex64 as in TensorFlow.
@@ -90,7 +90,7 @@ def as_array(x: Any, dtype: DType | None = None) -> NumpyArray:
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
 
 
-def _no_array(x: Any) -> ShapeError:
+def _no_array(x: object) -> ShapeError:
     what = "the size" if isinstance(x, Dim) else "a size in"
     return ShapeError(
         f"{what} {shorten(x)} has no value yet, where an array is needed: it is known when a value is fed; "
@@ -101,8 +101,8 @@ def _no_array(x: Any) -> ShapeError:
 _NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}
 
 
-def as_list(xs: Any) -> tuple[Any, ...]:
-    """Several tensors, given as a list."""
+def as_list(xs: object) -> tuple[Any, ...]:
+    """The tensors of a list, as a tuple; anything else is refused."""
     if isinstance(xs, (Output, Operation, str, np.ndarray)) or not isinstance(xs, Iterable):
         raise ArgumentError(
             "takes a list of tensors, not "
@@ -111,13 +111,13 @@ def as_list(xs: Any) -> tuple[Any, ...]:
     return tuple(xs)
 
 
-def shorten(x: Any) -> str:
+def shorten(x: object) -> str:
     text = repr(x)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def python_dtype(x: Any) -> DType | None:
-    """The dtype of Python numbers, however nested; None for what NumPy knows better."""
+def python_dtype(x: object) -> DType | None:
+    """The dtype of Python numbers, also in nested lists; None if NumPy determines the dtype."""
     if isinstance(x, np.generic):
         return None
     if isinstance(x, Dim):
@@ -140,15 +140,15 @@ def python_dtype(x: Any) -> DType | None:
     return None
 
 
-def is_python(x: Any) -> bool:
-    """Whether *x* is a Python number or list, or a size, which takes the dtype of what it meets."""
+def is_python(x: object) -> bool:
+    """Whether *x* is a Python number or list, or a size, which takes the dtype of the other operands."""
     if isinstance(x, (bool, int, float, complex, Dim)):
         return not isinstance(x, np.generic)
     return isinstance(x, (list, tuple)) and python_dtype(x) is not None
 
 
-def fits(x: Any, dtype: DType) -> bool:
-    """Whether a Python number or list can take a dtype without losing what it is."""
+def fits(x: object, dtype: DType) -> bool:
+    """Whether a Python number or list can be converted to a dtype without losing its kind."""
     kind = python_dtype(x) or int32
     if kind.is_bool:
         return dtype.is_bool
@@ -158,7 +158,7 @@ def fits(x: Any, dtype: DType) -> bool:
 
 
 class Literal:
-    """A constant's value as an attribute: compared by content, so that equal constants can be merged."""
+    """A constant's value as an attribute, compared by content, so that equal constants can be merged."""
 
     __slots__ = ("_hash", "array")
 
@@ -189,5 +189,5 @@ class Literal:
 
 
 def show_shape(shape: Sequence[Any]) -> str:
-    """A shape as messages print it."""
+    """A shape as it is printed in messages."""
     return f"[{', '.join(map(str, shape))}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stopgrad.base.structure import Spec
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError
 from stopgrad.ops.composing import tensor
@@ -65,7 +66,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     return d.unflatten(spec, found)
 
 
-def _combined(fn: Callable[[Any, Any], Any], spec: object, low: list[Any], high: list[Any]) -> list[Any]:
+def _combined(fn: Callable[[Any, Any], Any], spec: Spec, low: list[Any], high: list[Any]) -> list[Any]:
     made, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
     if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(made, low, strict=True)):
         raise ShapeError("(C3) fn must return a structure like its arguments, of the same sizes")

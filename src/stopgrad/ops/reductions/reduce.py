@@ -459,7 +459,7 @@ class ArgReduction(Op, abstract=True):
 
 
 def _position(
-    definition: type[Op], x: ArrayLike, axis: int | Sequence[int] | None, dtype: DTypeLike, name: str | None
+    definition: type[Op], x: ArrayLike, axis: int | None, dtype: DTypeLike, name: str | None
 ) -> Tensor:
     along = d.axis_in(definition, 0 if axis is None else axis, x)
     numbers = cast(x, d.uint8) if d.type_of(x).dtype is d.bool_ else x
