@@ -1,1 +1,1 @@
-"""What knows nothing of graphs: dtypes, sizes, types, structures, source lines, errors."""
+"""Everything that does not depend on graphs: dtypes, sizes, types, structures, source lines, errors."""

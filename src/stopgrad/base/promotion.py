@@ -7,8 +7,8 @@ by casts that can be seen in the graph.
 - Python numbers, and lists of them, are weak: they take the dtype of the tensors they meet. Only if their
   kind is higher (a float that meets integers) do they have a dtype of their own: int32, float32 or
   complex64.
-- If an operation takes no integers or booleans, they are converted as beside a float32: to float64 from 32
-  bits on, and to float32 below, as in TensorFlow's ``truediv``. Python's numbers become float32.
+- If an operation takes no integers or booleans, they are converted as together with a float32: to float64
+  from 32 bits on, and to float32 below, as in TensorFlow's ``truediv``. Python's numbers become float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python's operators on outputs. Installed here because the graph stands below the operations."""
+"""Python's operators on outputs. Installed here because the graph cannot import the operations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Arithmetic, comparisons, powers, trigonometry, rounding, conversion: each element by itself."""
+"""Elementwise operations: arithmetic, comparisons, powers, trigonometry, rounding, conversion."""

@@ -128,8 +128,8 @@ class SelectV2(Op):
 
     Args:
         condition: booleans.
-        x: what is taken where the condition holds.
-        y: what is taken elsewhere.
+        x: the values where the condition holds.
+        y: the values elsewhere.
 
     Returns:
         The values of x where the condition holds, and those of y elsewhere. The operand that is not chosen

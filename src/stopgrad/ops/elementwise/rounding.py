@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Rounding(Elementwise, abstract=True):
-    """One real operand (C1), rounded to an integer of its dtype; integers stay as they are."""
+    """One real operand (C1), rounded to an integer of its dtype; integers are unchanged."""
 
     infer = d.same(d.is_real)
     gradient = d.not_differentiable("rounding is constant wherever it has a derivative")

@@ -245,7 +245,7 @@ class Einsum(Op):
     Constraints:
         (C1) All operands hold numbers of one dtype.
         (C2) The equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
-        (C3) The sizes for which a letter stands agree or are 1.
+        (C3) The sizes of all axes with one letter agree or are 1.
         (C4) Each letter of the result occurs once there and in some operand.
 
     Examples:
@@ -319,7 +319,7 @@ def einsum(
     Constraints:
         (C1) All operands hold numbers.
         (C2) The equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
-        (C3) The sizes for which a letter stands agree or are 1.
+        (C3) The sizes of all axes with one letter agree or are 1.
         (C4) Each letter of the result occurs once there and in some operand.
 
     Examples:
@@ -341,7 +341,7 @@ def einsum(
 
 _STRATEGIES = ("greedy", "optimal", "branch-2", "branch-all", "auto")
 _LABELS = string.ascii_uppercase + string.ascii_lowercase
-"""The letters that whole numbers stand for, in sorted order."""
+"""The letters for whole numbers, in sorted order."""
 
 
 @d.reads_arguments
@@ -397,7 +397,7 @@ def _explicit(equation: str, ranks: Sequence[int]) -> str:
 
 
 def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
-    """The size that each letter stands for."""
+    """The size of each letter's axes."""
     left, _, right = equation.partition("->")
     terms = left.split(",")
     sizes: dict[str, Any] = {}

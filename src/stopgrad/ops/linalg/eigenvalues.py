@@ -128,11 +128,11 @@ class SelfAdjointEigenvalues(Op):
     """The eigenvalues of Hermitian matrices.
 
     Args:
-        tensor: [..., m, m]. What is looked at is its Hermitian part, (tensor + tensorᴴ) / 2.
+        tensor: [..., m, m]. Only its Hermitian part, (tensor + tensorᴴ) / 2, is used.
 
     Returns:
         The real eigenvalues, [..., m], in ascending order. Their gradient is finite everywhere; where some
-        are equal, it is one of those that the choice of vectors allows. It is Hermitian, as in JAX;
+        are equal, it depends on the choice of vectors. It is Hermitian, as in JAX;
         TensorFlow puts both halves into the lower triangle.
 
     Constraints:

@@ -94,8 +94,8 @@ class PseudoInverse(Op):
 
     Returns:
         The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
-        that for changes that keep the rank; where a small change can change the rank there is none, and close
-        to such a matrix it is large.
+        right for changes that keep the rank; it does not exist where small changes can change the rank, and
+        is large close to such a matrix.
 
     Constraints:
         (C1) a holds floating-point or complex numbers.
@@ -199,8 +199,8 @@ def pinv(
 
     Returns:
         The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
-        that for changes that keep the rank; where a small change can change the rank there is none, and close
-        to such a matrix it is large.
+        right for changes that keep the rank; it does not exist where small changes can change the rank, and
+        is large close to such a matrix.
 
     Constraints:
         (C1) a holds floating-point or complex numbers.
@@ -276,7 +276,7 @@ def lstsq(
     Returns:
         The solutions, [..., n, k]: those that minimise |matrix · x - rhs|² + λ |x|², and for m < n the
         shortest of them. With fast, they and their gradients are NaN or useless for matrices without full
-        rank, unless λ > 0; without it, gradients are those for changes that keep the rank.
+        rank, unless λ > 0; without it, gradients are right for changes that keep the rank.
 
     Constraints:
         (C1) Both hold floating-point or complex numbers.

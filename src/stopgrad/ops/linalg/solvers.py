@@ -174,7 +174,7 @@ def _triangular_back(g: Output, op: Operation) -> Tensor:
 
 
 def _to_system(back: Output, op: Operation) -> Tensor:
-    """The cotangent of the matrix, from *back*, that of the right-hand sides."""
+    """The cotangent of the matrix, given *back*, the cotangent of the right-hand sides."""
     x = op.result
     return -(matmul(x, adjoint(back)) if op.adjoint else matmul(back, adjoint(x)))
 
@@ -271,7 +271,7 @@ class MatrixSolve(Op):
 
     @staticmethod
     def xla(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Any:
-        # The factors are always those of the matrix itself, so that XLA merges them with the gradient's.
+        # Factors of the matrix itself, never of its adjoint, so that XLA shares them with the gradient.
         factors, _, order = xp.lax.linalg.lu(matrix)
         singular = xp.any(xp.diagonal(factors, 0, -2, -1) == 0, axis=-1)[..., None, None]
         factors, rhs = _spread(xp, factors, rhs)

@@ -81,7 +81,7 @@ def turned(g: Output, vectors: Output, turn: Output) -> Tensor:
 
 
 def turn(vectors: Output, g: Output) -> Tensor:
-    """The cotangent of the angles of columns, from that of the columns."""
+    """The cotangent of the columns' angles, given the cotangent of the columns."""
     return reduce_sum(imag(conj(vectors) * g), -2, True)
 
 

@@ -1,1 +1,1 @@
-"""Order and sets: sorting, what occurs, where numbers belong among sorted ones."""
+"""Order and sets: sorting, distinct values, positions among sorted numbers."""

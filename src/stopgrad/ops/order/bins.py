@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -168,11 +169,13 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, name: str | Non
     if kind.ndim != 1:
         raise ShapeError(f"(C1) the bins must be a vector, not {kind!r}")
     side = "left" if d.flag(right, "right") else "right"
-    up: Any = lambda: searchsorted(bins, x, side)
+    up: Callable[[], Tensor] = lambda: searchsorted(bins, x, side)
     size = kind.shape[0]
     if isinstance(size, int) and size < 2:
         return named(up(), name)
-    down: Any = lambda: subtract(size_as(size, d.int32, bins), searchsorted(reverse(bins, [0]), x, side))
+    down: Callable[[], Tensor] = lambda: subtract(
+        size_as(size, d.int32, bins), searchsorted(reverse(bins, [0]), x, side)
+    )
     if not is_traced(bins):
         edges = d.as_array(bins)
         return named(up() if edges[0] <= edges[-1] else down(), name)

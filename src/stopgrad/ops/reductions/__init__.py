@@ -1,1 +1,1 @@
-"""Many elements to one: sums, extremes, running results, segments, recurrences."""
+"""Reductions: sums, extremes, running results, segments, recurrences."""

@@ -119,7 +119,7 @@ Examples:
     {example}
 """
 
-_SORTED = """The {what} of the data of each segment, where segments follow one another.
+_SORTED = """The {what} of the data of each segment, for segments of consecutive rows.
 
 Args:
     data: {data}.

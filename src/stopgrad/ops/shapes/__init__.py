@@ -1,1 +1,1 @@
-"""The same elements in another arrangement: reshaped, joined, moved; numbers laid out in grids."""
+"""Shapes: reshaping, joining, moving elements and axes, and grids of numbers."""

@@ -315,7 +315,7 @@ def _together(parts: list[Any], wanted: DType | None) -> list[Any]:
 
 @d.guarded("map_structure")
 def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
-    """A structure of a function's results, for each leaf of a structure or for those of several together.
+    """A structure of the results of a function of the leaves, of one structure or of several.
 
     Args:
         func: a function with one argument for each structure.

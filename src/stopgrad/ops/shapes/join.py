@@ -1,4 +1,4 @@
-"""Operations that put tensors together or take them apart: concat, stack, split, pad, tile, reverse."""
+"""Operations that join or split tensors: concat, stack, split, pad, tile, reverse."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def split(
 
 @d.reads_arguments
 def _part_sizes(wanted: Any, size: Size, axis: int) -> tuple[Any, ...]:
-    """The sizes of the parts of an axis, from their number or from sizes of which one may be -1."""
+    """The sizes of the parts of an axis, given their number or sizes, one of which may be -1."""
     if d.is_whole(wanted):
         count = d.whole(wanted)
         each = d.exact_quotient(size, count) if count > 0 else None

@@ -1,4 +1,4 @@
-"""Elements in other places: rolled, repeated, flipped, taken; axes moved; differences of neighbours."""
+"""Functions that move, repeat or choose elements, move axes, or take differences of neighbours."""
 
 from __future__ import annotations
 
@@ -149,9 +149,8 @@ def repeat(
                [2.],
                [2.]])
     """
-    shape = d.type_of(input).shape
     if axis is None:
-        input, axis = reshape(input, (d.product(shape),)), 0
+        input, axis = reshape(input, (d.product(d.type_of(input).shape),)), 0
     kind = d.type_of(input)
     axis = d.normal_axis(axis, kind.ndim, "C1")
     size = kind.shape[axis]

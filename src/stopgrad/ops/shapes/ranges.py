@@ -86,7 +86,7 @@ def _plain(number: object) -> int | float | Dim:
 
 
 def _common(*numbers: object) -> DType:
-    """The common dtype of numbers, of which NumPy's have dtypes of their own."""
+    """The common dtype of Python's and NumPy's numbers."""
     strong = [d.dtype_of(n.dtype) for n in numbers if isinstance(n, (np.generic, np.ndarray))]
     weak = [d.float32 if isinstance(n, float) else d.int32 for n in numbers if not hasattr(n, "dtype")]
     return Promotion(d.is_number).common(strong, weak)
@@ -110,7 +110,7 @@ def range(
             numbers int32, or float32 if one of them is a float.
 
     Returns:
-        The numbers start, start + delta, and so on, as far as they lie before the limit.
+        The numbers start, start + delta, and so on, up to the limit.
 
     Constraints:
         (C1) delta is a number other than 0.

@@ -207,8 +207,8 @@ def _product(whole: int, x: float) -> float:
     return math.copysign(d.INF, whole) if abs(whole) > 1e300 / x else whole * x
 
 
-def _number(xp: Namespace, a: float, dtype: Any) -> Array:
-    """A constant, infinite where the dtype is too small for it: JAX would warn of it."""
+def _number(xp: Namespace, a: float, dtype: np.dtype[Any]) -> Array:
+    """A constant, infinite if the dtype is too small for it; JAX would warn otherwise."""
     fits = abs(a) <= float(np.finfo(dtype).max)
     return xp.asarray(a if fits else math.copysign(d.INF, a), dtype)
 

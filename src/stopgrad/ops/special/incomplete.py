@@ -142,7 +142,7 @@ def log_gamma_moment(a: ArrayLike, y: ArrayLike, k: int, name: str | None = None
 
 
 def log_gamma_slope(a: ArrayLike, y: ArrayLike) -> Tensor:
-    """The derivative of a gamma distribution's quantile exp y with respect to the shape a, as that of y."""
+    """The derivative of y with respect to the shape a, where exp y is a fixed quantile."""
     moved = multiply(subtract(y, digamma(a)), log_gamma_moment(a, y, 0))
     return negative(add(log_gamma_moment(a, y, 1), moved))
 

@@ -252,7 +252,7 @@ def linspace(
 
 
 def _floating(*numbers: ArrayLike) -> DType:
-    """The dtype of numbers as floats: that of :func:`result_type`, but float32 for integers."""
+    """The common dtype of numbers; float32 for integers."""
     found = result_type(*numbers)
     return found if found.is_differentiable else d.float32
 

@@ -248,7 +248,7 @@ class Info:
     def dtypes(
         self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, DType]:
-        """The standard's dtypes by name; with *kind* only those of a kind or of several."""
+        """The standard's dtypes by name; with *kind* only those of that kind or kinds."""
         check_device(device)
         known = {name: d.DTYPES[name] for name in __all__ if name in d.DTYPES}
         return known if kind is None else {n: d for n, d in known.items() if isdtype(d, kind)}

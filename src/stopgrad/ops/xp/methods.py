@@ -1,6 +1,6 @@
 """The methods and attributes of arrays on outputs, with NumPy's parameters.
 
-Installed here because the graph stands below the operations; :mod:`stopgrad.base.arrays` declares them.
+Installed here because the graph cannot import the operations; :mod:`stopgrad.base.arrays` declares them.
 """
 
 from __future__ import annotations

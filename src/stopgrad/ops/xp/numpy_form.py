@@ -41,7 +41,7 @@ _AT_DEFAULT: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments without those of the parameters above, which must have a harmless value.
+    """The keyword arguments without those in the table above, whose values must be harmless ones.
 
     Raises:
         ArgumentError: one of them has another value.
