@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import is_whole, real, whole
 from stopgrad.base.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.base.structure import flatten, unflatten
@@ -17,6 +18,7 @@ from stopgrad.flow.patterns import matching
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import constant_value
+from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Literal, NumpyArray
 from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul
@@ -53,7 +55,7 @@ class Adapted:
     merged: dict[str, Output]
     mapping: Mapping[Output, Output]
 
-    def __getitem__(self, x: Any) -> Output:
+    def __getitem__(self, x: Output | Operation) -> Output:
         """What stands in the new graph for a tensor of the old one, such as a placeholder."""
         (output,) = outputs_in(x, "Adapted")
         if output not in self.mapping:
@@ -68,7 +70,7 @@ def add_lora(
     rank: int = 8,
     alpha: float = 16.0,
     *,
-    key: Any,
+    key: ArrayLike,
     dtype: DTypeLike | None = None,
 ) -> Adapted:
     """Put low-rank adapters beside weights: ``x @ W`` becomes ``x @ W + alpha / rank * x @ A @ B``.
@@ -132,14 +134,14 @@ def add_lora(
 
 
 @reads_arguments
-def _rank(rank: Any) -> int:
+def _rank(rank: int) -> int:
     if not is_whole(rank) or not 1 <= whole(rank) < 2**31:
         raise ArgumentError(f"add_lora: rank is a whole number from 1 on, not {rank!r:.60}")
     return whole(rank)
 
 
 @reads_arguments
-def _above_zero(value: Any, name: str) -> float:
+def _above_zero(value: float, name: str) -> float:
     found = real(value)
     if not 0.0 < found < math.inf:
         raise ArgumentError(f"add_lora: {name} is a number above 0, not {value!r:.60}")
@@ -147,7 +149,7 @@ def _above_zero(value: Any, name: str) -> float:
 
 
 @reads_arguments
-def _seed(key: Any) -> NumpyArray:
+def _seed(key: ArrayLike) -> NumpyArray:
     """A key as an array, whatever graph is open."""
     with Graph().as_default():
         found = random_key(key) if is_whole(key) else key
@@ -362,7 +364,9 @@ class _Writing:
         first, second = adapter.factors(use.turned)
         other = inputs[1 - use.operand]
 
-        def add(definition: Any, operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()) -> Output:
+        def add(
+            definition: type[Op], operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()
+        ) -> Output:
             return copying.add(definition, operands, attributes, op, _below(op))[0]
 
         def of(factor: Output) -> Output:

@@ -66,7 +66,12 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], session: Session, *, data: Any = None, keep: int = 3
+        self,
+        folder: str | os.PathLike[str],
+        session: Session,
+        *,
+        data: Positioned | None = None,
+        keep: int = 3,
     ) -> None:
         if not isinstance(session, Session):
             raise ArgumentError(f"Checkpoints: a session is needed, not {shorten(session)}")

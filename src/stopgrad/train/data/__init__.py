@@ -12,11 +12,12 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optree
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import (
     ArgumentError,
@@ -33,6 +34,9 @@ from stopgrad.scale.processes import process_count as count_processes, process_i
 from stopgrad.train.data.order import permuted, read_key, round_keys
 from stopgrad.train.data.sources import Ended, Unfit, about, column_of, joined
 
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
+
 __all__ = ["Batches", "batches"]
 
 THREADS = 16
@@ -45,7 +49,14 @@ class _Plan:
     It has no reference to the :class:`Batches`, which may be collected while threads read.
     """
 
-    def __init__(self, source: Any, batch_size: Any, key: Any, transform: Any, drop_remainder: Any) -> None:
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int,
+        key: int | ArrayLike | None,
+        transform: Any,
+        drop_remainder: bool,
+    ) -> None:
         if isinstance(source, Mapping) and not isinstance(source, dict):
             source = dict(source)  # As np.load gives it, and h5py.
         leaves, self.spec = optree.tree_flatten(
@@ -255,7 +266,7 @@ class Batches:
     def __enter__(self) -> Batches:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def state(self) -> dict[str, Any]:
@@ -311,13 +322,13 @@ class Batches:
         return f"Batches(position {self._position}{total}, {self._plan.size} of {self._plan.n} examples each)"
 
 
-def _positive(value: Any, what: str, least: int = 1) -> int:
+def _positive(value: int, what: str, least: int = 1) -> int:
     if not is_whole(value) or whole(value) < least:
         raise ArgumentError(f"{what} is an integer of at least {least}, not {value!r:.60}")
     return whole(value)
 
 
-def _asking(index: Any, count: Any) -> Callable[[], tuple[int, int]]:
+def _asking(index: int | None, count: int | None) -> Callable[[], tuple[int, int]]:
     """What says which process this is, and of how many."""
     if index is None and count is None:
         return partial(_own_part, current().mesh)
@@ -331,7 +342,7 @@ def _asking(index: Any, count: Any) -> Callable[[], tuple[int, int]]:
     return lambda: given
 
 
-def _own_part(mesh: Any) -> tuple[int, int]:
+def _own_part(mesh: Mesh | None) -> tuple[int, int]:
     """This process's part, of as many as there are processes; refused where the mesh divides otherwise."""
     place = own_index(), count_processes()
     if mesh is None or place[1] == 1 or any(_part_along(mesh, name) == place for name in mesh.axes):
@@ -343,7 +354,7 @@ def _own_part(mesh: Any) -> tuple[int, int]:
     )
 
 
-def _part_along(mesh: Any, name: str) -> tuple[int, int] | None:
+def _part_along(mesh: Mesh, name: str) -> tuple[int, int] | None:
     try:
         found: tuple[int, int] = mesh.part(name)
         return found
@@ -355,7 +366,7 @@ def batches(
     source: Any,
     batch_size: int,
     *,
-    key: Any = None,
+    key: int | ArrayLike | None = None,
     epochs: int | None = None,
     transform: Callable[[Any], Any] | None = None,
     prefetch: int = 2,

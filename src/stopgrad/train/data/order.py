@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.random.keys import threefry, words
 
 ROUNDS = 24
@@ -22,7 +24,7 @@ ROUNDS = 24
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def _mixed(x: Any, key: Any) -> Any:
+def _mixed(x: NumpyArray, key: NumpyArray) -> Any:
     """64 bits that depend on all bits of x and of the key: the finaliser of SplitMix64."""
     x = x + key
     x = (x ^ (x >> np.uint64(30))) * _MULTIPLIERS[0]
@@ -30,7 +32,7 @@ def _mixed(x: Any, key: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-def round_keys(key: Any, epoch: int) -> Any:
+def round_keys(key: NumpyArray, epoch: int) -> Any:
     """A key for each round of an epoch's permutation, from :func:`random_fold_in` (key, epoch)."""
     high, low = np.array([[epoch >> 32], [epoch % 2**32]], np.uint32)
     folded = np.concatenate(threefry(np, key[:1], key[1:], high, low))
@@ -38,7 +40,7 @@ def round_keys(key: Any, epoch: int) -> Any:
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
 
 
-def permuted(x: Any, n: int, keys: Any) -> Any:
+def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
     """Where a permutation of 0, ..., n - 1 takes these numbers, uint64, without making the whole of it.
 
     A Feistel network (Luby and Rackoff, 1988) over pairs of which there are a few more than n; what lands
@@ -48,7 +50,7 @@ def permuted(x: Any, n: int, keys: Any) -> Any:
     columns = np.uint64(2 * (math.isqrt(n - 1) // 2 + 1))
     rows = np.uint64(-(-n // int(columns)))
 
-    def once(x: Any) -> Any:
+    def once(x: NumpyArray) -> Any:
         row, column = np.divmod(x, columns)
         for i in range(0, ROUNDS, 2):
             row = (row + _mixed(column, keys[i]) % rows) % rows
@@ -61,7 +63,7 @@ def permuted(x: Any, n: int, keys: Any) -> Any:
     return y
 
 
-def read_key(key: Any) -> Any:
+def read_key(key: int | ArrayLike | None) -> Any:
     """The two words of a key, or of the key that a seed stands for; None for none."""
     if key is None:
         return None

@@ -11,6 +11,7 @@ import optree
 
 from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.base.structure import NAMESPACE, flatten, shown, unflatten
+from stopgrad.graph.operands import NumpyArray
 
 
 class Unfit(Exception):  # noqa: N818 - never leaves this module
@@ -38,7 +39,7 @@ class _Examples:
         self.source = source
         self.with_epochs = with_epochs
 
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
+    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
         """These examples, still apart. A grain MapDataset goes on counting from epoch to epoch."""
         first = epoch * len(self.source) if self.with_epochs else 0
         found = []
@@ -53,7 +54,7 @@ class _Examples:
                 raise
         return found
 
-    def joined(self, examples: Any, indices: Any) -> Any:
+    def joined(self, examples: Sequence[Any], indices: NumpyArray) -> Any:
         return joined(examples, indices)
 
 
@@ -63,7 +64,7 @@ class _Rows:
     def __init__(self, source: Any) -> None:
         self.source = source
 
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
+    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
         """These rows; those in a row are asked for at once."""
         first, last = int(indices[0]), int(indices[-1])
         try:
@@ -74,7 +75,7 @@ class _Rows:
             raise
         return np.stack(_Examples(self.source).read(indices, epoch, check))
 
-    def joined(self, rows: Any, indices: Any) -> Any:
+    def joined(self, rows: NumpyArray, indices: NumpyArray) -> Any:
         return rows
 
 
@@ -84,10 +85,10 @@ class _Array:
     def __init__(self, source: Any) -> None:
         self.source = np.asarray(source)
 
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
+    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
         return self.source[indices]  # A copy: batches may be written to.
 
-    def joined(self, rows: Any, indices: Any) -> Any:
+    def joined(self, rows: NumpyArray, indices: NumpyArray) -> Any:
         return rows
 
 
@@ -113,7 +114,7 @@ def column_of(source: Any, path: str) -> Any:
     return _Examples(source, with_epochs=grain is not None and isinstance(source, grain.MapDataset))
 
 
-def joined(examples: Sequence[Any], indices: Any) -> Any:
+def joined(examples: Sequence[Any], indices: NumpyArray) -> Any:
     """One structure of arrays, with a first axis, from examples of the same structure."""
     _, spec = flatten(examples[0], none_is_leaf=True)
     try:
@@ -132,7 +133,7 @@ def joined(examples: Sequence[Any], indices: Any) -> Any:
     return unflatten(spec, made)
 
 
-def _stacked(values: Sequence[Any], indices: Any, path: tuple[Any, ...]) -> Any:
+def _stacked(values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]) -> Any:
     arrays = [np.asarray(value) for value in values]
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
@@ -145,7 +146,9 @@ def _stacked(values: Sequence[Any], indices: Any, path: tuple[Any, ...]) -> Any:
     return made
 
 
-def _check_alike(arrays: Any, values: Any, indices: Any, path: tuple[Any, ...]) -> None:
+def _check_alike(
+    arrays: Sequence[NumpyArray], values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]
+) -> None:
     where = f" at {'.'.join(map(str, path))}" if path else ""
     first = arrays[0]
     for array, value, index in zip(arrays, values, indices, strict=True):

@@ -79,7 +79,7 @@ def checked(how: Mapping[str, Any]) -> How:
     )
 
 
-def _bound(value: Any, name: str) -> float | None:
+def _bound(value: float | None, name: str) -> float | None:
     if value is None:
         return None
     found = at_least(value, name)
@@ -91,7 +91,7 @@ def _bound(value: Any, name: str) -> float | None:
 # ------------------------------------------------------------------------------------------ the tensors
 
 
-def loss_in(loss: Any) -> Output:
+def loss_in(loss: Output | Operation) -> Output:
     """The loss, which is a scalar of a graph."""
     if isinstance(loss, Operation):
         loss = loss.as_output()
@@ -126,7 +126,7 @@ def named(parameters: Any, graph: Graph) -> dict[str, Output]:
     return found
 
 
-def _parameter(x: Any, graph: Graph) -> Output:
+def _parameter(x: object, graph: Graph) -> Output:
     if isinstance(x, Operation):
         x = x.as_output()
     if not isinstance(x, Output):

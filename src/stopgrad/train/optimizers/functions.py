@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DTypeLike, bfloat16
+from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.public import guarded
 from stopgrad.train.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop
 from stopgrad.train.optimizers.arguments import How
@@ -19,7 +20,7 @@ __all__ = ["adafactor", "adagrad", "adam", "adamw", "lion", "muon", "rmsprop", "
 
 @guarded("optimizers.sgd")
 def sgd(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-3,
     momentum: float = 0.0,
@@ -72,7 +73,7 @@ def sgd(
 
 @guarded("optimizers.adam")
 def adam(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
@@ -118,7 +119,7 @@ def adam(
 
 @guarded("optimizers.adamw")
 def adamw(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
@@ -159,7 +160,7 @@ def adamw(
 
 @guarded("optimizers.lion")
 def lion(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-4,
     betas: tuple[float, float] = (0.9, 0.99),
@@ -202,7 +203,7 @@ def lion(
 
 @guarded("optimizers.rmsprop")
 def rmsprop(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-2,
     alpha: float = 0.99,
@@ -246,7 +247,7 @@ def rmsprop(
 
 @guarded("optimizers.adagrad")
 def adagrad(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-2,
     lr_decay: float = 0.0,
@@ -290,7 +291,7 @@ def adagrad(
 
 @guarded("optimizers.adafactor")
 def adafactor(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-2,
     beta2_decay: float = -0.8,
@@ -340,7 +341,7 @@ def adafactor(
 
 @guarded("optimizers.muon")
 def muon(
-    loss: Any,
+    loss: Output | Operation,
     parameters: Any,
     learning_rate: Rate = 1e-3,
     weight_decay: float = 0.1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
@@ -50,7 +49,7 @@ class _Rest:
         )
 
 
-def _rule_of_group(rule: Rule, group: Any, patterns: Any) -> Rule:
+def _rule_of_group(rule: Rule, group: object, patterns: object) -> Rule:
     if isinstance(group, Rule):
         return group
     if not isinstance(group, Mapping):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, real
 from stopgrad.base.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
 from stopgrad.base.structure import flatten, unflatten
@@ -223,7 +224,7 @@ class Rule(metaclass=_Checked):
             kept.append(state_of_x)
         return unflatten(spec, moved), {"step": done, "slots": kept}
 
-    def _movable(self, x: Any) -> tuple[tuple[int, ...], DType]:
+    def _movable(self, x: ArrayLike) -> tuple[tuple[int, ...], DType]:
         """The shape of a parameter, and the dtype in which it is moved."""
         kind = type_of(x)
         if not kind.dtype.is_floating:
@@ -247,7 +248,7 @@ def zeros(shape: tuple[int, ...], dtype: DType) -> NumpyArray:
 
 
 @reads_arguments
-def _slots(state: Any, count: int) -> list[dict[str, Any]]:
+def _slots(state: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """What is kept for each parameter, in a state."""
     if not isinstance(state, Mapping) or "slots" not in state or len(state["slots"]) != count:
         raise ArgumentError(f"the state is what init returned for these {count} parameters")
@@ -265,7 +266,7 @@ def _done(state: Mapping[str, Any]) -> Any:
 # ---------------------------------------------------------------------------------------------- checks
 
 
-def at_least(value: Any, name: str, least: float = 0.0, below: float = float("inf")) -> float:
+def at_least(value: float, name: str, least: float = 0.0, below: float = float("inf")) -> float:
     """A number from *least* on, and less than *below*."""
     found = real(value)
     if not least <= found < below:
@@ -274,14 +275,14 @@ def at_least(value: Any, name: str, least: float = 0.0, below: float = float("in
     return found
 
 
-def numbers(values: Any, name: str, count: int) -> tuple[float, ...]:
+def numbers(values: Sequence[float], name: str, count: int) -> tuple[float, ...]:
     """So many plain numbers."""
     if not isinstance(values, (tuple, list)) or len(values) != count:
         raise ArgumentError(f"{name} is a tuple of {count} numbers, not {values!r:.60}")
     return tuple(real(value) for value in values)
 
 
-def betas(values: Any, name: str) -> tuple[float, ...]:
+def betas(values: Sequence[float], name: str) -> tuple[float, ...]:
     """How much of two averages is kept in a step."""
     return tuple(at_least(x, f"{name}[{i}]", 0.0, 1.0) for i, x in enumerate(numbers(values, name, 2)))
 
@@ -290,7 +291,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {"bool": flag, "float": at_least
 """What the annotations of hyperparameters mean: each is checked, and made plain."""
 
 
-def check_rate(rate: Any) -> None:
+def check_rate(rate: Rate) -> None:
     """Refuse what is no learning rate."""
     if isinstance(rate, Output):
         if not rate.dtype.is_floating:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import float64
@@ -52,7 +53,7 @@ class Schedule:
         self._text = text
         self._rate = rate
 
-    def __call__(self, step: Any) -> Tensor:
+    def __call__(self, step: ArrayLike) -> Tensor:
         return self._rate(cast(step, float64))
 
     def __repr__(self) -> str:
@@ -118,7 +119,7 @@ def polynomial(start: float, end: float, steps: int, power: float = 2.0) -> Sche
     return Schedule(f"polynomial({start!r}, {end!r}, {steps!r}, {power!r})", _power(start, end, steps, power))
 
 
-def _power(start: Any, end: Any, steps: Any, power: Any) -> Callable[[Tensor], Tensor]:
+def _power(start: float, end: float, steps: int, power: float) -> Callable[[Tensor], Tensor]:
     first, last, exponent = at_least(start, "start"), at_least(end, "end"), at_least(power, "power")
     count = _count(steps, "steps")
 
@@ -245,7 +246,7 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
 
 
 @guarded("optimizers.join")
-def join(schedules: Sequence[Any], boundaries: Sequence[int]) -> Schedule:
+def join(schedules: Sequence[Callable[[Any], Any] | float], boundaries: Sequence[int]) -> Schedule:
     """One schedule after another, each counting from where it begins.
 
     Args:
@@ -275,7 +276,7 @@ def join(schedules: Sequence[Any], boundaries: Sequence[int]) -> Schedule:
 
 
 @guarded("optimizers.warmup")
-def warmup(schedule: Any, steps: int, start: float = 0.0) -> Schedule:
+def warmup(schedule: Callable[[Any], Any] | float, steps: int, start: float = 0.0) -> Schedule:
     """A line up to the first rate of a schedule, and then that schedule.
 
     Args:
@@ -304,14 +305,14 @@ def warmup(schedule: Any, steps: int, start: float = 0.0) -> Schedule:
 # ------------------------------------------------------------------------------------------- arguments
 
 
-def _count(steps: Any, name: str) -> int:
+def _count(steps: int, name: str) -> int:
     if not is_whole(steps) or not 1 <= whole(steps) < 2**53:
         raise ArgumentError(f"{name} is a whole number from 1 on, not {steps!r:.60}")
     return whole(steps)
 
 
 @reads_arguments
-def _bounds(boundaries: Any, parts: int, name: str) -> list[int]:
+def _bounds(boundaries: Sequence[int], parts: int, name: str) -> list[int]:
     found = [_count(bound, f"boundaries[{i}]") for i, bound in enumerate(boundaries)]
     if sorted(set(found)) != found:
         raise ArgumentError(f"boundaries are steps in rising order, not {found}")
@@ -322,7 +323,7 @@ def _bounds(boundaries: Any, parts: int, name: str) -> list[int]:
     return found
 
 
-def _schedule(given: Any, name: str) -> Callable[[Tensor], Tensor]:
+def _schedule(given: Callable[[Any], Any] | float, name: str) -> Callable[[Tensor], Tensor]:
     if callable(given):
         return lambda step: call(given, step)
     value = at_least(given, name)

@@ -13,7 +13,7 @@ from stopgrad.base.types import float64
 from stopgrad.flow.explain import explain
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside, current
-from stopgrad.graph.graph import Graph, Output, describe
+from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, NumpyArray, Tensor
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, where
@@ -66,7 +66,7 @@ class Update:
 
 
 def built(
-    loss: Any, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
+    loss: Output | Operation, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
 ) -> Update:
     """The step of a rule, in the graph of the loss; *others* moves what the rule cannot."""
     scalar, treated = loss_in(loss), checked(how)

@@ -8,7 +8,7 @@ differentiated, batched again and compiled like everything else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import optree
@@ -79,8 +79,8 @@ class _Call:
     def __init__(
         self,
         f: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         axes: Sequence[Axis],
         out_axes: Any,
         outside: Tracing,
@@ -175,7 +175,7 @@ def _of_one(type: TensorType, axis: Axis) -> TensorType:
 # ----------------------------------------------------------------------------------------------- axes
 
 
-def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Any) -> list[Axis]:
+def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Axis]:
     """The axis for each leaf of the arguments."""
     if in_axes is None or is_whole(in_axes):
         found = [in_axes] * len(flatten(args)[0])
@@ -228,7 +228,7 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
     return found
 
 
-def _normal(axis: Axis, leaf: Any, name: str) -> Axis:
+def _normal(axis: Axis, leaf: object, name: str) -> Axis:
     """The axis of one argument, counted from the front; None for what has none."""
     if axis is None:
         return None

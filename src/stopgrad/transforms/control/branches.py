@@ -12,10 +12,14 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Acting,
     ArgumentError,
+    Array,
+    ArrayLike,
     Bodies,
     Body,
     DTypeError,
     Joint,
+    Namespace,
+    NumpyArray,
     Op,
     Operation,
     Output,
@@ -27,6 +31,7 @@ from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.transforms.control.batch_rules import CASE
 from stopgrad.transforms.control.functions import (
+    Run,
     Traced,
     apply_traced,
     check_function,
@@ -112,12 +117,12 @@ class Case(Op):
     alternatives = True
 
     @staticmethod
-    def lower(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:
+    def lower(xp: Namespace, index: NumpyArray, *operands: Array, branches: Bodies, run: Run) -> Any:
         made = run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
         return made[0] if len(made) == 1 else made
 
     @staticmethod
-    def xla(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:
+    def xla(xp: Namespace, index: Array, *operands: Array, branches: Bodies, run: Run) -> Any:
         made = xp.lax.switch(
             index, [lambda *xs, body=body: tuple(run(body, xs)) for body in branches], *operands
         )
@@ -131,7 +136,7 @@ class Case(Op):
 
 @d.guarded("cond")
 def cond(
-    pred: Any,
+    pred: ArrayLike,
     true_fn: Callable[..., Any] | None = None,
     false_fn: Callable[..., Any] | None = None,
     *operands: Any,
@@ -174,7 +179,7 @@ def cond(
 
 @d.guarded("switch")
 def switch(
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
+    index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
 ) -> Any:
     """One of several functions, as an index says when the graph runs.
 
@@ -211,7 +216,7 @@ def switch(
     return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
-def _clamped(index: Any, last: int) -> Any:
+def _clamped(index: Output | Operation, last: int) -> Any:
     """An index in range before it is converted, which could otherwise wrap."""
     low, high = np.asarray(0, index.dtype.numpy), np.asarray(last, index.dtype.numpy)
     return minimum(maximum(index, low), high)
@@ -219,7 +224,7 @@ def _clamped(index: Any, last: int) -> Any:
 
 def _chosen(
     what: str,
-    index: Any,
+    index: ArrayLike,
     functions: Sequence[Any],
     roles: Sequence[str],
     given: Sequence[Any],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Size, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Output, ShapeError, Size, Tensor
 from stopgrad.ops.composing import FLOATING, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, maximum, multiply, negative, subtract
 from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less, logical_and, not_equal
@@ -26,12 +25,12 @@ __all__ = ["ctc_loss"]
 
 @d.guarded("ctc_loss")
 def ctc_loss(
-    labels: Any,
-    logits: Any,
-    label_length: Any,
-    logit_length: Any,
+    labels: ArrayLike,
+    logits: ArrayLike,
+    label_length: ArrayLike,
+    logit_length: ArrayLike,
     logits_time_major: bool = True,
-    unique: Any = None,
+    unique: None = None,
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -90,7 +89,7 @@ def ctc_loss(
     return cast(negative(_forward(emitted, skips, lengths, ends)), kind.dtype, name)
 
 
-def _blank(given: Any, classes: Size) -> int:
+def _blank(given: int | None, classes: Size) -> int:
     index = 0 if given is None else d.whole(given)
     if isinstance(classes, int) and not -classes <= index < classes:
         raise ArgumentError(f"blank_index={index} is none of {classes} classes")
@@ -99,7 +98,7 @@ def _blank(given: Any, classes: Size) -> int:
     return index if index >= 0 else index + int(classes)
 
 
-def _lengths(given: Any, most: Size, batch: Size, like: Any, what: str) -> Tensor:
+def _lengths(given: ArrayLike | None, most: Size, batch: Size, like: ArrayLike, what: str) -> Tensor:
     """The lengths of sequences as int32, [batch]."""
     if given is None:
         return broadcast_to(size_as(most, d.int32, like), (batch,))
@@ -110,7 +109,7 @@ def _lengths(given: Any, most: Size, batch: Size, like: Any, what: str) -> Tenso
     return cast(given, d.int32)
 
 
-def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
+def _states(labels: ArrayLike, blank: int) -> tuple[Tensor, Tensor]:
     """The labels with blanks around each, and into which of these states one may come past a blank.
 
     It may into a label that differs from the label before.
@@ -124,7 +123,7 @@ def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
     return states, logical_and(not_equal(states, before), not_equal(states, np.int32(blank)))
 
 
-def _forward(emitted: Any, skips: Any, lengths: Any, ends: Any) -> Tensor:
+def _forward(emitted: ArrayLike, skips: ArrayLike, lengths: ArrayLike, ends: ArrayLike) -> Tensor:
     """The logarithms of the probabilities of all alignments, [batch], by the forward algorithm."""
     steps, _, count = d.type_of(emitted).shape
     places = positions(count, emitted)
@@ -132,10 +131,10 @@ def _forward(emitted: Any, skips: Any, lengths: Any, ends: Any) -> Tensor:
     first = where(equal(places, 0), zeros_beside(d.type_of(emitted).shape[1:], emitted), -math.inf)
     alive = greater(ends, expand_dims(positions(steps, emitted), 1))
 
-    def shifted(a: Any, by: int) -> Tensor:
+    def shifted(a: ArrayLike, by: int) -> Tensor:
         return part_of(pad(a, [(0, 0), (by, 0)], constant_values=-math.inf), 1, 0, count)
 
-    def step(a: Any, part: Any) -> tuple[Tensor, None]:
+    def step(a: Output, part: tuple[Output, Output]) -> tuple[Tensor, None]:
         logs, here = part
         past = where(skips, shifted(a, 2), -math.inf)
         made = add(logaddexp(logaddexp(a, shifted(a, 1)), past), logs)

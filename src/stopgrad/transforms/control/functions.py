@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from optree import PyTreeSpec
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.builder import Trace
@@ -23,6 +24,9 @@ from stopgrad.graph.defining import (
     StopgradError,
     TensorType,
 )
+
+Run = Callable[[Body, Sequence[Any]], Any]
+"""How an engine runs a body while an operation is lowered: from the operands to the results."""
 
 
 @dataclass
@@ -82,13 +86,13 @@ def graph_of(*groups: Sequence[Any]) -> Graph | None:
     return d.graph_for(symbolic) if symbolic is not None else d.default_graph()
 
 
-def check_function(f: Any, what: str, role: str) -> None:
+def check_function(f: object, what: str, role: str) -> None:
     """Refuse what cannot be called; errors name the construct (*what*) and the parameter (*role*)."""
     if not callable(f):
         raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
 
 
-def check_default(what: str, name: str, given: Any, default: Any, cure: str) -> None:
+def check_default(what: str, name: str, given: object, default: object, cure: str) -> None:
     """Refuse a parameter of TensorFlow's that has no meaning here, where it is not at its default."""
     if given is not default and not (isinstance(given, np.bool_) and bool(given) is default):
         raise ArgumentError(f"{what}: {name} has no meaning here but {default}: {cure}")
@@ -98,7 +102,7 @@ NOT_PROPAGATED = "a gradient is built where it is asked for; stop it with sg.sto
 NOT_SWAPPED = "to keep less in memory for the gradient, wrap the function in sg.checkpoint"
 
 
-def check_parallel(what: str, iterations: Any) -> None:
+def check_parallel(what: str, iterations: int) -> None:
     """Refuse what is no number of steps; steps run one after the other whatever it says."""
     if not d.is_whole(iterations) or iterations < 1:
         raise ArgumentError(f"{what}: parallel_iterations is a positive whole number, not {iterations!r:.60}")
@@ -161,7 +165,9 @@ def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool
     return len(some) == len(others) and all(map(same_type, some, others))
 
 
-def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: Any, what: str) -> None:
+def check_carry(
+    types: Sequence[TensorType], spec: PyTreeSpec, traced: Traced, found: PyTreeSpec, what: str
+) -> None:
     """Refuse a function that returns its carry with another structure, dtype or shape.
 
     Args:

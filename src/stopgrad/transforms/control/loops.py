@@ -11,10 +11,13 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Acting,
     ArgumentError,
+    Array,
+    ArrayLike,
     Body,
     DTypeError,
     GradientError,
     Joint,
+    Namespace,
     NoGradient,
     Op,
     Operation,
@@ -34,6 +37,7 @@ from stopgrad.transforms.control.branches import Case
 from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
+    Run,
     Traced,
     apply_traced,
     check_carry,
@@ -130,7 +134,7 @@ class While(Op):
     batch = WHILE
 
     @staticmethod
-    def lower(xp: Any, *operands: Any, condition: Body, body: Body, limit: int, run: Any) -> Any:
+    def lower(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Any:
         count = len(body.outputs)
         carry, rest = list(operands[:count]), operands[count:]
         steps = 0
@@ -140,15 +144,15 @@ class While(Op):
         return carry[0] if count == 1 else carry
 
     @staticmethod
-    def xla(xp: Any, *operands: Any, condition: Body, body: Body, limit: int, run: Any) -> Any:
+    def xla(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Any:
         count = len(body.outputs)
         rest = operands[count:]
 
-        def goes_on(state: Any) -> Any:
+        def goes_on(state: tuple[Array, ...]) -> Any:
             holds = run(condition, [*state[1:], *rest])[0]
             return holds if limit == _UNBOUNDED else xp.logical_and(state[0] < limit, holds)
 
-        def step(state: Any) -> Any:
+        def step(state: tuple[Array, ...]) -> Any:
             return (state[0] + 1, *run(body, [*state[1:], *rest]))
 
         start = xp.asarray(0, np.int32)
@@ -262,12 +266,12 @@ def _same_kind(made: Any, loop_vars: Any) -> Any:
     return made
 
 
-def _is_plain(tree: Any) -> bool:
+def _is_plain(tree: object) -> bool:
     """Whether it is a list or a tuple, and no named one."""
     return isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields")
 
 
-def _steps(maximum: Any) -> int:
+def _steps(maximum: int) -> int:
     try:
         found = d.whole(maximum)
     except TypeError:
@@ -280,7 +284,9 @@ def _steps(maximum: Any) -> int:
 
 
 @d.guarded("fori_loop")
-def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name: str | None = None) -> Any:
+def fori_loop(
+    lower: ArrayLike, upper: ArrayLike, body: Callable[..., Any], init: Any, name: str | None = None
+) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 
     Args:

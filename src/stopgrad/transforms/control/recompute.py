@@ -10,9 +10,11 @@ from typing import Any
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Acting,
+    Array,
     Body,
     Graph,
     Joint,
+    Namespace,
     Op,
     Operation,
     Output,
@@ -23,6 +25,7 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.transforms.control.batch_rules import CHECKPOINT
 from stopgrad.transforms.control.functions import (
+    Run,
     apply_traced,
     check_function,
     graph_of,
@@ -81,12 +84,12 @@ class Checkpoint(Op):
     batch = CHECKPOINT
 
     @staticmethod
-    def lower(xp: Any, *operands: Any, body: Body, again: bool, run: Any) -> Any:
+    def lower(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
         made = run(body, operands)
         return made[0] if len(made) == 1 else made
 
     @staticmethod
-    def xla(xp: Any, *operands: Any, body: Body, again: bool, run: Any) -> Any:
+    def xla(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
         made = run(body, xp.lax.optimization_barrier(operands) if again else operands)
         return made[0] if len(made) == 1 else made
 

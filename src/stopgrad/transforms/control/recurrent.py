@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ShapeError, Tensor
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Output, ShapeError, Tensor
 from stopgrad.ops.composing import FLOATING, chosen, positions, zeros_beside
 from stopgrad.ops.elementwise.arithmetic import add, multiply, subtract
 from stopgrad.ops.elementwise.compare import greater
@@ -29,26 +29,30 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "simple_rnn", "simple_rnn_cel
 # --------------------------------------------------------------------------------------------- one step
 
 
-def _gates(x: Any, count: int) -> list[Tensor]:
+def _gates(x: ArrayLike, count: int) -> list[Tensor]:
     """The parts of the gates, which stand beside each other along the last axis."""
     kind = d.type_of(x)
     units = kind.shape[-1] // count
     return [part_of(x, kind.ndim - 1, i * units, units) for i in range(count)]
 
 
-def _simple_step(x: Any, state: Any, weights: Mapping[str, Any], activation: Any) -> Tensor:
+def _simple_step(
+    x: ArrayLike, state: ArrayLike, weights: Mapping[str, Any], activation: Callable[[Any], Any]
+) -> Tensor:
     """The next state, from what the kernel has made of the input."""
     return activation(add(x, matmul(state, weights["recurrent_kernel"])))
 
 
-def _lstm_step(x: Any, state: tuple[Any, Any], weights: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def _lstm_step(x: ArrayLike, state: tuple[Any, Any], weights: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     h, c = state
     i, f, g, o = _gates(add(x, matmul(h, weights["recurrent_kernel"])), 4)
     c = add(multiply(sigmoid(f), c), multiply(sigmoid(i), tanh(g)))
     return multiply(sigmoid(o), tanh(c)), c
 
 
-def _gru_step(x: Any, h: Any, weights: Mapping[str, Any], gates: str, reset_after: bool) -> Tensor:
+def _gru_step(
+    x: ArrayLike, h: ArrayLike, weights: Mapping[str, Any], gates: str, reset_after: bool
+) -> Tensor:
     kernel = weights["recurrent_kernel"]
     units = d.type_of(h).shape[-1]
     if reset_after:
@@ -72,7 +76,7 @@ def _gru_step(x: Any, h: Any, weights: Mapping[str, Any], gates: str, reset_afte
 
 
 def _read(
-    count: int, x: Any, weights: Mapping[str, Any], states: Sequence[Any]
+    count: int, x: ArrayLike, weights: Mapping[str, Any], states: Sequence[Any]
 ) -> tuple[Any, dict[str, Any], list[Any]]:
     """Inputs, weights and states of one dtype, their shapes checked; weights that are None are left out."""
     there = {name: w for name, w in weights.items() if w is not None}
@@ -94,7 +98,7 @@ def _read(
     return x, found, rest[len(there) :]
 
 
-def _projected(x: Any, weights: Mapping[str, Any]) -> Tensor:
+def _projected(x: ArrayLike, weights: Mapping[str, Any]) -> Tensor:
     """What the kernel makes of inputs, with the bias."""
     y = matmul(x, weights["kernel"])
     return add(y, weights["bias"]) if "bias" in weights else y
@@ -102,11 +106,11 @@ def _projected(x: Any, weights: Mapping[str, Any]) -> Tensor:
 
 def _layer(
     step: Callable[[Any, Any], Any],
-    x: Any,
+    x: ArrayLike,
     weights: Mapping[str, Any],
     states: list[Any],
     count: int,
-    sequence_length: Any,
+    sequence_length: ArrayLike | None,
     reverse: bool,
     time_major: bool,
 ) -> tuple[Tensor, list[Tensor]]:
@@ -129,7 +133,7 @@ def _layer(
         places = expand_dims(cast(positions(steps, xs), lengths.dtype), 1)
         alive = expand_dims(greater(sequence_length, places), 2)
 
-    def run(carry: Any, part: Any) -> Any:
+    def run(carry: Sequence[Output], part: tuple[Output, Output | None]) -> Any:
         x, here = part
         made = step(x, carry)
         if here is None:
@@ -141,7 +145,7 @@ def _layer(
     return results if time_major else transpose(results, (1, 0, 2)), last
 
 
-def _one_step(x: Any, states: Sequence[Any], weights: Mapping[str, Any]) -> Tensor:
+def _one_step(x: ArrayLike, states: Sequence[Any], weights: Mapping[str, Any]) -> Tensor:
     if any(d.type_of(s).ndim != d.type_of(x).ndim for s in states):
         raise ShapeError(
             f"inputs {d.type_of(x)!r} and states {[d.type_of(s) for s in states]} differ in axes"
@@ -149,14 +153,14 @@ def _one_step(x: Any, states: Sequence[Any], weights: Mapping[str, Any]) -> Tens
     return _projected(x, weights)
 
 
-def _named(y: Any, name: str | None) -> Tensor:
+def _named(y: ArrayLike, name: str | None) -> Tensor:
     return y if name is None else identity(y, name)
 
 
 # ----------------------------------------------------------------------------------------------- simple
 
 
-def _activation(given: Any) -> Callable[[Any], Any]:
+def _activation(given: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     if callable(given):
         return lambda x: d.call(given, x)
     return chosen(given, {"tanh": tanh, "relu": relu}, "activation")
@@ -164,12 +168,12 @@ def _activation(given: Any) -> Callable[[Any], Any]:
 
 @d.guarded("simple_rnn_cell")
 def simple_rnn_cell(
-    inputs: Any,
-    state: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
-    activation: Any = "tanh",
+    inputs: ArrayLike,
+    state: ArrayLike,
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    activation: str | Callable[[Any], Any] = "tanh",
     name: str | None = None,
 ) -> Tensor:
     """One step of :func:`simple_rnn`.
@@ -200,14 +204,14 @@ def simple_rnn_cell(
 
 @d.guarded("simple_rnn")
 def simple_rnn(
-    inputs: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
-    initial_state: Any = None,
+    inputs: ArrayLike,
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
     *,
-    activation: Any = "tanh",
-    sequence_length: Any = None,
+    activation: str | Callable[[Any], Any] = "tanh",
+    sequence_length: ArrayLike | None = None,
     reverse: bool = False,
     time_major: bool = False,
     name: str | None = None,
@@ -261,7 +265,7 @@ def simple_rnn(
 # ------------------------------------------------------------------------------------------------ LSTM
 
 
-def _pair(state: Any) -> list[Any]:
+def _pair(state: Sequence[ArrayLike] | None) -> list[Any]:
     if state is None:
         return [None, None]
     if not isinstance(state, (tuple, list)) or len(state) != 2:
@@ -271,11 +275,11 @@ def _pair(state: Any) -> list[Any]:
 
 @d.guarded("lstm_cell")
 def lstm_cell(
-    inputs: Any,
-    state: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
+    inputs: ArrayLike,
+    state: Sequence[ArrayLike],
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One step of :func:`lstm`.
@@ -309,13 +313,13 @@ def lstm_cell(
 
 @d.guarded("lstm")
 def lstm(
-    inputs: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
-    initial_state: Any = None,
+    inputs: ArrayLike,
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    initial_state: Sequence[ArrayLike] | None = None,
     *,
-    sequence_length: Any = None,
+    sequence_length: ArrayLike | None = None,
     reverse: bool = False,
     time_major: bool = False,
     name: str | None = None,
@@ -370,7 +374,7 @@ def lstm(
 
 
 def _gru_weights(
-    kernel: Any, recurrent_kernel: Any, bias: Any, gates: Any, reset_after: Any
+    kernel: ArrayLike, recurrent_kernel: ArrayLike, bias: ArrayLike | None, gates: str, reset_after: bool
 ) -> tuple[dict[str, Any], str, bool]:
     """The weights by name, the order of the gates, and where the reset gate stands."""
     chosen(gates, {"zrn": 0, "rzn": 1}, "gates")
@@ -388,11 +392,11 @@ def _gru_weights(
 
 @d.guarded("gru_cell")
 def gru_cell(
-    inputs: Any,
-    state: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
+    inputs: ArrayLike,
+    state: ArrayLike,
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
     gates: str = "zrn",
     reset_after: bool = True,
     name: str | None = None,
@@ -427,15 +431,15 @@ def gru_cell(
 
 @d.guarded("gru")
 def gru(
-    inputs: Any,
-    kernel: Any,
-    recurrent_kernel: Any,
-    bias: Any = None,
-    initial_state: Any = None,
+    inputs: ArrayLike,
+    kernel: ArrayLike,
+    recurrent_kernel: ArrayLike,
+    bias: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
     *,
     gates: str = "zrn",
     reset_after: bool = True,
-    sequence_length: Any = None,
+    sequence_length: ArrayLike | None = None,
     reverse: bool = False,
     time_major: bool = False,
     name: str | None = None,

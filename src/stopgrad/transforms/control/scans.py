@@ -14,10 +14,13 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Acting,
     ArgumentError,
+    Array,
+    ArrayLike,
     Body,
     Dim,
     DTypeError,
     Joint,
+    Namespace,
     Op,
     Operation,
     Output,
@@ -26,6 +29,7 @@ from stopgrad.graph.defining import (
     TensorType,
     Wire,
 )
+from stopgrad.graph.interpreter import Types
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.structural.sources import zeros_like
@@ -33,6 +37,7 @@ from stopgrad.transforms.control.batch_rules import SCAN
 from stopgrad.transforms.control.functions import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
+    Run,
     Traced,
     apply_traced,
     check_carry,
@@ -284,16 +289,16 @@ class Scan(Op):
 
     @staticmethod
     def lower(
-        xp: Any,
-        *operands: Any,
+        xp: Namespace,
+        *operands: Array,
         body: Body,
         carries: int,
         sequences: int,
         length: int,
         reverse: bool,
         unroll: int,
-        run: Any,
-        types: Any,
+        run: Run,
+        types: Types,
     ) -> Any:
         carry, rest = list(operands[:carries]), operands[carries + sequences :]
         parts = operands[carries : carries + sequences]
@@ -308,19 +313,19 @@ class Scan(Op):
 
     @staticmethod
     def xla(
-        xp: Any,
-        *operands: Any,
+        xp: Namespace,
+        *operands: Array,
         body: Body,
         carries: int,
         sequences: int,
         length: int,
         reverse: bool,
         unroll: int,
-        run: Any,
+        run: Run,
     ) -> Any:
         rest = operands[carries + sequences :]
 
-        def step(carry: Any, parts: Any) -> Any:
+        def step(carry: Any, parts: tuple[Array, ...]) -> Any:
             made = run(body, [*carry, *parts, *rest])
             return tuple(made[:carries]), tuple(made[carries:])
 
@@ -433,7 +438,7 @@ def map_fn(
     if parallel_iterations is not None:
         check_parallel("map_fn", parallel_iterations)
 
-    def step(carry: None, x: Any) -> tuple[None, Any]:
+    def step(carry: None, x: ArrayLike) -> tuple[None, Any]:
         return carry, fn(x)
 
     made = run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
@@ -457,7 +462,7 @@ def _check_signature(said: Any, made: Any) -> None:
         )
 
 
-def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
+def _length(parts: Sequence[Any], length: int | Dim | None, what: str) -> int | Dim:
     """The number of steps, which all sequences and *length* must agree on."""
     found = length
     if length is not None and not isinstance(length, Dim):

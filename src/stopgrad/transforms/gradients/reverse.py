@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, whole
 from stopgrad.base.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.base.garbage import without_gc
@@ -55,7 +56,9 @@ def backpropagate(
     return [cotangents.arrived_at(x) for x in xs]
 
 
-def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Iterator[tuple[Output, Output]]:
+def pull_back(
+    op: Operation, g: Output, live: Sequence[int], acting: Acting
+) -> Iterator[tuple[Output, Output]]:
     """The cotangents of an operation's live inputs, from that of its output (a tuple, for several)."""
     definition = op.definition
     if definition.joint is not None:
@@ -353,7 +356,7 @@ def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -
     return [_seed(y, g, graph, builder) for y, g in zip(ys, given, strict=True)]
 
 
-def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
+def _seed(y: Output, given: ArrayLike | None, graph: Graph, builder: Builder) -> Output:
     """The cotangent of one y: ones, or what was given for it."""
     if given is None:
         if y.dtype.is_complex:

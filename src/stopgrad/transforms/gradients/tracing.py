@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.errors import GraphError
 from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import dtype_of, float32
@@ -46,7 +47,7 @@ class Tracing:
         """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``."""
         return self.graph.as_default()
 
-    def stand_in(self, x: Any, name: str = "") -> Any:
+    def stand_in(self, x: ArrayLike, name: str = "") -> Any:
         """A fresh output with this value, so that the function's own other uses of x stay apart."""
         if isinstance(x, Operation):
             x = x.as_output()
@@ -96,7 +97,7 @@ def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
     return [leaf.as_output() for leaf in leaves]
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether a leaf is an output or an array; numbers, strings and functions are not."""
     return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
         hasattr(x, "dtype") and hasattr(x, "__array__") and not str(x.dtype).startswith("key<")

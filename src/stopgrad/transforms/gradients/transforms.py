@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.base.structure import flatten, unflatten
@@ -139,7 +140,7 @@ def enter_arguments(
     return entered, targets
 
 
-def check_function(f: Any, what: str) -> None:
+def check_function(f: object, what: str) -> None:
     """Refuse what cannot be called; errors name the transform, *what*."""
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
@@ -158,7 +159,7 @@ def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     return result[0], result[1]
 
 
-def _scalar(value: Any, graph: Graph) -> Output:
+def _scalar(value: object, graph: Graph) -> Output:
     try:
         y = as_output(value, graph)
     except DTypeError:
@@ -304,7 +305,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         return tracing.results((unflatten(spec, ys), unflatten(spec, pushed)))
 
 
-def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
+def _direction(tracing: Tracing, tangent: ArrayLike, x: Output) -> Output:
     t: Output = tracing.stand_in(
         as_array(tangent, x.dtype) if isinstance(tangent, (int, float, complex)) else tangent
     )
