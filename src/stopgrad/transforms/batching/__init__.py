@@ -1,1 +1,1 @@
-"""Functions of one example for many, and what follows from it: vmap, jacobian, hessian."""
+"""Functions of one example applied to a batch: vmap, and with it jacobian and hessian."""

@@ -42,8 +42,8 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     """A function that returns all partial derivatives of f.
 
     Args:
-        f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything
-            else.
+        f: a function that returns a nested structure of tensors of fixed shape; with has_aux, a pair of that
+            and anything else.
         argnums: with respect to which positional arguments.
         has_aux: whether f returns a pair.
 
@@ -54,8 +54,8 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
         complex gradients are.
 
     Raises:
-        DTypeError: a complex value depends on a real argument, whose gradients are real and know nothing of
-            its imaginary part.
+        DTypeError: a complex value depends on a real argument, whose real gradient would lose the imaginary
+            part.
 
     Examples:
         >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -85,7 +85,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
 
 
 def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
-    """For each target the derivatives of every element of y, in y's shape."""
+    """For each target the derivatives of every element of y, with y's axes first."""
     count = product(y.shape)
     if not isinstance(count, int):
         raise ShapeError(
@@ -117,7 +117,7 @@ def _built_rows(y: Output, targets: Sequence[Output], count: int) -> list[Output
 
 
 def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]:
-    """From a cotangent of y to those of the targets, as a body; and the tensors it uses besides."""
+    """The pullback from a cotangent of y to those of the targets, as a body, and the captured tensors."""
     with tracing("jacobian", y.op.graph, origin=y.op) as trace:
         seed = parameter_of(trace.graph, y.type, y.op)
         found: dict[Output, Output | None] = {}
@@ -131,7 +131,7 @@ def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns all second partial derivatives of f, a function with a scalar value.
 
     Args:
-        f: returns a real scalar.
+        f: a function that returns a real scalar.
         argnums: with respect to which positional arguments.
 
     Returns:

@@ -1,8 +1,8 @@
-"""``vmap``: a function of one example, for many at once.
+"""``vmap``: a function of one example, applied to a batch.
 
-The function is traced once, for one example, and what was traced is built again, each operation through its
-rule (:mod:`stopgrad.graph.batch_rules`). Nothing of it is special to the graph: what comes out can be
-differentiated, batched again and compiled like everything else.
+The function is traced once, for one example. Then each traced operation is built again for the batch by its
+batching rule (:mod:`stopgrad.graph.batch_rules`). The result consists of ordinary operations, which can be
+differentiated, batched again and compiled.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ Axis = int | None
 
 
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """A function that applies f to every example along an axis of its arguments, at once.
+    """A function that applies f to all examples along an axis of its arguments at once.
 
-    Each operation of f is built once, for all examples; one without a rule for it, which ``stopgrad ops``
+    Each operation of f is built once, for all examples; one without a batching rule, which ``stopgrad ops``
     marks, is run in a loop.
 
     Args:
-        f: a function of nested structures of tensors, for one example. What it uses besides its arguments is
-            the same for all.
-        in_axes: where the examples lie in each argument: the position of an axis, which may count from the
-            end; None for an argument that is the same for all; or a tuple with one such for each positional
-            argument, or a structure of them like it. Keyword arguments have the examples along their first
-            axis.
-        out_axes: where they come to lie in the results: a position, a structure of them like the result, or
-            None for a result that is the same for all.
+        f: a function of nested structures of tensors, for one example. Tensors that it closes over are the
+            same for all examples.
+        in_axes: the batch axis of each argument: its position, which may count from the end; None for an
+            argument that is the same for all examples; or a tuple with an entry for each positional argument,
+            each of these or a structure of them like the argument. Keyword arguments have the batch axis
+            first.
+        out_axes: the batch axis of the results: a position, a structure of them like the result, or None for
+            a result that is the same for all examples.
 
     Returns:
         A function with f's arguments.
 
     Raises:
-        ArgumentError: in_axes or out_axes do not fit what they are for, no argument is mapped, or a result
-            of which out_axes says that it is the same for all is not.
+        ArgumentError: in_axes or out_axes do not fit the arguments or results, no argument is mapped, or
+            out_axes is None for a result that differs between examples.
         ShapeError: the arguments have different numbers of examples.
 
     Examples:
@@ -96,7 +96,7 @@ class _Call:
         self.size = self._size()
 
     def _size(self) -> Size:
-        """The number of examples, which all mapped arguments have."""
+        """The number of examples, which must be the same in all mapped arguments."""
         found: tuple[Size, str] | None = None
         for leaf, axis, name in zip(self.leaves, self.axes, self.names, strict=True):
             if axis is None:
@@ -117,7 +117,7 @@ class _Call:
         return found[0]
 
     def results(self) -> Any:
-        """What the function returns, for all examples."""
+        """The function's result for the whole batch."""
         entered = [self.outside.stand_in(x) if is_tensor(x) else x for x in self.leaves]
         mapped = [i for i, axis in enumerate(self.axes) if axis is not None]
         graph = self.outside.graph
@@ -150,7 +150,7 @@ class _Call:
         return unflatten(spec, values)
 
     def _placed(self, y: Output, batched: bool, axis: Axis) -> Output:
-        """A result with its examples along the axis that was asked for."""
+        """A result with its batch axis at the position that was asked for."""
         if axis is None:
             if batched:
                 raise ArgumentError(
@@ -202,7 +202,7 @@ def _result_axes(out_axes: Any, result: Any, count: int) -> list[Axis]:
 
 
 def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
-    """*axes*, a structure or the upper part of one, for each leaf of *tree*."""
+    """The axis for each leaf of *tree*, from *axes*, a prefix of its structure."""
     flatten(axes)  # Makes the dataclasses in it known.
     flatten(tree)
     found: list[Axis] = []
@@ -229,7 +229,7 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
 
 
 def _normal(axis: Axis, leaf: object, name: str) -> Axis:
-    """The axis of one argument, counted from the front; None for what has none."""
+    """The batch axis of one argument, counted from the front; None if it has none."""
     if axis is None:
         return None
     if not is_tensor(leaf):
@@ -249,7 +249,7 @@ def _normal(axis: Axis, leaf: object, name: str) -> Axis:
 
 
 def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """How messages name each leaf of the arguments."""
+    """The name of each leaf of the arguments in error messages."""
 
     def of(tree: Any, what: str) -> Iterable[str]:
         return [f"{what} at {path!r}" if path else what for path in paths(tree)]

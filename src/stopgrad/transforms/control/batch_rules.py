@@ -1,4 +1,4 @@
-"""How control flow is batched: its bodies are, and what runs them stays one loop or one choice if it can."""
+"""Batching rules of control flow: bodies are batched, and one loop or choice runs all examples if it can."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stopgrad.graph.defining import Body, Flags, Graph, Operation, Output, Outpu
 
 
 def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:
-    """Which parameters hold examples: those given, and the carries to which they come in some run."""
+    """Which parameters are batched: those given, and the carries that become batched in some iteration."""
     flags = list(batched)
     while True:
         which = batched_body(body, flags, size)[1]
@@ -24,14 +24,14 @@ def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:
 
 
 def _started(operands: Outputs, batched: Flags, flags: Flags, size: Size) -> list[Output]:
-    """The operands, those repeated that are the same for all examples at the beginning only."""
+    """The operands; unbatched ones whose parameters are batched are repeated for each example."""
     return [
         repeated(x, size) if now and not b else x for x, b, now in zip(operands, batched, flags, strict=True)
     ]
 
 
 def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """One scan for all examples, whose carries and parts hold the examples where they differ."""
+    """One scan for all examples; carries and slices that differ between examples are batched."""
     first, last = op.carries, op.carries + op.sequences
     flags = _carried(op.body, first, batched, size)
     wanted = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
@@ -46,7 +46,7 @@ def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
 
 
 def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """One choice for all examples; where each has its own, all branches are computed and chosen from."""
+    """One choice for an unbatched index; for a batched one, all branches are computed and selected from."""
     if batched[0]:
         return _chosen(op, operands, batched, size)
     found = [batched_body(body, batched[1:], size)[1] for body in op.branches]
@@ -56,7 +56,7 @@ def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
 
 
 def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
-    """All branches computed, and of what they return for each example what its index says."""
+    """Compute all branches, and select for each example the results of the branch that its index names."""
     index, graph = operands[0], d.current().graph
     assert graph is not None
     chosen: list[Output] = []
@@ -77,21 +77,21 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
 
 
 def _hits(index: Output, number: int, count: int) -> Output | None:
-    """Which examples take a branch: below the first counts as it, beyond the last likewise."""
+    """Which examples take a branch; indices out of range are clipped. None for a single branch."""
     if count == 1:
         return None
-    how = "LessEqual" if number == 0 else "GreaterEqual" if number == count - 1 else "Equal"
-    return build(how, index, scalar_beside(index, number, np.int32))
+    comparison = "LessEqual" if number == 0 else "GreaterEqual" if number == count - 1 else "Equal"
+    return build(comparison, index, scalar_beside(index, number, np.int32))
 
 
 def _shielded(
     here: Output | None, operands: Sequence[Output], batched: Flags, size: Size
 ) -> tuple[list[Output], list[bool]]:
-    """The operands, from which no gradient passes but where an example is *here*; and which hold examples.
+    """The operands with gradients only for the examples that are *here*, and which of them are batched.
 
-    What is computed for the others is not used, but its derivative may be infinite, and zero times that is
-    no number. So an operand that is the same for all examples is repeated for each, as in JAX. A single
-    branch is for all.
+    A branch's results for the other examples are not used, but their derivatives may be infinite, and zero
+    times infinity is NaN. So an unbatched operand is repeated for each example, as in JAX. With a single
+    branch, *here* is None and nothing changes.
     """
     if here is None:
         return list(operands), list(batched)
@@ -105,7 +105,7 @@ def _shielded(
 
 
 def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """One loop for all examples; if each has its own end, it runs to the last, and those at theirs stay."""
+    """One loop for all examples; if its condition is batched, it runs until the last example has ended."""
     count = len(op.outputs)
     flags = _carried(op.body, count, batched, size)
     condition, (apart,) = batched_body(op.condition, flags, size)
@@ -122,7 +122,7 @@ def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partl
 
 
 def _any_goes_on(op: Operation, flags: Flags, size: Size) -> Body:
-    """The condition of a loop for examples with ends of their own: whether any is not at its."""
+    """The condition of a loop whose examples end separately: whether any of them goes on."""
     with d.tracing("vmap", None) as trace:
         parameters = _parameters(trace.graph, op, flags, size)
         ((holds,), (apart,)) = replay(op.condition, parameters, flags, size, trace.graph)
@@ -132,7 +132,7 @@ def _any_goes_on(op: Operation, flags: Flags, size: Size) -> Body:
 
 
 def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
-    """One step of a loop for those examples that are not at their end."""
+    """One step of such a loop, which leaves the examples that have ended unchanged."""
     with d.tracing("vmap", None) as trace:
         parameters = _parameters(trace.graph, op, flags, size)
         ((holds,), _) = replay(op.condition, parameters, flags, size, trace.graph)
@@ -156,6 +156,6 @@ def _parameters(graph: Graph, op: Operation, flags: Flags, size: Size) -> list[O
 
 
 def CHECKPOINT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """The body is batched."""
+    """A checkpoint of the batched body."""
     body, which = batched_body(op.body, batched, size)
     return Partly(d.again(op, operands, changed(op, body=body)), which)

@@ -1,4 +1,4 @@
-"""One of several bodies: cond and switch."""
+"""Branches: cond and switch, which run one of several functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _INDEX = d.not_differentiable("which branch runs has no derivative")
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """The same choice among the branches' pullbacks, which compute their branch again."""
+    """The gradient: the same choice among the branches' pullbacks, which compute their branch again."""
     wanted = [i - 1 for i in live]  # The index comes before the branches' operands.
     pulled = [
         recomputed_pullback(body, gs, wanted, acting, op, "the gradient of a branch") for body in op.branches
@@ -78,12 +78,12 @@ class Case(Op):
     """Runs one of several bodies, chosen by an index. Made by :func:`cond` and :func:`switch`.
 
     Args:
-        index: a scalar integer; below 0 it counts as 0, beyond the last body as the last.
-        operands: what the bodies take.
+        index: a scalar integer, clipped to the numbers of the bodies.
+        operands: the bodies' arguments.
         branches: the bodies.
 
     Returns:
-        What the chosen body returns.
+        The results of the chosen body.
 
     Constraints:
         (C1) The index is a scalar int32.
@@ -142,19 +142,19 @@ def cond(
     *operands: Any,
     name: str | None = None,
 ) -> Any:
-    """One function or the other, as a condition says when the graph runs.
+    """Run one of two functions, chosen by a condition when the graph runs.
 
     Both are traced, one is run. They may use tensors that they close over.
 
     Args:
         pred: a scalar boolean.
-        true_fn: called with the operands where it holds.
-        false_fn: called with the operands where it does not; returns the same structure, dtypes and shapes.
+        true_fn: called with the operands if it is True.
+        false_fn: called with the operands if it is False; returns the same structure, dtypes and shapes.
         operands: nested structures of tensors.
         name: of the operation.
 
     Returns:
-        What the chosen function returns.
+        The result of the chosen function.
 
     Raises:
         DTypeError: the condition is no scalar boolean.
@@ -181,16 +181,16 @@ def cond(
 def switch(
     index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
 ) -> Any:
-    """One of several functions, as an index says when the graph runs.
+    """Run one of several functions, chosen by an index when the graph runs.
 
     Args:
-        index: a scalar integer; below 0 it counts as 0, beyond the last function as the last.
+        index: a scalar integer, clipped to the numbers of the functions.
         branches: functions that take the operands and return the same structure, dtypes and shapes.
         operands: nested structures of tensors.
         name: of the operation.
 
     Returns:
-        What the chosen function returns.
+        The result of the chosen function.
 
     Raises:
         DTypeError: the index is no scalar integer.
@@ -217,7 +217,7 @@ def switch(
 
 
 def _clamped(index: Output | Operation, last: int) -> Any:
-    """An index in range before it is converted, which could otherwise wrap."""
+    """The index clipped before it is converted to int32, where a larger one would wrap."""
     low, high = np.asarray(0, index.dtype.numpy), np.asarray(last, index.dtype.numpy)
     return minimum(maximum(index, low), high)
 
@@ -230,7 +230,7 @@ def _chosen(
     given: Sequence[Any],
     name: str | None,
 ) -> Any:
-    """What :func:`cond` and :func:`switch` share; errors name functions by their *roles* in *what*."""
+    """What :func:`cond` and :func:`switch` have in common; errors name functions by their *roles*."""
     for f, role in zip(functions, roles, strict=True):
         check_function(f, what, role)
     ((leaves, spec),) = operands(what, tuple(given))

@@ -36,17 +36,16 @@ def ctc_loss(
 ) -> Tensor:
     """-log of the probability of a sequence of labels, summed over all its alignments with the input.
 
-    An alignment has for each step a label or the blank; it stands for what is left when labels that follow
-    each other are taken once and blanks are left out.
+    An alignment has a label or the blank for each step; repeated labels are merged and then blanks are
+    removed to give the sequence.
 
     Args:
-        labels: [batch, labels], integers; what stands behind label_length does not count.
-        logits: [time, batch, classes], logarithms of unnormalised probabilities. Those that are normalised
-            stay as they are.
-        label_length: [batch], how many labels count; None for all.
-        logit_length: [batch], how many steps count; None for all.
-        logits_time_major: False where the logits are [batch, time, classes].
-        unique: None; TensorFlow can be given what makes its computation faster.
+        labels: [batch, labels], integers; those after label_length are ignored.
+        logits: [time, batch, classes], logarithms of probabilities, which may be unnormalised.
+        label_length: [batch], the number of labels of each sequence; None for all.
+        logit_length: [batch], the number of steps of each sequence; None for all.
+        logits_time_major: False for logits of shape [batch, time, classes].
+        unique: None; a hint with which TensorFlow's computation is faster.
         blank_index: the class that is the blank, negative ones counted from the end; None for 0.
         name: of the result.
 
@@ -81,7 +80,7 @@ def ctc_loss(
     lengths = _lengths(label_length, count, batch, x, "label_length")
     ends = _lengths(logit_length, steps, batch, x, "logit_length")
     states, skips = _states(cast(labels, d.int32), blank)
-    # What is no class has no probability; behind the end of the labels it does not count.
+    # A label that is no class has probability 0, which matters only before the end of the labels.
     known = logical_and(greater_equal(states, 0), less(states, size_as(classes, d.int32, x)))
     places = expand_dims(where(known, states, blank), 0)
     emitted = take_along_axis(log_softmax(x, -1), broadcast_to(places, (steps, batch, 2 * count + 1)), -1)
@@ -110,9 +109,9 @@ def _lengths(given: ArrayLike | None, most: Size, batch: Size, like: ArrayLike, 
 
 
 def _states(labels: ArrayLike, blank: int) -> tuple[Tensor, Tensor]:
-    """The labels with blanks around each, and into which of these states one may come past a blank.
+    """The labels with blanks around each, and which of these states a path may enter by skipping a blank.
 
-    It may into a label that differs from the label before.
+    Those are the labels that differ from the label before.
     """
     batch, count = d.type_of(labels).shape
     blanks = add(multiply(labels, 0), np.int32(blank))
@@ -127,7 +126,7 @@ def _forward(emitted: ArrayLike, skips: ArrayLike, lengths: ArrayLike, ends: Arr
     """The logarithms of the probabilities of all alignments, [batch], by the forward algorithm."""
     steps, _, count = d.type_of(emitted).shape
     places = positions(count, emitted)
-    # Before the first step: at the first blank.
+    # Before the first step, a path is at the first blank.
     first = where(equal(places, 0), zeros_beside(d.type_of(emitted).shape[1:], emitted), -math.inf)
     alive = greater(ends, expand_dims(positions(steps, emitted), 1))
 

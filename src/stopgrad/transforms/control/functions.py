@@ -1,4 +1,4 @@
-"""Tracing the functions that a user gives to a construct, over nested structures of tensors."""
+"""Tracing of the functions that users pass to loops and branches, over nested structures of tensors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Run = Callable[[Body, Sequence[Any]], Any]
 
 @dataclass
 class Traced:
-    """A function as a body.
+    """A function that was traced into a body.
 
     Attributes:
-        trace: how it was traced; holds the captures.
+        trace: the trace, with the captures.
         parameters: the body's own parameters, without the captures.
         results: the tensors that it returned.
         spec: the structure that it returned them in.
@@ -46,7 +46,7 @@ class Traced:
     spec: Any
 
     def body(self, captures: Sequence[Output] | None = None) -> Body:
-        """The body, its captures being parameters after its own: those given, or its own."""
+        """The body, with parameters for *captures*, by default its own captures, after its own parameters."""
         graph, own = self.trace.graph, self.trace.captures
         wanted = own if captures is None else captures
         extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in wanted]
@@ -54,10 +54,10 @@ class Traced:
 
 
 def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
-    """For each structure its leaves as outputs and arrays, and how they stand in it.
+    """For each nested structure its leaves as outputs and arrays, and its spec.
 
-    Python floats take the dtype of the first floating-point tensor among them. Errors name the construct,
-    *what*.
+    Python floats take the dtype of the first floating-point tensor among the leaves. Errors name the
+    construct, *what*.
     """
     everything = [leaf for tree in trees for leaf in d.flatten(tree)[0]]
     tensors = (d.type_of(x).dtype for x in everything if hasattr(x, "dtype") or hasattr(x, "as_output"))
@@ -81,19 +81,19 @@ def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], A
 
 
 def graph_of(*groups: Sequence[Any]) -> Graph | None:
-    """The graph in which a construct on these operands is built; None where nothing says so."""
+    """The graph to build in: that of the first output among the operands, or the default graph, or None."""
     symbolic = next((x for group in groups for x in group if isinstance(x, Output)), None)
     return d.graph_for(symbolic) if symbolic is not None else d.default_graph()
 
 
 def check_function(f: object, what: str, role: str) -> None:
-    """Refuse what cannot be called; errors name the construct (*what*) and the parameter (*role*)."""
+    """Raise unless *f* is callable; errors name the construct (*what*) and the parameter (*role*)."""
     if not callable(f):
         raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
 
 
 def check_default(what: str, name: str, given: object, default: object, cure: str) -> None:
-    """Refuse a parameter of TensorFlow's that has no meaning here, where it is not at its default."""
+    """Raise unless a parameter of TensorFlow's that has no meaning here has its default value."""
     if given is not default and not (isinstance(given, np.bool_) and bool(given) is default):
         raise ArgumentError(f"{what}: {name} has no meaning here but {default}: {cure}")
 
@@ -103,7 +103,7 @@ NOT_SWAPPED = "to keep less in memory for the gradient, wrap the function in sg.
 
 
 def check_parallel(what: str, iterations: int) -> None:
-    """Refuse what is no number of steps; steps run one after the other whatever it says."""
+    """Raise unless this is a positive whole number; steps run one after another in any case."""
     if not d.is_whole(iterations) or iterations < 1:
         raise ArgumentError(f"{what}: parallel_iterations is a positive whole number, not {iterations!r:.60}")
 
@@ -120,9 +120,9 @@ def trace_function(
     Args:
         f: the function.
         types: of the parameters.
-        arguments: from the parameters to the tuple of arguments that the function takes.
+        arguments: makes the tuple of the function's arguments from the parameters.
         what: names the function in errors.
-        graph: in which the construct is built; None where nothing says so.
+        graph: the graph in which the construct is built, if it is known.
     """
     with d.tracing(what, graph) as trace:
         parameters = [d.parameter_of(trace.graph, t) for t in types]
@@ -143,7 +143,7 @@ def trace_function(
 def apply_traced(
     definition: type[Op], traced: Traced, operands: Sequence[Any], values: tuple[Any, ...], name: str | None
 ) -> list[Any]:
-    """The results of an operation that runs what was traced; where that returns none, nothing is built."""
+    """The results of an operation that runs a traced function; without results, nothing is built."""
     if not traced.results:
         return []
     made = d.apply(definition, operands, values, name)
@@ -151,24 +151,24 @@ def apply_traced(
 
 
 def union(traced: Sequence[Traced]) -> list[Output]:
-    """What any of several functions captures, each once."""
+    """The captures of all the functions, each once."""
     return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
 
 
 def same_type(a: TensorType, b: TensorType) -> bool:
-    """Whether two types may be taken for equal: one dtype, and no size that surely differs."""
+    """Whether two types may be equal: they have the same dtype, and no sizes that are known to differ."""
     return a.dtype is b.dtype and a.ndim == b.ndim and all(map(d.same_size, a.shape, b.shape))
 
 
 def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
-    """:func:`same_type`, for as many types."""
+    """Whether two lists of types have the same length and pass :func:`same_type` pair by pair."""
     return len(some) == len(others) and all(map(same_type, some, others))
 
 
 def check_carry(
     types: Sequence[TensorType], spec: PyTreeSpec, traced: Traced, found: PyTreeSpec, what: str
 ) -> None:
-    """Refuse a function that returns its carry with another structure, dtype or shape.
+    """Raise if a function returns its carry with another structure, dtype or shape.
 
     Args:
         types: of the tensors of the first carry.
@@ -198,9 +198,9 @@ def check_carry(
 
 
 def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]) -> list[Any] | None:
-    """The first values of a carry with Python numbers in the dtype that the function makes of them.
+    """A carry's first values, with Python numbers converted to the dtypes that the function returns.
 
-    None where that changes nothing.
+    None if that changes nothing.
     """
     changed = False
     found = []

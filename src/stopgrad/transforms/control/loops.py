@@ -1,4 +1,4 @@
-"""Loops that end when a condition says so, and loops over numbers."""
+"""Loops with a condition, and loops over a range of numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ANY_NUMBER = Undefined(lambda op: "a loop without maximum_iterations may take a
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """The pull of the scan that does the same in as many steps as there may be, some of them idle."""
+    """The gradient of an equivalent scan of as many steps as the loop may take, some of which do nothing."""
     if op.limit == _UNBOUNDED:
         raise GradientError(
             f"while_loop: the gradient of {d.describe(op)} needs to know how many steps there may be; give "
@@ -72,7 +72,7 @@ def _pull(
 
 
 def _bounded(op: Operation) -> Body:
-    """One step of a loop if its condition holds, and none otherwise."""
+    """One step of a loop if its condition holds; otherwise the carry does not change."""
     body: Body = op.body
     found: Body | None = body.memo.get(op.condition)
     if found is None:
@@ -90,10 +90,10 @@ class While(Op):
     """Runs a body as long as a condition holds. Made by :func:`while_loop`.
 
     Args:
-        operands: the carry's first values, then what is the same for every step.
-        condition: a body that says whether to go on.
-        body: a body that makes the next carry.
-        limit: how many steps there may be at most; -1 for any number.
+        operands: the carry's first values, then the tensors that are the same for every step.
+        condition: a body that returns whether to go on.
+        body: a body that returns the next carry.
+        limit: the maximum number of steps; -1 for any number.
 
     Returns:
         The last carry.
@@ -197,8 +197,7 @@ def while_loop(
         parallel_iterations: a hint of TensorFlow's, without effect.
         back_prop: True; a gradient is built only where it is asked for.
         swap_memory: False.
-        maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many
-            steps.
+        maximum_iterations: the maximum number of steps. The gradient needs it, and takes that many steps.
         name: of the operation.
 
     Returns:
@@ -207,7 +206,7 @@ def while_loop(
     Raises:
         ArgumentError, DTypeError, ShapeError: the condition is no scalar boolean, or the loop variables
             change.
-        GradientError: where a gradient is asked for, and there is no maximum_iterations.
+        GradientError: a gradient is asked for, and there is no maximum_iterations.
 
     References:
         ``tf.while_loop``, ``jax.lax.while_loop``.
@@ -256,7 +255,7 @@ def while_loop(
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
-    """List or tuple, whichever was given: both count as the same, and one variable may come without."""
+    """The body's result as a list or tuple like *loop_vars*; a single variable may come without one."""
     if _is_plain(loop_vars):
         kind = list if isinstance(loop_vars, list) else tuple
         if _is_plain(made):
@@ -267,7 +266,7 @@ def _same_kind(made: Any, loop_vars: Any) -> Any:
 
 
 def _is_plain(tree: object) -> bool:
-    """Whether it is a list or a tuple, and no named one."""
+    """Whether it is a list or a tuple, but not a named tuple."""
     return isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields")
 
 
@@ -291,7 +290,7 @@ def fori_loop(
 
     Args:
         lower: a Python integer, or a scalar integer tensor.
-        upper: the same. Where both are Python integers the loop has a gradient.
+        upper: likewise. The loop has a gradient if both are Python integers.
         body: takes the number (int32) and the carry; returns the next carry.
         init: the first carry, a nested structure of tensors.
         name: of the operation.

@@ -1,4 +1,4 @@
-"""The pullback of a body that keeps nothing: it computes the body again, then goes back through it."""
+"""The pullback of a body that keeps no intermediate values: it computes the body again first."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ def recomputed_pullback(
 
     Args:
         body: the forward body.
-        gs: the cotangents of its results; None where none arrives.
+        gs: the cotangents of its results; None for results without one.
         live: the positions of the parameters whose cotangents are wanted.
         acting: the selective gates that are closed.
         op: the operation that runs the body.
         what: names the pullback in errors.
 
     Returns:
-        The pullback, which takes the cotangents that are there and then the body's operands, and returns a
-        cotangent for each live parameter, zero where none arrives; and whether one arrives there.
+        The pullback, which takes the cotangents that are not None and then the body's operands, and returns a
+        cotangent for each live parameter; and whether each of these is reached. The cotangents of those that
+        are not reached are zero.
     """
     with d.tracing(what, op.graph, origin=op) as trace:
         seeds = [d.parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]

@@ -1,4 +1,4 @@
-"""Computing again instead of keeping: checkpoint."""
+"""Gradient checkpointing: a function's intermediate values are computed again instead of kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from stopgrad.transforms.control.pullbacks import recomputed_pullback
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """The body's pullback, which computes the body again."""
+    """The gradient: the body's pullback, which computes the body again."""
     step, arrives = recomputed_pullback(op.body, gs, live, acting, op, "the gradient of checkpoint")
     if not any(arrives):
         return [None] * len(live)
@@ -49,16 +49,15 @@ def _pull(
 
 
 class Checkpoint(Op):
-    """Runs a body, of which the gradient keeps nothing but the operands. Made by :func:`checkpoint`.
+    """Runs a body, of which the gradient keeps only the operands. Made by :func:`checkpoint`.
 
     Args:
-        operands: what the body takes.
+        operands: the body's arguments.
         body: the body.
-        again: whether it is run to compute something again, which an engine must not merge with the first
-            time.
+        again: whether this is a recomputation, which an engine must not merge with the first computation.
 
     Returns:
-        What the body returns.
+        The body's results.
 
     Constraints:
         (C1) The body takes the operands.
@@ -97,7 +96,7 @@ class Checkpoint(Op):
     def create(
         cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
-        """The operation that runs a function, which comes first, on its arguments."""
+        """The operation that runs a function, the first operand, on its arguments, the others."""
         with d.as_scope(scope, f"{cls.type}.create"):
             made = d.flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
         op: Operation = made[0].op
@@ -111,11 +110,11 @@ class Checkpoint(Op):
 def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """A function whose gradient computes its intermediate values again instead of keeping them.
 
-    In the body of a :func:`scan` of √n steps of √n steps each, it brings the memory of a gradient over n
+    In a :func:`scan` of √n steps whose body is a scan of √n steps, it reduces the memory of a gradient over n
     steps from O(n) to O(√n), for one more forward computation.
 
     Args:
-        f: a function of nested structures of tensors; leaves of other kinds are handed to it as they are.
+        f: a function of nested structures of tensors; other leaves are passed to it unchanged.
         name: of the operation.
 
     Returns:

@@ -1,7 +1,7 @@
 """Recurrent layers as scans: simple recurrent networks, LSTM and GRU, and one step of each.
 
-Kernels are [features, gates · units], so that they multiply from the right, as Keras has them; those of
-PyTorch are their transposes. All inputs are multiplied by the kernel at once, before the loop.
+Kernels are [features, gates · units] and multiply from the right, as in Keras; PyTorch's are their
+transposes. All inputs are multiplied by the kernel at once, before the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "simple_rnn", "simple_rnn_cel
 
 
 def _gates(x: ArrayLike, count: int) -> list[Tensor]:
-    """The parts of the gates, which stand beside each other along the last axis."""
+    """The parts of the gates, which are concatenated along the last axis."""
     kind = d.type_of(x)
     units = kind.shape[-1] // count
     return [part_of(x, kind.ndim - 1, i * units, units) for i in range(count)]
@@ -39,7 +39,7 @@ def _gates(x: ArrayLike, count: int) -> list[Tensor]:
 def _simple_step(
     x: ArrayLike, state: ArrayLike, weights: Mapping[str, Any], activation: Callable[[Any], Any]
 ) -> Tensor:
-    """The next state, from what the kernel has made of the input."""
+    """The next state, from the input times the kernel."""
     return activation(add(x, matmul(state, weights["recurrent_kernel"])))
 
 
@@ -99,7 +99,7 @@ def _read(
 
 
 def _projected(x: ArrayLike, weights: Mapping[str, Any]) -> Tensor:
-    """What the kernel makes of inputs, with the bias."""
+    """The inputs times the kernel, plus the bias."""
     y = matmul(x, weights["kernel"])
     return add(y, weights["bias"]) if "bias" in weights else y
 
@@ -114,7 +114,10 @@ def _layer(
     reverse: bool,
     time_major: bool,
 ) -> tuple[Tensor, list[Tensor]]:
-    """A scan of a step, from a projected input and states to the next states, the first being the result."""
+    """A scan over *step*, from a projected input and the states to the next states.
+
+    Returns the first state after each step, and the last states.
+    """
     if d.type_of(x).ndim != 3:
         axes = "[time, batch, features]" if time_major else "[batch, time, features]"
         raise ShapeError(f"takes {axes}, not {d.type_of(x)!r}")
@@ -222,16 +225,16 @@ def simple_rnn(
         inputs: [batch, time, features], floating-point.
         kernel: [features, units].
         recurrent_kernel: [units, units].
-        bias: [units]; None for none. (PyTorch has two, whose sum this is.)
+        bias: [units]; None for none. (This is the sum of PyTorch's two.)
         initial_state: [batch, units]; None for zeros.
         activation: "tanh", "relu" or a function.
-        sequence_length: [batch], how many steps of each sequence count; None for all.
-        reverse: whether the last step comes first. Results stand where their inputs stand.
+        sequence_length: [batch], the number of steps of each sequence; None for all.
+        reverse: whether the last step comes first. Results have the positions of their inputs.
         time_major: whether inputs and results are [time, batch, ...].
         name: of the results.
 
     Returns:
-        The states after each step, [batch, time, units], zeros behind the end of a sequence; and the last
+        The states after each step, [batch, time, units], zeros after the end of a sequence; and the last
         state, [batch, units].
 
     Raises:
@@ -326,22 +329,22 @@ def lstm(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """A layer of long short-term memory.
 
-    With i, f, g, o the four parts of x · kernel + h · recurrent_kernel + bias, in this order, as Keras and
-    PyTorch have it, c becomes sigmoid(f) · c + sigmoid(i) · tanh(g), and h becomes sigmoid(o) · tanh(c).
+    With i, f, g, o the four parts of x · kernel + h · recurrent_kernel + bias, in this order, as in Keras and
+    PyTorch, c becomes sigmoid(f) · c + sigmoid(i) · tanh(g), and h becomes sigmoid(o) · tanh(c).
 
     Args:
         inputs: [batch, time, features], floating-point.
         kernel: [features, 4 · units].
         recurrent_kernel: [units, 4 · units].
-        bias: [4 · units]; None for none. (PyTorch has two, whose sum this is; Keras begins with 1 for f.)
+        bias: [4 · units]; None for none. (This is the sum of PyTorch's two; Keras begins with 1 for f.)
         initial_state: (h, c), each [batch, units]; None for zeros.
-        sequence_length: [batch], how many steps of each sequence count; None for all.
-        reverse: whether the last step comes first. Results stand where their inputs stand.
+        sequence_length: [batch], the number of steps of each sequence; None for all.
+        reverse: whether the last step comes first. Results have the positions of their inputs.
         time_major: whether inputs and results are [time, batch, ...].
         name: of the results.
 
     Returns:
-        h after each step, [batch, time, units], zeros behind the end of a sequence; and the last (h, c).
+        h after each step, [batch, time, units], zeros after the end of a sequence; and the last (h, c).
 
     Raises:
         ShapeError, ArgumentError: the shapes do not fit, or the state is no pair.
@@ -376,7 +379,7 @@ def lstm(
 def _gru_weights(
     kernel: ArrayLike, recurrent_kernel: ArrayLike, bias: ArrayLike | None, gates: str, reset_after: bool
 ) -> tuple[dict[str, Any], str, bool]:
-    """The weights by name, the order of the gates, and where the reset gate stands."""
+    """The weights by name, the order of the gates, and whether the reset gate comes after the product."""
     chosen(gates, {"zrn": 0, "rzn": 1}, "gates")
     after = d.flag(reset_after)
     given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
@@ -455,16 +458,16 @@ def gru(
         recurrent_kernel: [units, 3 · units].
         bias: [3 · units]; or [2, 3 · units], the second row being the recurrent bias; None for none.
         initial_state: [batch, units]; None for zeros.
-        gates: the order of the parts: "zrn", as Keras has it, or "rzn", as PyTorch has it.
+        gates: the order of the parts: "zrn" as in Keras, or "rzn" as in PyTorch.
         reset_after: whether r is multiplied after h · recurrent_kernel, as above and in PyTorch; otherwise
             n = tanh(a_n + (r · h) · recurrent_kernel_n), as in the paper.
-        sequence_length: [batch], how many steps of each sequence count; None for all.
-        reverse: whether the last step comes first. Results stand where their inputs stand.
+        sequence_length: [batch], the number of steps of each sequence; None for all.
+        reverse: whether the last step comes first. Results have the positions of their inputs.
         time_major: whether inputs and results are [time, batch, ...].
         name: of the results.
 
     Returns:
-        h after each step, [batch, time, units], zeros behind the end of a sequence; and the last h.
+        h after each step, [batch, time, units], zeros after the end of a sequence; and the last h.
 
     Raises:
         ShapeError, ArgumentError: the shapes do not fit; the order of the gates is unknown.

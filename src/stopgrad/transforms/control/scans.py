@@ -1,8 +1,8 @@
 """Loops of a known number of steps: scan, and map_fn on top of it.
 
-The gradient of a scan is another scan, which runs in the opposite direction. A second scan over the same body
-hands out what it needs of the forward steps, and no more; rewriting unites that scan with the first before
-anything runs.
+The gradient of a scan is another scan, which runs in the opposite direction. It takes the intermediate values
+that it needs from a second scan over the same body; rewriting merges that one with the first before anything
+runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from stopgrad.transforms.gradients.reverse import backpropagate
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """A scan the other way over the pullback of one step."""
+    """The gradient: a scan in the opposite direction over the pullback of one step."""
     body: Body = op.body
     wanted, given = _alive(op, body_masks(body, acting), gs, live)
     if not given:
@@ -78,9 +78,9 @@ def _pull(
 def _alive(
     op: Operation, masks: Sequence[int], gs: Sequence[Output | None], live: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The body's parameters with respect to which to differentiate, and its results from which.
+    """The body's parameters to differentiate with respect to, and its results that cotangents come from.
 
-    A carry takes part if it depends on what is wanted, and what arrives depends on it.
+    A carry takes part if it depends on a wanted operand, and a result with a cotangent depends on it.
     """
     carries: int = op.carries
     wanted = sum(1 << i for i in live)
@@ -94,7 +94,7 @@ def _alive(
             if mask >> j & 1 and j not in given:
                 given.add(j)
                 stack.append(j)
-    # Where there may be no step at all, what arrives at a carry's end arrives at its beginning.
+    # If there may be no step at all, the cotangent of a carry's last value reaches its first value.
     passed = [1 << o if _may_be_empty(op) and o < carries else 0 for o in range(len(masks))]
     leading = sorted(o for o in given if (masks[o] | passed[o]) & wanted)
     reached = 0
@@ -108,16 +108,17 @@ def _may_be_empty(op: Operation) -> bool:
 
 
 def _sum_type(x: TensorType) -> TensorType:
-    """In what the cotangents of a constant are added up: as everywhere, not in 16 bits."""
+    """The type in which the cotangents of a constant are added up: float32 for 16-bit dtypes."""
     narrow = x.dtype.is_floating and x.dtype.itemsize == 2
     return d.tensor_type(d.float32, x.shape) if narrow else x
 
 
 class _Pull:
-    """The parts of a scan's pullback while it is put together.
+    """The parts of a scan's pullback while it is built.
 
-    Its carries are the cotangents of the carries, then the sums of those of the constants; its sequences the
-    cotangents of the results, then what the forward steps keep; its constants what does not change.
+    Its carries are the cotangents of the carries, then the sums of those of the constants. Its sequences are
+    the cotangents of the results, then the values kept from the forward steps. Its constants are the tensors
+    that are the same for every step.
     """
 
     def __init__(
@@ -133,19 +134,19 @@ class _Pull:
         self.gs = gs
         self.found = found
         self.seed = dict(zip(given, seeds, strict=True))
-        # A carry whose cotangent is only an end, not on the way to what is wanted, takes part as well.
+        # Carries take part even if their cotangents lead to no wanted operand.
         self.carries = [j for j in range(carries) if j in self.seed or found.get(j) is not None]
         self.constants = [i for i in found if i >= first_constant and found[i] is not None]
         self.sequences = [i for i in found if carries <= i < first_constant and found[i] is not None]
         self.results = [o for o in self.seed if o >= carries]
         self.sums: dict[int, Output] = {}
         self.parameters: list[Output] = []
-        # Each operand with its parameter: those with a value for each step, and those with one for all.
+        # Operands with their parameters: those with a value for each step, and those that are constant.
         self.kept: list[tuple[Output, Output]] = []
         self.fixed: list[tuple[Output, Output]] = []
 
     def arrange(self) -> None:
-        """Make the parameters that are no captures, in their order."""
+        """Make the parameters that are not captures, in order."""
         graph = next(iter(self.seed.values())).op.graph
         for j in self.carries:
             if j not in self.seed:
@@ -167,16 +168,16 @@ class _Pull:
         return made
 
     def next_sums(self) -> list[Output]:
-        """What has arrived at the constants so far, with what this step adds."""
+        """The sums of the constants' cotangents, with those of this step added."""
         found = [(i, part) for i in self.constants if (part := self.found[i]) is not None]
         return [add(self.sums[i], wide(part)) for i, part in found]
 
     def slices(self) -> list[Output]:
-        """The cotangents of the sequences' parts at this step."""
+        """The cotangents of the sequences' slices at this step."""
         return [part for i in self.sequences if (part := self.found[i]) is not None]
 
     def keep(self, captures: dict[Output, Output]) -> None:
-        """Find, for what the step uses of the forward step, where it comes from."""
+        """Find a source for each value of the forward step that the step uses."""
         op, body = self.op, self.op.body
         carries, first_constant = op.carries, op.carries + op.sequences
         operand = dict(zip(body.inputs, op.inputs, strict=True))
@@ -211,7 +212,7 @@ class _Pull:
         return [*self.parameters, *(p for _, p in self.kept), *(p for _, p in self.fixed)]
 
     def emit(self, step: Body, live: Sequence[int]) -> list[Output | None]:
-        """The scan the other way, and of its results the cotangents of the live operands."""
+        """Build the scan in the opposite direction; return the cotangents of the live operands."""
         op, gs = self.op, self.gs
         first = [zeros_like(op.outputs[j]) if (g := gs[j]) is None else g for j in self.carries]
         sums = [wide(zeros_like(op.inputs[i])) for i in self.constants]
@@ -228,24 +229,24 @@ class _Pull:
 
 
 class Scan(Op):
-    """Runs a body once for each part of its sequences, handing a carry from one run to the next.
+    """Runs a body once for each slice of its sequences, passing a carry from one step to the next.
 
     Made by :func:`scan`, :func:`map_fn` and :func:`fori_loop`.
 
     Args:
-        operands: the carry's first values, then sequences, then what is the same for every step.
-        body: from a carry, a part of each sequence and the constants to the next carry and results.
-        carries: how many operands are the carry.
-        sequences: how many are sequences.
-        length: how many steps there are.
-        reverse: whether the last part comes first.
-        unroll: how many steps an engine may put into one.
+        operands: the carry's first values, then sequences, then constants, which are the same for every step.
+        body: maps the carry, a slice of each sequence and the constants to the next carry and results.
+        carries: the number of operands that are the carry.
+        sequences: the number of operands that are sequences.
+        length: the number of steps.
+        reverse: whether the last slice comes first.
+        unroll: how many steps an engine may unroll into one.
 
     Returns:
         The last carry, then the results of all steps along a new first axis.
 
     Constraints:
-        (C1) The body takes the carry, the parts and the constants.
+        (C1) The body takes the carry, the slices and the constants.
         (C2) It returns the carry's types first.
         (C3) The first axis of each sequence has the loop's length.
 
@@ -356,19 +357,20 @@ def scan(
     unroll: int = 1,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """A loop that hands a carry from step to step, over the first axis of its sequences.
+    """A loop over the first axis of its sequences that passes a carry from step to step.
 
-    The function is traced once; it may use tensors that it closes over. Its gradient is a loop the other way.
+    The function is traced once; it may use tensors that it closes over. Its gradient is a loop in the
+    opposite direction.
 
     Args:
-        f: takes the carry and a part of xs (None where xs is None); returns the next carry, in the same
+        f: takes the carry and a slice of xs (None if xs is None); returns the next carry, with the same
             structure, dtypes and shapes, and a result (a nested structure of tensors, or None).
         init: the first carry, a nested structure of tensors. Python floats take the dtype of the first
-            floating-point tensor among init and xs, or that in which f returns them.
+            floating-point tensor among init and xs, or the dtype in which f returns them.
         xs: a nested structure of tensors whose first axes have one size, the number of steps; or None.
-        length: the number of steps; needed where xs is None.
-        reverse: whether to begin with the last part. Results stand where their parts stood.
-        unroll: how many steps an engine may put into one, which can be faster and takes longer to compile.
+        length: the number of steps; needed if xs is None.
+        reverse: whether to begin with the last slice. Results have the positions of their slices.
+        unroll: how many steps an engine may unroll into one, which can be faster and takes longer to compile.
         name: of the operation.
 
     Returns:
@@ -402,12 +404,12 @@ def map_fn(
     name: str | None = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """A function of each part along the first axis, the results along a new first axis.
+    """Apply a function to each slice along the first axis, and stack the results along a new first axis.
 
-    The parts are computed one after the other; :func:`vmap` computes them together.
+    The slices are computed one after another; :func:`vmap` computes them together.
 
     Args:
-        fn: takes a part of elems, in its structure; returns a nested structure of tensors.
+        fn: takes a slice of elems, in its structure; returns a nested structure of tensors.
         elems: a nested structure of tensors whose first axes have one size.
         dtype: the older name of *fn_output_signature*.
         parallel_iterations: a hint of TensorFlow's, without effect.
@@ -415,14 +417,14 @@ def map_fn(
         swap_memory: False.
         infer_shape: True; shapes are always inferred.
         name: of the operation.
-        fn_output_signature: the dtypes that fn returns, in its structure. They need not be given; where they
-            are, they must be right.
+        fn_output_signature: the dtypes that fn returns, in the structure of its result, which are checked;
+            they may be left out.
 
     Returns:
         The results.
 
     Raises:
-        DTypeError: fn returns other dtypes than it is said to.
+        DTypeError: fn returns other dtypes than fn_output_signature says.
 
     References:
         ``tf.map_fn``, ``jax.lax.map``.
@@ -450,7 +452,7 @@ def map_fn(
 
 @d.reads_arguments
 def _check_signature(said: Any, made: Any) -> None:
-    """Refuse results of other dtypes than they were said to have."""
+    """Raise if the results have other dtypes than the signature says."""
     dtypes, spec = d.flatten(said)
     expected = [d.dtype_of(dtype) for dtype in dtypes]
     results, made_spec = d.flatten(made)
@@ -497,7 +499,7 @@ def run_scan(
     unroll: int,
     name: str | None,
 ) -> tuple[Any, Any]:
-    """:func:`scan`, for the construct that errors are to name."""
+    """:func:`scan` for the construct *what*, which errors name."""
     (first, carry_spec), (parts, part_spec) = operands(what, init, xs)
     length = _length(parts, length, what)
     graph = graph_of(first, parts)

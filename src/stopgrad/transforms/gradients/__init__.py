@@ -1,1 +1,1 @@
-"""Gradients: what lies between (reach), the generator (reverse), forward mode, transforms of functions."""
+"""Gradients: the paths that they take (reach), the generator (reverse), forward mode, function transforms."""

@@ -17,9 +17,9 @@ from stopgrad.transforms.gradients.reverse import gradients
 def push_forward(
     ys: Sequence[Output], xs: Sequence[Output], tangents: Sequence[Output]
 ) -> list[Output | None]:
-    """The tangents of ys when xs move along *tangents*; None where no x moves y."""
+    """The tangents of ys for *tangents* of xs; None for a y that no x moves."""
     moving = [y for y in ys if y.type.differentiable]
-    # Only a pullback that is not linear (clip_gradient) reads their value: its derivative at zero is taken.
+    # Only a pullback that is not linear (clip_gradient) reads their value: it is differentiated at 0.
     covectors = [identity(zeros_like(y)) for y in moving]
     pulled = gradients(moving, xs, covectors) if moving else []
     pairs = [(g, t) for g, t in zip(pulled, tangents, strict=False) if g is not None]

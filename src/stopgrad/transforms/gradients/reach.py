@@ -1,9 +1,9 @@
-"""Which operations lie between xs and ys, as far as gradients pass.
+"""Which operations lie on the paths of gradients from ys to xs.
 
-The first sweep walks from ys to the inputs and never enters what a gate hides; the second walks what was
-found, in order, and keeps what depends on xs. Work is proportional to the live part alone. Operations with
-bodies answer for each of their outputs apart, by what their bodies do. Why nothing passes is told by
-:mod:`stopgrad.flow`.
+The first sweep walks from ys to the inputs and never passes a closed gate; the second goes through the
+operations found, in order, and keeps those that depend on xs. The work is proportional to the live part only.
+Operations with bodies are asked for each output separately, and answer by what their bodies compute. The
+reasons why no gradient passes are found by :mod:`stopgrad.flow`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
 def between(
     ys: Iterable[Output], xs: Collection[Output], stops: Collection[Output] = (), acting: Acting = NOBODY
 ) -> list[Step]:
-    """The operations that a gradient passes from ys to xs, in order of their ids.
+    """The operations that a gradient passes through from ys to xs, in order of their ids.
 
-    Gradients arrive at the tensors in *stops* and go no further.
+    Gradients reach the tensors in *stops* and go no further.
     """
     if not xs:
         return []
@@ -90,7 +90,7 @@ def _carrying(
     parts: Mapping[Operation, Collection[int]],
     size: int,
 ) -> list[Step]:
-    """The operations among those found that depend on xs, with the inputs through which they do."""
+    """The operations among those found that depend on xs, with the inputs through which they do so."""
     holds_x = bytearray(size)
     for x in xs:
         if x.op.id < size:
@@ -136,7 +136,7 @@ def _carrying(
 
 
 def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
-    """For each output of an operation that tells them apart, the inputs to which its gradients pass."""
+    """For each output of an operation, the inputs to which its gradient passes."""
     found = op.definition.dependence(op)
     if found is not None:
         return [[i for i in inputs if i in set(open_inputs(op, acting))] for inputs in found]
@@ -155,7 +155,7 @@ def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
 def closed(
     wire: Wire, masks: Sequence[Any], join: Callable[[Any, Any], Any], has: Callable[[Any, int], bool]
 ) -> list[int]:
-    """For each result, the parameters it depends on in any number of runs of the body."""
+    """For each result, the parameters that it depends on after any number of runs of the body."""
     found = list(masks)
     if wire.skipped:
         for m, k in wire.feedback.items():
@@ -174,7 +174,7 @@ def closed(
 
 
 def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
-    """For each result of a body, the parameters to which gradients of it pass, as the bits of a number."""
+    """For each result of a body, a bit mask of the parameters to which its gradient passes."""
     plain = acting.isdisjoint(selective_in(body))
     found: list[int] | None = body.memo.get("masks") if plain else None
     if found is None:
@@ -199,9 +199,9 @@ def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
 def routes(
     ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]
 ) -> list[tuple[Acting, list[Output], list[Step]]]:
-    """The paths from ys to xs: one for the xs to which the same selective gates are closed, with those gates.
+    """The paths from ys to xs: one for each group of xs to which the same selective gates are closed.
 
-    Where there are no selective gates, that is one path for all.
+    Each comes with those gates. Without selective gates, there is one path for all xs.
     """
     path = between(ys, set(xs), stops)
     some = [op for op, _ in path if op.definition.selective or op.definition.has_bodies]

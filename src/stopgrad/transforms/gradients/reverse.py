@@ -1,7 +1,7 @@
 """The gradient generator: the derivatives of ys with respect to xs as more operations of the same graph.
 
-:func:`backpropagate` is the whole algorithm; what stands around it checks what the user gave, fits a
-cotangent to its operand, and keeps apart the groups that selective gates make.
+:func:`backpropagate` is the whole algorithm; the code around it checks the user's arguments, fits cotangents
+to their operands, and treats the groups of xs that selective gates make separately.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def backpropagate(
     acting: Acting,
     stops: Collection[Output] = (),
 ) -> list[Output | None]:
-    """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls.
+    """The cotangents that reach xs from seeds at ys, along a path; None for an x that none reaches.
 
-    None where none arrives. The path is used up: of a long one nothing is held for longer than needed.
+    The path is consumed, so that a long one is freed as soon as possible.
     """
     builder = current()
     cotangents = Cotangents(ys, xs, seeds, stops, builder)
@@ -59,7 +59,7 @@ def backpropagate(
 def pull_back(
     op: Operation, g: Output, live: Sequence[int], acting: Acting
 ) -> Iterator[tuple[Output, Output]]:
-    """The cotangents of an operation's live inputs, from that of its output (a tuple, for several)."""
+    """The cotangents of an operation's live inputs, from that of its output (a tuple for several outputs)."""
     definition = op.definition
     if definition.joint is not None:
         for i, dx in zip(live, definition.joint.pull(g, op, live, acting), strict=True):
@@ -79,7 +79,7 @@ def pull_back(
 
 
 def fit_to(dx: Output, x: TensorType) -> Output:
-    """A cotangent in its operand's shape and dtype: broadcasting is undone, here and nowhere else."""
+    """A cotangent in its operand's shape and dtype. Only here is broadcasting undone."""
     if dx.type.shape != x.shape:
         dx = sum_to(dx, x)
     if dx.type.dtype is not x.dtype:
@@ -88,7 +88,7 @@ def fit_to(dx: Output, x: TensorType) -> Output:
 
 
 class Cotangents:
-    """What has arrived so far at each tensor, added up only when it is read; forgotten then, but at xs."""
+    """The cotangents that have arrived at each tensor. Reading sums them, and forgets those not of xs."""
 
     __slots__ = ("_arrived", "_builder", "_kept", "_stops")
 
@@ -118,7 +118,7 @@ class Cotangents:
             self._arrived[x] = [known, dx]
 
     def arrived_at(self, x: Output) -> Output | None:
-        """The sum of what has arrived at a tensor; None where nothing has."""
+        """The sum of the cotangents that have arrived at a tensor; None if there are none."""
         kept = x in self._kept
         known = self._arrived.get(x) if kept else self._arrived.pop(x, None)
         if isinstance(known, list):
@@ -129,10 +129,10 @@ class Cotangents:
         return known
 
     def take(self, op: Operation) -> Any:
-        """The cotangent of an operation's output; of several outputs, a tuple.
+        """The cotangent of an operation's output; for several outputs, a tuple.
 
-        Rules find zeros in it for outputs at which nothing has arrived, joint pullbacks None. What arrived
-        at a tensor in *stops* stays there.
+        For outputs without a cotangent, it holds zeros for rules and None for joint pullbacks. A cotangent of
+        a tensor in *stops* is not passed on.
         """
         outputs = op.outputs
         if op.definition.joint is None and len(outputs) == 1:
@@ -150,9 +150,9 @@ class Cotangents:
 
 
 def generating(graph: Graph, name: str) -> Inside:
-    """Inside, operations belong to the gradient: they are named below *name*, and equal ones are built once.
+    """A context for building a gradient: operations are named below *name*, and equal ones are built once.
 
-    The builder's ``origin`` says for which forward operation is being built.
+    The builder's ``origin`` is the forward operation whose gradient is being built.
     """
     outer = current()
     trace = outer.tracing
@@ -180,24 +180,23 @@ def gradients(
     """Add operations that compute the derivatives of the sum of ys with respect to each x.
 
     Args:
-        ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts
-            with the sum of its elements.
+        ys, xs: an output or a nested structure of outputs, all of one graph. The elements of a y that is no
+            scalar are summed.
         grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
         name: the scope of the added operations.
-        gate_gradients, aggregation_method: TensorFlow's hints to its executor, which change no value; engines
-            here decide by themselves.
+        gate_gradients, aggregation_method: TensorFlow's hints to its executor, which have no effect here.
         stop_gradients: outputs treated as constants at every use; gradients still arrive at them.
-        unconnected_gradients: ``"none"`` or ``"zero"``: what to return where no gradient arrives.
+        unconnected_gradients: ``"none"`` or ``"zero"``: what to return for an x that no gradient reaches.
 
     Returns:
         The structure of xs, with an output of x's type, or None, for each x; for a single x a list of one.
-        :func:`explain` says why it is None. For complex tensors it is the conjugate of the mathematical
-        derivative, as in TensorFlow.
+        :func:`explain` says why it is None. For complex tensors, the gradient is the conjugate of the
+        mathematical derivative, as in TensorFlow.
 
     Raises:
         GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
-        GradientError: a gradient is undefined. The graph is then as it was; where another thread has built in
-            it meanwhile, what had been added stays, unused.
+        GradientError: a gradient is undefined. The graph is then as before, unless another thread has built
+            in it meanwhile: then the operations that had been added stay, unused.
 
     References:
         Reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
@@ -226,7 +225,7 @@ def gradients(
 def _derivatives(
     ys: Any, xs: Any, grad_ys: Any, stop_gradients: Any, name: str, zeros: bool = False
 ) -> list[Output | None]:
-    """For each x what arrives there; *zeros*: zeros where nothing does."""
+    """The gradient for each x; *zeros* asks for zeros instead of None."""
     roots = outputs_in(ys, "gradients: ys", _FOR_ARRAYS)
     targets = outputs_in(xs, "gradients: xs", _FOR_ARRAYS)
     walls = outputs_in(stop_gradients, "gradients: stop_gradients", _FOR_ARRAYS)
@@ -253,7 +252,7 @@ def _generated(
     name: str,
     zeros: bool,
 ) -> dict[Output, Output | None]:
-    """What arrives at each x, in a scope of its own; *zeros*: zeros where nothing does."""
+    """The gradient for each x, built in a scope of its own; *zeros* asks for zeros instead of None."""
     start = len(graph)
     with generating(graph, name):
         builder = current()
@@ -273,9 +272,9 @@ def _pulled(
     stops: Collection[Output],
     builder: Builder,
 ) -> dict[Output, Output | None]:
-    """What arrives at each x: one in the graph of ys or, while that is a body being traced, in one around it.
+    """The gradient for each x, which is in the graph of ys or in one around it that is being traced.
 
-    What arrives at the body's captures goes on, from the tensors that they stand for; it is computed inside.
+    Cotangents of the body's captures are propagated from the captured tensors on; they are computed inside.
     """
     if builder.tracing is None:
         return _through(ys, xs, seeds, stops, builder)
@@ -309,14 +308,14 @@ def _through(
     stops: Collection[Output],
     builder: Builder,
 ) -> dict[Output, Output | None]:
-    """What arrives at xs when seeds leave ys, all in one graph."""
+    """The cotangents that reach xs from seeds at ys, all in one graph."""
     found = routes(ys, xs, stops)
     shared = builder.shared
     assert shared is not None
     arrived: dict[Output, Output | None] = {}
     for _, _, path in found:
         for op, _ in path:
-            # What an earlier differentiation generated is used again, not built once more.
+            # Operations that an earlier differentiation generated are reused.
             if op.origin is not None and op.definition.merged and _may_use(op, builder):
                 shared[op.definition, op.inputs, op.values] = op
     for acting, group, path in found:
@@ -325,13 +324,13 @@ def _through(
 
 
 def _may_use(op: Operation, builder: Builder) -> bool:
-    """Whether an operation is where the builder builds, and no ``no_gradient`` block hides it there."""
+    """Whether an operation is in the builder's graph, and no ``no_gradient`` block hides it there."""
     hidden = op.graph._hidden.get(op) if op.graph._hidden else None
     return op.graph is builder.graph and (hidden is None or hidden.holds(builder.region))
 
 
 def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
-    """The graph of ys. The others are in it too, or in one that encloses it while it is being traced."""
+    """The graph of ys. Raises unless the others are in it, too, or in a graph around one being traced."""
     graph, trace = ys[0].op.graph, current().tracing
     own = set(ys)
     for x in (*ys, *others):
@@ -342,7 +341,7 @@ def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
 
 
 def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -> list[Output]:
-    """The cotangents with which to begin, checked against their ys."""
+    """The cotangents of ys to begin with, checked against their ys."""
     given = (
         [None] * len(ys)
         if grad_ys is None
@@ -357,7 +356,7 @@ def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -
 
 
 def _seed(y: Output, given: ArrayLike | None, graph: Graph, builder: Builder) -> Output:
-    """The cotangent of one y: ones, or what was given for it."""
+    """The cotangent of one y: the given one, or ones."""
     if given is None:
         if y.dtype.is_complex:
             raise DTypeError(
@@ -409,13 +408,13 @@ class Gradients:
     def create(
         cls, scope: Scope | Graph, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
     ) -> Gradients:
-        """Generate in a scope; the same arguments as :func:`gradients`."""
+        """Generate gradients in a scope; the arguments are those of :func:`gradients`."""
         scope = as_scope(scope, "Gradients.create")
         with scope:
             return cls(gradients(ys, flatten(xs)[0], grad_ys, scope.name or name))
 
     def dy(self, index: int = 0) -> Output | None:
-        """The derivative with respect to the x at this position; None where none arrives."""
+        """The derivative with respect to the x at this position; None if it is not connected."""
         return self._cotangents[index]
 
     def __iter__(self) -> Iterator[Output | None]:

@@ -1,4 +1,4 @@
-"""What a user hands to a transform: outputs of a graph, or arrays that outputs stand in for."""
+"""The arguments of a transform: outputs of a graph, or arrays that placeholders stand in for."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from stopgrad.ops.structural.sources import Placeholder, identity
 
 
 class ArgumentGraph(Graph):
-    """A graph that a function is traced in, where what stands for an argument is called as that is."""
+    """A graph that a function is traced in, whose placeholders have the names of the function's arguments."""
 
 
 class Tracing:
     """A graph in which functions are called on stand-ins for their arguments.
 
-    Where an argument is an output already, or a graph is the default, that is the graph; otherwise it is a
-    new one, arrays become placeholders, and :meth:`results` computes.
+    That is the graph of an argument that is an output, or else the default graph. If there is neither, it is
+    a new graph, arrays become placeholders, and :meth:`results` computes.
     """
 
     def __init__(self, *trees: Any) -> None:
@@ -44,11 +44,11 @@ class Tracing:
         self._company = next((d for d in arrays if d.is_floating), float32)
 
     def building(self) -> DefaultGraph:
-        """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``."""
+        """A context in which to call functions on stand-ins. Only ``guarded`` functions enter it."""
         return self.graph.as_default()
 
     def stand_in(self, x: ArrayLike, name: str = "") -> Any:
-        """A fresh output with this value, so that the function's own other uses of x stay apart."""
+        """A new output with the value of x, distinct from x where the function uses that itself."""
         if isinstance(x, Operation):
             x = x.as_output()
         if isinstance(x, Output):
@@ -61,20 +61,20 @@ class Tracing:
         return made
 
     def names(self, tree: Any, first: str) -> list[str]:
-        """What to call the leaves of an argument of the name *first*; nothing in a graph of the user's."""
+        """Names for the leaves of an argument called *first*; empty in a graph of the user's."""
         found = paths(tree)
         if not self._named:
             return [""] * len(found)
         return [operation_name(".".join(part for part in (first, path) if part)) for path in found]
 
     def enter(self, tree: Any, first: str = "") -> Any:
-        """*tree* with stand-ins for its tensors; numbers and everything else stay what they are."""
+        """*tree* with stand-ins for its tensors; all other leaves are unchanged."""
         leaves, spec = flatten(tree)
         named = zip(leaves, self.names(tree, first), strict=True)
         return unflatten(spec, [self.stand_in(x, name) if is_tensor(x) else x for x, name in named])
 
     def results(self, tree: Any) -> Any:
-        """Outputs as they are, or their values where this tracing computes."""
+        """*tree* itself, or with the values of its outputs if this tracing computes."""
         if not self.computes:
             return tree
         leaves, spec = flatten(tree)
@@ -84,11 +84,11 @@ class Tracing:
 
 
 def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
-    """The leaves of a nested structure, all of which must be outputs of a graph; none of None.
+    """The leaves of a nested structure, all of which must be outputs of a graph; no leaves for None.
 
     Errors say that *what* takes outputs, and end with the *cure*.
     """
-    if tree is None or type(tree) is Output:  # As nearly always.
+    if tree is None or type(tree) is Output:  # The usual case.
         return [] if tree is None else [tree]
     leaves = flatten(tree)[0]
     for leaf in leaves:
@@ -101,4 +101,4 @@ def is_tensor(x: object) -> bool:
     """Whether a leaf is an output or an array; numbers, strings and functions are not."""
     return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
         hasattr(x, "dtype") and hasattr(x, "__array__") and not str(x.dtype).startswith("key<")
-    )  # A key of JAX's is no array of numbers; functions loaded from there know what to do with it.
+    )  # JAX's typed keys are no arrays of numbers; functions loaded from JAX take them.

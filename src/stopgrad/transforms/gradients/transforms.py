@@ -1,7 +1,7 @@
-"""Transforms of plain Python functions over nested structures of arrays: grad, vjp, jvp and their kin.
+"""Transforms of Python functions over nested structures of arrays: grad, value_and_grad, vjp, jvp, hvp.
 
-On outputs of a graph they build there, and so nest in any order; on arrays they build a graph of their own
-and compute it at once with NumPy. ``sg.function`` around them compiles.
+Called on outputs of a graph, they build there, so they nest in any order; called on arrays, they build a
+graph of their own and compute it at once with NumPy. ``sg.function`` around them compiles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 
 @reads_arguments
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
-    """The positions that argnums name, counted from the front; refused where they are none of *args*."""
+    """The positions that argnums name, counted from the front; raises unless *args* has them."""
     alone = is_whole(argnums) or not isinstance(argnums, Iterable)
     given: Any = (argnums,) if alone else argnums
     positions = tuple(given)
@@ -46,7 +46,7 @@ def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: 
 
 
 def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple[Any, list[Output]]:
-    """*tree* entered, and its floating-point leaves: with respect to these it is differentiated."""
+    """*tree* with stand-ins, and its floating-point leaves, with respect to which to differentiate."""
     leaves, spec = flatten(tree)
     entered, targets = [], []
     for leaf, name in zip(leaves, tracing.names(tree, first), strict=True):
@@ -66,7 +66,7 @@ def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple
 
 
 def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
-    """Values in the structure of *tree*, at the places of the targets; None at the others."""
+    """The structure of *tree* with the values in the places of the targets, and None elsewhere."""
     leaves, spec = flatten(tree)
     found = {id(t): v for t, v in zip(targets, values, strict=True)}
     return unflatten(spec, [found.get(id(leaf)) for leaf in leaves])
@@ -82,11 +82,11 @@ def value_and_grad(
     """A function that returns f's value and its gradient.
 
     Args:
-        f: returns a real scalar; or, with has_aux, a pair of that and anything else.
+        f: a function that returns a real scalar; or, with has_aux, a pair of that and anything else.
         argnums: with respect to which positional arguments: nested structures of floating-point arrays.
             Leaves of other kinds get None.
         has_aux: whether f returns such a pair.
-        unconnected: ``"zero"`` or ``"none"``: what stands for a gradient that does not arrive.
+        unconnected: ``"zero"`` or ``"none"``: what to return for arguments that no gradient reaches.
 
     Returns:
         A function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
@@ -126,7 +126,7 @@ def value_and_grad(
 def enter_arguments(
     tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str, f: Function
 ) -> tuple[list[Any], list[Output]]:
-    """The arguments of f with stand-ins for their tensors, and those towards which to differentiate."""
+    """The arguments of f with stand-ins for their tensors, and those to differentiate with respect to."""
     entered: list[Any] = []
     targets: list[Output] = []
     names = argument_names(f, len(args))
@@ -141,14 +141,14 @@ def enter_arguments(
 
 
 def check_function(f: object, what: str) -> None:
-    """Refuse what cannot be called; errors name the transform, *what*."""
+    """Raise unless *f* is callable; errors name the transform, *what*."""
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 
 
 @reads_arguments
 def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
-    """What a function returned as a value and what it returned besides; None where that is not asked for."""
+    """A function's result, split into value and aux with *has_aux*; otherwise aux is None."""
     if not flag(has_aux, f"{what}: has_aux"):
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
@@ -208,14 +208,15 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
     Args:
-        f: returns a nested structure of tensors; with has_aux, a pair of that and anything else.
+        f: a function that returns a nested structure of tensors; with has_aux, a pair of that and anything
+            else.
         primals: its arguments.
         has_aux: whether f returns such a pair.
 
     Returns:
         (value, pullback), with has_aux (value, pullback, aux). The pullback takes cotangents in the
-        structure of the value and returns a tuple with the cotangents of the primals, zero where none
-        arrives.
+        structure of the value and returns a tuple with the cotangents of the primals, which are zero where
+        the value does not depend on them.
 
     Examples:
         >>> value, pullback = sg.vjp(lambda x: x * x, np.array([1.0, 2.0]))
@@ -239,11 +240,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
             )
         symbolic = next((g.graph for g in given if isinstance(g, Output)), tracing.graph)
         if tracing.computes and symbolic is not tracing.graph:
-            # Values so far, and now cotangents of a graph: built there, with the values as constants.
+            # The primals were arrays and the cotangents are outputs: build anew in the graph of these.
             with symbolic.as_default():
                 return vjp(f, *primals, has_aux=has_aux)[1](cotangents)
         call = Tracing()
-        # In the body of a loop or branch it is built there, of what the function has computed outside.
+        # In the body of a loop or branch, the pullback is built there, and captures the function's values.
         call.graph = tracing.graph if tracing.computes or not ys else graph_for(ys[0])
         call.computes, call.feeds = tracing.computes, dict(tracing.feeds)
         with call.building():
@@ -266,12 +267,13 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     """The value of f, and its derivative along tangents.
 
     Args:
-        f: returns a nested structure of tensors.
+        f: a function that returns a nested structure of tensors.
         primals: its arguments.
         tangents: directions in the same structure.
 
     Returns:
-        (value, tangent), both in the structure of the value; zero where no primal moves it.
+        (value, tangent), both in the structure of the value; the tangent is zero where no primal moves the
+        value.
 
     Examples:
         >>> sg.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
@@ -323,7 +325,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.
 
     Args:
-        f: returns a real scalar.
+        f: a function that returns a real scalar.
         primals: its arguments.
         tangents: directions in the same structure.
 
