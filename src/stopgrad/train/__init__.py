@@ -6,5 +6,5 @@ from stopgrad.base.hints import HINTS
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name):  # What TensorFlow has in ``tf.train`` stands elsewhere here.
+    def __getattr__(name):  # The contents of TensorFlow's ``tf.train`` are elsewhere here.
         raise AttributeError(f"module 'stopgrad.train' has no {name!r}; {HINTS['train']}")

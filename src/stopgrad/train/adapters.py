@@ -1,4 +1,4 @@
-"""Low-rank adapters: what a frozen weight learns besides, in few numbers."""
+"""Low-rank adapters (LoRA): small trainable matrices beside frozen weights."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Adapted:
     """A graph with adapters beside some of its weights.
 
     Attributes:
-        graph: a new one, with all that the outputs need.
-        outputs: in the structure in which they were given.
-        parameters: what the adapters learn, by name: ``"w/lora_a"`` and ``"w/lora_b"`` of the weight ``"w"``.
-        merged: each adapted weight with what its adapter adds, by the weight's name: values for the graph
+        graph: a new graph, with everything that the outputs need.
+        outputs: the outputs in the new graph, in the structure of the given ones.
+        parameters: the adapters' parameters by name: ``"w/lora_a"`` and ``"w/lora_b"`` for a weight ``"w"``.
+        merged: the sum of each adapted weight and its adapter, by the weight's name: values for the graph
             without adapters.
-        mapping: what became of each tensor of the old graph that the outputs need.
+        mapping: the new tensor for each tensor of the old graph that the outputs need.
     """
 
     graph: Graph
@@ -56,7 +56,7 @@ class Adapted:
     mapping: Mapping[Output, Output]
 
     def __getitem__(self, x: Output | Operation) -> Output:
-        """What stands in the new graph for a tensor of the old one, such as a placeholder."""
+        """The tensor of the new graph for one of the old graph, such as a placeholder."""
         (output,) = outputs_in(x, "Adapted")
         if output not in self.mapping:
             raise GraphError(f"Adapted: the outputs do not need {describe(output)}, so it was left out")
@@ -76,29 +76,29 @@ def add_lora(
     """Put low-rank adapters beside weights: ``x @ W`` becomes ``x @ W + alpha / rank * x @ A @ B``.
 
     A is random and B zero, so that nothing changes at first. Gradients reach A and B; those of W are stopped.
-    An adapter belongs to a weight: all its uses share it. A is on the side of the inputs, B on that of the
-    results: of a weight that products use transposed, ``A @ B`` is added to the transpose.
+    All uses of a weight share its adapter. A is on the side of the inputs, B on that of the results: if
+    products use a weight transposed, ``A @ B`` is added to the transpose.
 
     Args:
         outputs: an output, or a nested structure of outputs of one graph.
-        weights: parameters with two axes that matrix products use, as they are or behind transpositions and
+        weights: parameters with two axes that matrix products use, directly or after transpositions and
             casts; or patterns of the names of such parameters, such as ``"encoder/*"``.
-        rank: the columns of A and rows of B.
-        alpha: what is learned counts alpha / rank times.
+        rank: the number of columns of A and rows of B.
+        alpha: the adapter's product is scaled by alpha / rank.
         key: a seed, or a key, from which A is drawn.
         dtype: of A and B; by default the weight's.
 
     Returns:
-        An :class:`Adapted`: a new graph. The one given stays as it is.
+        An :class:`Adapted` with a new graph. The given graph does not change.
 
     Raises:
         ArgumentError: a pattern matches nothing, or rank and alpha are no positive numbers.
-        GraphError: a weight is no parameter of the graph, or something else than a matrix product uses it.
+        GraphError: a weight is no parameter of the graph, or other operations than matrix products use it.
         DTypeError: a weight is not floating-point.
 
     References:
         Hu et al. 2021, "LoRA: low-rank adaptation of large language models", arXiv 2106.09685. A is drawn as
-        Hugging Face's ``peft`` draws it: uniformly, up to one over the root of the number of inputs.
+        in Hugging Face's ``peft``: uniformly, up to one over the root of the number of inputs.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -150,7 +150,7 @@ def _above_zero(value: float, name: str) -> float:
 
 @reads_arguments
 def _seed(key: ArrayLike) -> NumpyArray:
-    """A key as an array, whatever graph is open."""
+    """The value of a key as an array, whatever graph is the default."""
     with Graph().as_default():
         found = random_key(key) if is_whole(key) else key
         value = constant_value(found) if isinstance(found, Output) else np.asarray(found)
@@ -162,7 +162,7 @@ def _seed(key: ArrayLike) -> NumpyArray:
 
 
 def _chosen(wanted: Sequence[Output], weights: Any) -> list[Output]:
-    """The weights meant."""
+    """The weights that the user chose, as outputs or by patterns of names."""
     graph = wanted[0].op.graph
     leaves = flatten(weights)[0]
     if leaves and all(isinstance(x, str) for x in leaves):
@@ -217,14 +217,14 @@ class _Use(NamedTuple):
 
     @property
     def reads(self) -> int:
-        """Which axis of the weight meets the other operand."""
+        """The axis of the weight that the product sums over."""
         return int(self.turned) if self.operand else 1 - int(self.turned)
 
 
 def _turns(op: Operation, i: int) -> bool | None:
-    """Whether an operation hands on the matrix of its operand's last two axes transposed; None: not at all.
+    """Whether an operation transposes the matrix of its operand's last two axes, or None if it changes it.
 
-    Along axes before these the matrix is repeated, as exporters do it for batches.
+    It may repeat the matrix along leading axes, as exporters do for batches.
     """
     definition, kind, made = op.definition, op.inputs[i].type, op.outputs[0].type
     if definition is Transpose:
@@ -239,14 +239,14 @@ def _turns(op: Operation, i: int) -> bool | None:
 
 
 _RESHAPING = frozenset((BroadcastTo, Reshape))
-"""What leaves the last two axes as they are where their sizes stay."""
+"""Operations that leave the last two axes unchanged if their sizes do not change."""
 
 
 def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:
     """For each weight all the matrix products that use it.
 
     Raises:
-        GraphError: something else does, or nothing.
+        GraphError: another operation uses one, or none does.
     """
     turned = {w: (w, False) for w in weights}
     uses: dict[Output, dict[Operation, _Use]] = {w: {} for w in weights}
@@ -282,11 +282,11 @@ def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, d
 
 @dataclass(frozen=True, eq=False)
 class _Adapter:
-    """A weight in the new graph, with what it learns.
+    """A weight in the new graph, with the parameters of its adapter.
 
     Attributes:
-        reads: the axis of the weight that meets inputs: A has its size.
-        scale: how much ``a @ b`` counts.
+        reads: the axis of the weight on the side of the inputs: A has its size.
+        scale: the factor of ``a @ b``.
     """
 
     weight: Output
@@ -296,13 +296,13 @@ class _Adapter:
     scale: float
 
     def factors(self, turned: bool) -> tuple[tuple[Output, bool], tuple[Output, bool]]:
-        """The two factors of what is added to the weight or its transpose, and whether each is turned."""
+        """The two factors of the product added to the weight or its transpose; whether each is transposed."""
         if turned == bool(self.reads):
             return (self.a, False), (self.b, False)
         return (self.b, True), (self.a, True)
 
     def merged(self) -> Output:
-        """The weight with what was learned."""
+        """The weight plus its adapter's product."""
         added = self.scale * matmul(self.a, self.b)
         whole = matrix_transpose(added) if self.reads else added
         found: Output = self.weight + cast(whole, self.weight.dtype)
@@ -347,7 +347,7 @@ class _Writing:
         return self.adapters[old]
 
     def _drawn(self, inputs: int, dtype: DType) -> NumpyArray:
-        """The first value of A."""
+        """A random initial value of A."""
         bound = 1.0 / math.sqrt(max(inputs, 1))
         with Graph().as_default():
             key = random_fold_in(self._key, len(self.adapters))
@@ -394,6 +394,6 @@ def _parameter(copying: Copying, weight: Operation, name: str, value: NumpyArray
 
 
 def _below(op: Operation) -> str:
-    """What is named below an operation: it has no name of its own."""
+    """The prefix of names of operations that are added for *op*."""
     label = op._label
     return f"{label}/lora/" if label and label[-1] != "/" else f"{label}lora/"

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: written beside it, found again after it died."""
+"""Checkpoints of a training run, written in the background and found again after a crash."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from stopgrad.scale.processes import process_count, process_index
 
 @runtime_checkable
 class Positioned(Protocol):
-    """What has a position that belongs into a checkpoint, such as batches of data."""
+    """An object with a position to save in a checkpoint, such as batches of data."""
 
     def state(self) -> Any:
-        """The position, for JSON."""
+        """The position, as JSON values."""
 
     def restore(self, state: Any) -> None:
-        """Go on from a position."""
+        """Continue from a position."""
 
 
 class Checkpoints:
     """The checkpoints of a run: the values of a session, the position in its data, the number of the step.
 
     Args:
-        folder: where they stand, each in a folder of its own, named by its step. It is made when the first is
-            saved. All processes of a run name the same folder, which all of them see.
-        session: whose parameters are saved, and the optimiser's state, which is made of parameters.
-        data: with ``state()``, for JSON, and ``restore(state)``, such as what :func:`stopgrad.data.batches`
-            returns. What else must go on where it was, as the count of a scheduler, belongs into parameters.
-        keep: how many are kept: the newest, once they are whole.
+        folder: the folder of the checkpoints, which each have a folder of their own, named by the step. It is
+            made when the first is saved. All processes of a run share this folder.
+        session: the session whose parameters are saved; an optimiser's state consists of parameters, too.
+        data: an object with ``state()``, which returns JSON values, and ``restore(state)``, such as
+            :func:`stopgrad.data.batches` returns. Other state, such as a scheduler's count, belongs into
+            parameters.
+        keep: how many complete checkpoints are kept: the newest ones.
 
-    A checkpoint is there whole or not at all, whenever the program is killed, and is checked by its sums when
-    it is read. With several processes, each calls every method, and writes and reads its own part.
+    A checkpoint is complete or does not exist, whenever the program is killed, and its checksums are checked
+    when it is read. With several processes, each calls every method, and writes and reads its own part.
 
     References:
         orbax-checkpoint, https://orbax.readthedocs.io, which divides the arrays among processes.
@@ -90,30 +91,31 @@ class Checkpoints:
         self._keep = whole(keep)
         self._writing: Writing | None = None
         self._closed = False
-        self._restored = False  # Or begun: what else is in the folder is then ours.
+        self._restored = False  # Or saved: the later checkpoints in the folder are then this run's.
         self._passed_over: set[str] = set()
 
     @property
     def folder(self) -> Path:
-        """Where they stand."""
+        """The folder of the checkpoints."""
         return Path(self._folder)
 
     @property
     def steps(self) -> list[int]:
-        """The steps of the checkpoints that are there, from old to new; they were not read for this."""
+        """The steps of the existing checkpoints, from old to new; their files are not checked."""
         return sorted({entry.step for entry in entries(self._folder, values=False)})
 
     def save(self, step: int, wait: bool = False) -> None:
-        """Save what the session, and the data, are now.
+        """Save the current values of the session, and the position in the data.
 
         Args:
-            step: how many steps were made; what :meth:`restore` returns. One that is there is replaced.
-            wait: whether to return only when the checkpoint is there. Else this returns as soon as values are
-                copied, and it is written while the session runs on; first, the one before is waited for.
+            step: the number of steps done, which :meth:`restore` returns. An existing checkpoint of this step
+                is replaced.
+            wait: whether to return only when the checkpoint is complete. Otherwise this waits for the
+                previous one, copies the values and returns, and writes while the session runs on.
 
         Raises:
-            CheckpointError: this checkpoint, or without *wait* the one before, cannot be written: the disk is
-                full, for instance. Those that are there stay.
+            CheckpointError: this checkpoint, or without *wait* the previous one, cannot be written, because
+                the disk is full, for instance. Existing checkpoints are kept.
         """
         if self._closed:
             raise CheckpointError("Checkpoints.save: these are closed; make new ones, with the same folder")
@@ -138,15 +140,15 @@ class Checkpoints:
             self._wait()
 
     def restore(self) -> int | None:
-        """Take up the newest checkpoint that is as it was written.
+        """Restore the newest intact checkpoint.
 
-        Newer ones that are broken are passed over, with a warning.
+        Newer ones that are damaged are skipped, with a warning.
 
         Returns:
-            Its step; None, where there is none.
+            Its step; None if there is no checkpoint.
 
         Raises:
-            CheckpointError: it is another graph's. The session, and the data, are then as they were.
+            CheckpointError: it belongs to another graph. The session and the data do not change then.
         """
         self._wait()
         self._restored = True
@@ -161,7 +163,7 @@ class Checkpoints:
         return int(reader.notes["step"])
 
     def wait(self) -> None:
-        """Wait until what was saved is there.
+        """Wait until the last checkpoint is complete.
 
         Raises:
             CheckpointError: it cannot be written.
@@ -169,7 +171,7 @@ class Checkpoints:
         self._wait()
 
     def close(self) -> None:
-        """Wait until what was saved is there; nothing can be saved any more.
+        """Wait until the last checkpoint is complete; afterwards, no more can be saved.
 
         Raises:
             CheckpointError: it cannot be written.
@@ -186,7 +188,7 @@ class Checkpoints:
         except StopgradError as error:
             if kind is None:
                 raise
-            warnings.warn(str(error), stacklevel=to_user())  # The error that led here is the one to see.
+            warnings.warn(str(error), stacklevel=to_user())  # The earlier error must not be hidden.
 
     # ------------------------------------------------------------------------------------- inside
 
@@ -196,7 +198,7 @@ class Checkpoints:
             writing.wait()
 
     def _position(self) -> Any:
-        """What *data* says about its position."""
+        """The position that *data* returns, after a check that it can be written as JSON."""
         if self._data is None:
             return None
         state = self._data.state()
@@ -210,7 +212,7 @@ class Checkpoints:
         return state
 
     def _own(self, positions: list[Any], path: str) -> Any:
-        """The position in the data of this process, from those of all that saved."""
+        """This process's position in the data, from the saved positions of all processes."""
         if self._data is None:
             return None
         if any(position != positions[0] for position in positions):
@@ -225,7 +227,7 @@ class Checkpoints:
         return positions[0]
 
     def _remove_old(self, step: int) -> None:
-        """Once a checkpoint is whole: remove those that it replaces, broken ones, and more than are kept."""
+        """Once a checkpoint is complete, remove replaced, damaged and surplus ones."""
         there = entries(self._folder, values=False)
         for path in self._passed_over.intersection(entry.path for entry in there):
             remove_folder(path)

@@ -1,8 +1,8 @@
-"""Batches of examples for training: in an order that a key fixes, from a position that a checkpoint keeps.
+"""Batches of examples for training, in an order that a key determines, with a position for checkpoints.
 
-Threads, processes and the queue between are grain's. Ours is the arithmetic of indices: which examples a
-batch holds is a function of the key, the epoch and the position alone, so any position is reached at once,
-and any number of processes sees the same batches.
+Threads, processes and the queues between them are grain's. Ours is the arithmetic of indices: the examples of
+a batch are a function of the key, the epoch and the position only, so any position is reached at once, and
+any number of processes sees the same batches.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "batches"]
 
 THREADS = 16
-"""At most so many read at once."""
+"""The maximum number of threads that read."""
 
 
 class _Plan:
-    """Which examples a batch holds, and how they are read: all that threads and other processes need.
+    """Which examples a batch holds, and how they are read: everything that threads and processes need.
 
-    It has no reference to the :class:`Batches`, which may be collected while threads read.
+    It has no reference to the :class:`Batches`, which may be garbage-collected while threads read.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class _Plan:
         drop_remainder: bool,
     ) -> None:
         if isinstance(source, Mapping) and not isinstance(source, dict):
-            source = dict(source)  # As np.load gives it, and h5py.
+            source = dict(source)  # Such as those of np.load and h5py.
         leaves, self.spec = optree.tree_flatten(
             source, is_leaf=lambda x: not isinstance(x, (dict, tuple)), none_is_leaf=True, namespace=NAMESPACE
         )
@@ -89,7 +89,7 @@ class _Plan:
         self._keys: tuple[int, Any] = (-1, None)  # Of the epoch that was read last.
 
     def divide(self, index: int, count: int) -> None:
-        """Read the rows of one of so many processes."""
+        """Read the rows of process *index* of *count* processes only."""
         last = self.n % self.size
         if self.size % count:
             raise ShapeError(
@@ -118,7 +118,7 @@ class _Plan:
         return epoch, found.astype(np.int64)
 
     def batch(self, position: int, check: Callable[[], None]) -> Any:
-        """This process's part of a batch."""
+        """This process's part of the batch at a position; *check* raises Ended once nobody wants it."""
         epoch, indices = self.indices(position)
         try:
             parts = [column.read(indices, epoch, check) for column in self.columns]
@@ -146,7 +146,7 @@ class _Plan:
 
 
 class _Reader:
-    """What grain reads: batch after batch from a position on."""
+    """The source that grain reads from: the batches from a position on."""
 
     def __init__(self, plan: _Plan, start: int, total: int) -> None:
         self.plan = plan
@@ -166,7 +166,7 @@ class _Reader:
 
 
 def _end(reader: _Reader, elements: Any) -> None:
-    """Let threads and processes go, without waiting for what they read."""
+    """Stop threads and processes, without waiting for batches that are being read."""
     reader.ended = True
     elements.close()
 
@@ -174,12 +174,11 @@ def _end(reader: _Reader, elements: Any) -> None:
 class Batches:
     """An iterator over batches; :func:`batches` makes it.
 
-    It is its own iterator: a second loop goes on where the first one left off. It may be used in a ``with``,
-    which closes it.
+    It is its own iterator: a second loop goes on where the first one left off. A ``with`` block closes it.
 
     Attributes:
-        per_epoch: how many batches an epoch has.
-        total: how many there are in all; None for no end.
+        per_epoch: the number of batches of an epoch.
+        total: the number of all batches; None for no end.
     """
 
     def __init__(
@@ -201,7 +200,7 @@ class Batches:
 
     @property
     def position(self) -> int:
-        """How many batches have been handed out, of all epochs; the same in all processes."""
+        """The number of batches returned so far, in all epochs; the same in all processes."""
         return self._position
 
     def __iter__(self) -> Batches:
@@ -210,9 +209,7 @@ class Batches:
     def __next__(self) -> Any:
         if self._closed:
             raise GraphError("data.batches: these batches were closed")
-        if (
-            self._process != os.getpid()
-        ):  # A fork has no threads; those of the parent are none of its business.
+        if self._process != os.getpid():  # After a fork: the threads are the parent's, and are left alone.
             if self._finalizer is not None:
                 self._finalizer.detach()
             self._elements, self._finalizer, self._process = None, None, os.getpid()
@@ -223,14 +220,14 @@ class Batches:
         except Unfit as error:
             self._stop()
             raise error.kind(f"data.batches: batch {self._position}: {error}") from None
-        except BaseException:  # KeyboardInterrupt, too: what comes next is read anew.
+        except BaseException:  # KeyboardInterrupt, too: the next batch is read anew.
             self._stop()
             raise
         self._position += 1
         return batch
 
     def _start(self) -> None:
-        """Have batches read from the position on."""
+        """Start to read batches from the position on."""
         grain = require("grain", "sg.data", "scale")
         if (self._plan.index, self._plan.count) != self._ask():
             raise GraphError(
@@ -243,10 +240,10 @@ class Batches:
         dataset = grain.MapDataset.source(reader).to_iter_dataset(how, allow_nones=True)
         if self._workers:
             flags = require("absl.flags", "sg.data with workers", "scale").FLAGS
-            if not flags.is_parsed():  # grain asks them when it starts processes.
+            if not flags.is_parsed():  # grain reads them when it starts processes.
                 flags.mark_as_parsed()
             each = max(1, self._prefetch // self._workers)
-            # Through pipes: containers have little shared memory, and what a killed run leaves there stays.
+            # Through pipes: containers have little shared memory, and a killed run would leak it.
             options = grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
             dataset = grain.experimental.WithOptionsIterDataset(dataset, options)
             dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(self._workers, each))
@@ -259,7 +256,7 @@ class Batches:
         self._elements = self._finalizer = None
 
     def close(self) -> None:
-        """Let its threads go. Closing twice does no harm."""
+        """Stop its threads. Closing twice does no harm."""
         self._closed = True
         self._stop()
 
@@ -270,7 +267,7 @@ class Batches:
         self.close()
 
     def state(self) -> dict[str, Any]:
-        """The position, and what it is a position in: numbers, lists and None, as JSON has them.
+        """The position, and a description of the batches to check it against, as JSON values.
 
         It is the same in all processes. Batches that were read ahead do not count.
         """
@@ -285,13 +282,14 @@ class Batches:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that :meth:`state` gave, of this run or another, with any number of processes.
+        """Continue from a state of :meth:`state`, of this run or another, with any number of processes.
 
         Args:
-            state: of batches of as many examples in the same order. The number of epochs may be another.
+            state: the state of batches of the same number of examples in the same order. The number of epochs
+                may differ.
 
         Raises:
-            CheckpointError: the state is that of other batches. Nothing is changed then.
+            CheckpointError: the state is that of other batches. Nothing changes then.
         """
         own = self.state()
         if not isinstance(state, Mapping) or not own.keys() <= state.keys():
@@ -329,7 +327,7 @@ def _positive(value: int, what: str, least: int = 1) -> int:
 
 
 def _asking(index: int | None, count: int | None) -> Callable[[], tuple[int, int]]:
-    """What says which process this is, and of how many."""
+    """A function that returns this process's index and the number of processes."""
     if index is None and count is None:
         return partial(_own_part, current().mesh)
     if index is None or count is None:
@@ -343,7 +341,7 @@ def _asking(index: int | None, count: int | None) -> Callable[[], tuple[int, int
 
 
 def _own_part(mesh: Mesh | None) -> tuple[int, int]:
-    """This process's part, of as many as there are processes; refused where the mesh divides otherwise."""
+    """This process's index and the number of processes; raises if the mesh divides batches differently."""
     place = own_index(), count_processes()
     if mesh is None or place[1] == 1 or any(_part_along(mesh, name) == place for name in mesh.axes):
         return place
@@ -377,35 +375,36 @@ def batches(
 ) -> Batches:
     """Batches of the examples of a source, shuffled by a key, read ahead in threads.
 
-    Which examples a batch holds, and in which order, depends on the key, the epoch and the source's length
-    alone: batch i of an epoch is ``order[i * batch_size : (i + 1) * batch_size]``, whatever the number of
-    processes. Each process reads its own rows of it, and no others: the p-th of P equal parts.
+    The examples of a batch and their order depend only on the key, the epoch and the source's length: batch i
+    of an epoch is ``order[i * batch_size : (i + 1) * batch_size]``, whatever the number of processes. Each
+    process reads only its own rows: the p-th of P equal parts.
 
     Args:
-        source: what has ``len()`` and brackets. Arrays, also mapped from disk, of h5py or zarr; dicts and
-            tuples of arrays with one first axis, as ``{"image": images, "label": labels}``; a list of
-            examples; a data source or MapDataset of grain's, whose random transforms differ from epoch to
-            epoch. An example may be a structure of numbers and arrays.
-        batch_size: examples in a batch, of all processes together.
+        source: an object with ``len()`` and brackets: an array, which may be mapped from disk or be of h5py
+            or zarr; a dict or tuple of arrays with the same first axis, such as
+            ``{"image": images, "label": labels}``; a list of examples; a data source or MapDataset of grain,
+            whose random transforms differ from epoch to epoch. An example may be a structure of numbers and
+            arrays.
+        batch_size: the number of examples in a batch, over all processes.
         key: None for the order of the source; an integer, or a key of :func:`random_key`, for another order
             in each epoch.
-        epochs: how often the source is gone through; None for no end.
-        transform: a function of one example, before examples are joined. Not of a batch: what it made would
-            depend on the number of processes. What can be done to a whole batch belongs into the graph.
+        epochs: how often the source is repeated; None for no end.
+        transform: a function of one example, called before examples are joined. It does not get a batch,
+            which depends on the number of processes; operations on whole batches belong into the graph.
         prefetch: how many batches are read ahead, each in a thread of its own (16 threads at most); 1 for a
             source that cannot be read by several threads at once, 0 for no thread.
-        workers: how many processes read instead of threads, for a transform in Python that takes long.
-            Source and transform are sent there.
-        drop_remainder: whether the examples that do not fill a batch are left out of their epoch. Else the
-            last batch is smaller.
-        process_index: which part of each batch to read; this process's, unless given.
-        process_count: of how many parts; the number of processes, unless given.
+        workers: how many processes read instead of threads, for a slow transform in Python. The source and
+            the transform are sent to them.
+        drop_remainder: whether the examples that do not fill a batch are left out of their epoch. Otherwise
+            the last batch is smaller.
+        process_index: which part of each batch to read; by default this process's.
+        process_count: the number of parts; by default the number of processes.
 
     Returns:
         An iterator over structures of NumPy arrays.
 
     Raises:
-        ArgumentError, ShapeError: what is given does not fit together.
+        ArgumentError, ShapeError: the arguments do not fit together.
         EngineError: grain is not installed.
 
     Examples:

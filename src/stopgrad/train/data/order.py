@@ -1,7 +1,7 @@
-"""In which order a source is gone through: permutations of any size, without making the whole of one.
+"""The order of the examples: random permutations of any size that are computed element by element.
 
-grain's own shuffle is not used: an index costs milliseconds where there are less than twenty examples, and
-epoch e of its seed s is epoch e - 1 of seed s + 1.
+grain's own shuffle is not used: an index costs milliseconds if there are fewer than twenty examples, and
+epoch e with seed s has the order of epoch e - 1 with seed s + 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.random.keys import threefry, words
 
 ROUNDS = 24
-"""From here on the orders of up to eight examples are all equally frequent, as far as a test can tell."""
+"""With this many, tests find all orders of up to eight examples equally frequent."""
 
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -41,12 +41,12 @@ def round_keys(key: NumpyArray, epoch: int) -> Any:
 
 
 def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
-    """Where a permutation of 0, ..., n - 1 takes these numbers, uint64, without making the whole of it.
+    """The images of the numbers *x*, uint64, in a random permutation of 0, ..., n - 1.
 
-    A Feistel network (Luby and Rackoff, 1988) over pairs of which there are a few more than n; what lands
-    outside is sent on until it comes back (Black and Rogaway, 2002).
+    A Feistel network (Luby and Rackoff, 1988) over slightly more than n pairs; a number that lands outside is
+    mapped again until it is inside (Black and Rogaway, 2002).
     """
-    # One of the two sizes is even: else all permutations were even, too.
+    # One of the two sizes is even, since all permutations would be even otherwise.
     columns = np.uint64(2 * (math.isqrt(n - 1) // 2 + 1))
     rows = np.uint64(-(-n // int(columns)))
 
@@ -64,13 +64,13 @@ def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
 
 
 def read_key(key: int | ArrayLike | None) -> Any:
-    """The two words of a key, or of the key that a seed stands for; None for none."""
+    """The two words of a key, or of a seed's key; None for None."""
     if key is None:
         return None
     if is_whole(key):
         seed = whole(key) % 2**64
         return np.array([seed >> 32, seed % 2**32], np.uint32)
-    built = isinstance(key, (Output, Operation))  # Of which nobody knows the value.
+    built = isinstance(key, (Output, Operation))  # Outputs have no value yet.
     if built or getattr(key, "dtype", None) != np.uint32 or getattr(key, "shape", None) != (2,):
         raise ArgumentError(
             "key is an integer, or a key's value as sg.random_key(seed) gives it outside of graphs, "

@@ -1,4 +1,4 @@
-"""What examples are read from, and how they are joined."""
+"""How examples are read from their sources, and joined into batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopgrad.graph.operands import NumpyArray
 
 
 class Unfit(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with examples; it becomes an error at the line that asked for the batch."""
+    """Examples do not fit together; this becomes an error at the line that asked for the batch."""
 
     kind: type[StopgradError] = ShapeError
 
@@ -93,7 +93,7 @@ class _Array:
 
 
 def column_of(source: Any, path: str) -> Any:
-    """How a part of the source is read."""
+    """A reader for one part of the source."""
     where = f" at {path}" if path else ""
     if hasattr(source, "iloc"):
         raise ArgumentError(
@@ -108,7 +108,7 @@ def column_of(source: Any, path: str) -> Any:
     if hasattr(source, "shape") and hasattr(source, "dtype"):
         if not source.shape:
             raise ShapeError(f"the source{where} is one number, {source!r:.60}, without an axis of examples")
-        # What can be shared between libraries lies in memory; h5py's and zarr's arrays cannot.
+        # Arrays that can be shared between libraries are in memory; h5py's and zarr's cannot.
         return (_Array if hasattr(source, "__dlpack__") else _Rows)(source)
     grain = sys.modules.get("grain")  # Nobody has a dataset of grain's without it.
     return _Examples(source, with_epochs=grain is not None and isinstance(source, grain.MapDataset))

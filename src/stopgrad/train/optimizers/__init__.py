@@ -1,4 +1,4 @@
-"""Optimisers: one step of training as operations of the graph that a loss stands in.
+"""Optimisers: one step of training as operations in the graph of a loss.
 
 Examples:
     >>> with sg.Graph().as_default() as graph:

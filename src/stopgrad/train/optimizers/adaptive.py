@@ -1,4 +1,4 @@
-"""Rules that divide each element by the size that its gradient has had."""
+"""Adaptive rules, which divide each element of the gradient by its past magnitude."""
 
 from __future__ import annotations
 

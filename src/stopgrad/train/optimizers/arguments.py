@@ -1,4 +1,4 @@
-"""What optimisers are given: a loss, parameters, and how to treat them."""
+"""The arguments of optimisers: a loss, parameters, and how to treat them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from stopgrad.ops.structural.sources import Parameter
 from stopgrad.train.optimizers.rules import Rule, at_least
 
 Patterns: TypeAlias = "str | Iterable[str]"
-"""Names of parameters, such as ``"encoder/*"``; ``"encoder"`` stands for all below it, too."""
+"""Patterns of names of parameters, such as ``"encoder/*"``; ``"encoder"`` matches all names below it, too."""
 
 
 class How(TypedDict, total=False):
-    """What every optimiser takes besides its hyperparameters, by keyword.
+    """The keyword arguments of every optimiser besides its hyperparameters.
 
     Attributes:
         groups: hyperparameters for some of the parameters, by patterns of their names:
-            ``{"head/*": {"learning_rate": 1e-2}, ("*/b", "*/scale"): {"weight_decay": 0.0}}``. In the place
-            of a dict a rule such as ``sg.optimizers.AdamW()`` moves these parameters in its own way. The
+            ``{"head/*": {"learning_rate": 1e-2}, ("*/b", "*/scale"): {"weight_decay": 0.0}}``. A rule such as
+            ``sg.optimizers.AdamW()`` instead of a dict updates these parameters by another optimiser. The
             first pattern that matches counts.
         no_decay: patterns of the parameters whose weight decay is 0.
-        clip_norm: the gradients, all together, are scaled down to this norm where theirs is greater, as
-            ``torch.nn.utils.clip_grad_norm_`` does it.
-        clip_value: each element of a gradient is held between minus and plus this.
-        accumulate: parameters change at each so-many-th run, by the mean of the gradients since. Schedules
-            count the changes.
-        average: keeps an average of each parameter, of which so much is kept in a step.
-        name: the scope of what is built, and the beginning of the names of state.
+        clip_norm: the maximum norm of all gradients together, to which greater ones are scaled down, as in
+            ``torch.nn.utils.clip_grad_norm_``.
+        clip_value: the maximum absolute value of an element of a gradient, to which elements are clipped.
+        accumulate: the number of runs after which parameters change, by the mean of the gradients of these
+            runs. Schedules count the changes.
+        average: the decay of an exponential moving average that is kept of each parameter; None for none.
+        name: the scope of the operations, and the prefix of the names of state.
     """
 
     groups: Mapping[str | tuple[str, ...], Mapping[str, Any] | Rule]
@@ -48,7 +48,7 @@ class How(TypedDict, total=False):
 
 @reads_arguments
 def checked(how: Mapping[str, Any]) -> How:
-    """The keyword arguments, all there."""
+    """The keyword arguments, checked and with defaults filled in."""
     unknown = [key for key in how if key not in How.__annotations__]
     if unknown:
         raise ArgumentError(
@@ -92,7 +92,7 @@ def _bound(value: float | None, name: str) -> float | None:
 
 
 def loss_in(loss: Output | Operation) -> Output:
-    """The loss, which is a scalar of a graph."""
+    """The loss as an output; raises unless it is a floating-point scalar of a graph."""
     if isinstance(loss, Operation):
         loss = loss.as_output()
     if not isinstance(loss, Output):
@@ -107,7 +107,7 @@ def loss_in(loss: Output | Operation) -> Output:
 
 
 def named(parameters: Any, graph: Graph) -> dict[str, Output]:
-    """The parameters by name: the keys of a dict, else what they are called in the graph."""
+    """The parameters by name: by the keys of a dict, or else by their names in the graph."""
     leaves = flatten(parameters)[0]
     keys: Sequence[str] = paths(parameters) if isinstance(parameters, Mapping) else ()
     found: dict[str, Output] = {}

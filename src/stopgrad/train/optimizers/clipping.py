@@ -1,4 +1,4 @@
-"""Gradients made smaller before they move anything."""
+"""Gradient clipping, by value and by global norm."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stopgrad.ops.shapes.reshape import reduce_sum
 
 
 def by_value(gradients: Mapping[str, Tensor], bound: float) -> dict[str, Tensor]:
-    """Each element between minus and plus *bound*."""
+    """The gradients with each element clipped to between minus and plus *bound*."""
     return {name: clip_by_value(g, -bound, bound) for name, g in gradients.items()}
 
 
 def by_global_norm(gradients: Mapping[str, Tensor], bound: float) -> dict[str, Tensor]:
-    """All scaled by one number, so that their norm is at most *bound*: as PyTorch's ``clip_grad_norm_``."""
+    """The gradients scaled to a common norm of at most *bound*, as by PyTorch's ``clip_grad_norm_``."""
     factor = minimum(bound / (global_norm(gradients) + 1e-6), 1.0)
     return {name: g * cast(factor, g.dtype) for name, g in gradients.items()}
 

@@ -1,4 +1,4 @@
-"""Rules that go along the gradient, or along its average."""
+"""Rules that follow the gradient, or its average, without dividing by its magnitude."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SGD(Rule):
         gradient, kept = at.regularised(self.weight_decay), {}
         if self.momentum:
             added = gradient
-            if self.dampening:  # The first gradient is taken whole.
+            if self.dampening:  # The first gradient is not dampened.
                 later = at.clock.once("later", lambda: cast(at.clock.count > 1.0, float64))
                 added = gradient * at.scalar(("taken", self.dampening), lambda: 1.0 - self.dampening * later)
             average = kept["momentum"] = self.momentum * at.state["momentum"] + added

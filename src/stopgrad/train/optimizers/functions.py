@@ -34,15 +34,15 @@ def sgd(
     """A step along the gradient, or along an average of the gradients so far; as ``torch.optim.SGD``.
 
     Args:
-        loss: what is to fall: a scalar of a graph.
-        parameters: those to move: parameters of the same graph, as a sequence, a dict or a nested structure
-            of these. In a dict, its keys are their names; else they are called as in the graph.
+        loss: the loss to minimise, a scalar of a graph.
+        parameters: the parameters to update, of the same graph, as a sequence, a dict or a nested structure
+            of these. The keys of a dict are their names; otherwise they have their names in the graph.
         learning_rate: a number; a scalar of the graph, such as a placeholder; or a schedule.
-        momentum: how much of the average is kept in a step.
-        dampening: how much less of a new gradient is added to the average. The first is taken whole.
+        momentum: the decay of the average of gradients.
+        dampening: a new gradient is added to the average times 1 - dampening; the first is not dampened.
         weight_decay: adds this times the parameter to its gradient.
-        nesterov: whether to go along the average as it will be.
-        maximize: whether the loss is to grow instead.
+        nesterov: whether to use Nesterov momentum, which looks ahead by one step.
+        maximize: whether to maximise the loss instead.
         how: groups, clipping, accumulation and more: see :class:`How`.
 
     Returns:
@@ -88,8 +88,8 @@ def adam(
 
     Args:
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
-        betas: how much of the average, and of that of the squares, is kept in a step.
-        eps: is added to the root mean square.
+        betas: the decays of the averages of gradients and of their squares.
+        eps: added to the root mean square.
         weight_decay: adds this times the parameter to its gradient.
         amsgrad: whether to divide by the greatest root mean square so far.
 
@@ -101,8 +101,8 @@ def adam(
 
     References:
         Kingma & Ba 2015, "Adam: a method for stochastic optimization", arXiv 1412.6980; Reddi et al. 2018,
-        "On the convergence of Adam and beyond" (amsgrad, here of the squares before their correction, as
-        PyTorch has it; Optax corrects first).
+        "On the convergence of Adam and beyond" (amsgrad, here of the squares before their bias correction, as
+        in PyTorch; Optax corrects first).
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -130,12 +130,12 @@ def adamw(
     maximize: bool = False,
     **how: Unpack[How],
 ) -> Update:
-    """:func:`adam` with the weight decay apart from the gradient; as ``torch.optim.AdamW``.
+    """:func:`adam` with weight decay that is decoupled from the gradient; as ``torch.optim.AdamW``.
 
     Args:
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
         betas, eps, amsgrad: as for :func:`adam`.
-        weight_decay: shrinks parameters in a step by the learning rate times this. 0.01 by default, as in
+        weight_decay: each step shrinks parameters by the learning rate times this. 0.01 by default, as in
             PyTorch; Optax's is 0.0001.
 
     Returns:
@@ -169,13 +169,12 @@ def lion(
     maximize: bool = False,
     **how: Unpack[How],
 ) -> Update:
-    """A step of the same length in each element, by the sign of an average gradient.
+    """A step of the same length in each element, along the sign of an average gradient.
 
     Args:
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
-        betas: how much of the average counts beside the new gradient for the sign; and how much of it is
-            kept in a step.
-        weight_decay: shrinks parameters in a step by the learning rate times this. 0 by default, as in the
+        betas: the weight of the average, beside the new gradient, in the step; and the average's decay.
+        weight_decay: each step shrinks parameters by the learning rate times this. 0 by default, as in the
             authors' code; Optax's is 0.001.
 
     Returns:
@@ -186,7 +185,7 @@ def lion(
 
     References:
         Chen et al. 2023, "Symbolic discovery of optimization algorithms", arXiv 2302.06675; as
-        ``optax.lion``. PyTorch has none.
+        ``optax.lion``. PyTorch does not have it.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -219,10 +218,10 @@ def rmsprop(
 
     Args:
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
-        alpha: how much of the average of squares is kept in a step. Optax calls it ``decay``, 0.9 by default.
-        eps: is added to the root; Optax adds it to the average.
+        alpha: the decay of the average of squares. Optax calls it ``decay``, 0.9 by default.
+        eps: added to the root; Optax adds it to the average.
         weight_decay: adds this times the parameter to its gradient.
-        momentum: how much of an average of the steps is kept.
+        momentum: the decay of an average of the steps.
         centered: whether to divide by the standard deviation instead.
 
     Returns:
@@ -264,8 +263,8 @@ def adagrad(
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
         lr_decay: in step t the learning rate is divided by ``1 + (t - 1) * lr_decay``.
         weight_decay: adds this times the parameter to its gradient.
-        initial_accumulator_value: what the sum begins with. Optax's is 0.1 by default.
-        eps: is added to the root.
+        initial_accumulator_value: the initial value of the sum. Optax's default is 0.1.
+        eps: added to the root.
 
     Returns:
         An :class:`Update`.
@@ -302,19 +301,19 @@ def adafactor(
     maximize: bool = False,
     **how: Unpack[How],
 ) -> Update:
-    """A step over a root mean square that is kept by rows and columns; as ``torch.optim.Adafactor``.
+    """A step over a root mean square that is stored by rows and columns; as ``torch.optim.Adafactor``.
 
-    Of a matrix of m rows and n columns, or each in a stack of them, only m + n numbers are kept.
+    For a matrix of m rows and n columns, or each in a stack of them, only m + n numbers are stored.
 
     Args:
         loss, parameters, maximize, how: as for :func:`sgd`.
-        learning_rate: the step relative to the parameter's root mean square; at most one over the root of the
-            number of the step.
-        beta2_decay: in step t the averages of squares take over ``t ** beta2_decay`` of the new ones.
-        eps: what squares are at least, the root of it, by default the dtype's precision; and what a
-            parameter's root mean square is taken for at least.
-        d: a step whose root mean square is greater is made as small as this.
-        weight_decay: shrinks parameters in a step by the learning rate times this.
+        learning_rate: the size of a step relative to the parameter's root mean square; it is limited to
+            ``1 / sqrt(t)`` in step t.
+        beta2_decay: in step t, new squares have the weight ``t ** beta2_decay`` in the averages of squares.
+        eps: the root of the minimum of squares, by default the dtype's precision; and the minimum of a
+            parameter's root mean square.
+        d: steps with a greater root mean square are scaled down to this.
+        weight_decay: each step shrinks parameters by the learning rate times this.
 
     Returns:
         An :class:`Update`.
@@ -324,9 +323,9 @@ def adafactor(
 
     References:
         Shazeer & Stern 2018, "Adafactor: adaptive learning rates with sublinear memory cost",
-        arXiv 1804.04235, with PyTorch's details: no momentum, every matrix is kept by rows and columns
-        however small, and the weight decay goes with the learning rate alone. Optax's keeps matrices below
-        128 rows and columns whole, and scales otherwise.
+        arXiv 1804.04235, with PyTorch's details: no momentum, even small matrices are stored by rows and
+        columns, and the weight decay is scaled by the learning rate only. Optax's stores matrices below 128
+        rows and columns whole, and scales differently.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -361,24 +360,24 @@ def muon(
 
     Args:
         loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
-        weight_decay: shrinks parameters in a step by the learning rate times this.
-        momentum: how much of the average is kept in a step.
-        nesterov: whether to go along the average as it will be.
-        ns_coefficients, ns_steps: of the iteration that finds that matrix, roughly: singular values become
-            numbers from about 0.7 to 1.2.
-        eps: what the norm that the gradient is divided by is at least.
-        adjust_lr_fn: what the learning rate is multiplied by, of m rows and n columns: ``"original"``, which
-            None is too, ``sqrt(max(1, m / n))``; ``"match_rms_adamw"``, ``0.2 * sqrt(max(m, n))``.
+        weight_decay: each step shrinks parameters by the learning rate times this.
+        momentum: the decay of the average of gradients.
+        nesterov: whether to use Nesterov momentum, which looks ahead by one step.
+        ns_coefficients, ns_steps: of the Newton-Schulz iteration that finds the matrix approximately: its
+            singular values lie between about 0.7 and 1.2.
+        eps: the minimum of the norm that the gradient is divided by.
+        adjust_lr_fn: the factor of the learning rate for m rows and n columns: ``"original"`` or None for
+            ``sqrt(max(1, m / n))``; ``"match_rms_adamw"`` for ``0.2 * sqrt(max(m, n))``.
         others: a rule, such as ``sg.optimizers.AdamW()``, for parameters that are no matrices. Embeddings
-            and output layers, which are matrices, better go by another rule, too: give it in ``groups``.
-        ns_dtype: of the iteration. PyTorch's is always bfloat16; float32 is faster where that is emulated, as
-            on most CPUs.
+            and output layers, which are matrices, should have another rule, too: give it in ``groups``.
+        ns_dtype: of the iteration. PyTorch's is always bfloat16; float32 is faster on hardware that emulates
+            bfloat16, such as most CPUs.
 
     Returns:
         An :class:`Update`.
 
     Raises:
-        ArgumentError: also where a parameter is no matrix, and there are no *others*.
+        ArgumentError: also if a parameter is no matrix, and there are no *others*.
         As :func:`sgd`.
 
     References:

@@ -1,4 +1,4 @@
-"""Which rule moves which parameter."""
+"""Parameter groups: which rule updates which parameter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopgrad.train.optimizers.rules import Rule
 
 
 def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how: How) -> dict[str, Rule]:
-    """By the parameters' names, the rule that moves each. Of one group it is one object."""
+    """The rule for each parameter, by name; all parameters of a group share one object."""
     found: dict[str, Rule] = {}
     for patterns, group in how["groups"].items():
         chosen = _rule_of_group(rule, group, patterns)
@@ -36,7 +36,7 @@ def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how:
 
 
 class _Rest:
-    """The rule of parameters that are in no group."""
+    """The rule for parameters that are in no group."""
 
     def __init__(self, rule: Rule, others: Rule | None) -> None:
         self.rule, self.others = rule, others

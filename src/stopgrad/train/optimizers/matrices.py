@@ -1,4 +1,4 @@
-"""Rules that look at a parameter as a matrix."""
+"""Rules that treat a parameter as a matrix."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _ADJUSTMENTS: dict[str | None, Callable[[int, int], float]] = {
     "original": lambda rows, columns: math.sqrt(max(1.0, rows / columns)),
     "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
 }
-"""What the rate is multiplied by, from the sizes of a matrix."""
+"""Factors of the learning rate, from the sizes of a matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +134,13 @@ class Muon(Rule):
         return at.decayed(self.weight_decay) - rate * straight, {"momentum": average}
 
     def _orthogonal(self, matrix: Tensor, is_tall: bool) -> Tensor:
-        """About the nearest matrix whose singular values are 1, by an iteration of Newton's and Schulz's."""
+        """Approximately the nearest matrix whose singular values are 1, by the Newton-Schulz iteration."""
         a, b, c = self.ns_coefficients
         dtype = dtype_of(self.ns_dtype)
         wide = arithmetic(dtype)
 
         def rounded(x: Tensor) -> Tensor:
-            """As PyTorch's kernels, which compute in float32 and round their results, those of addmm once."""
+            """Round to the dtype, as PyTorch's kernels do after computing in float32 (addmm rounds once)."""
             return cast(cast(x, dtype), wide)
 
         x = rounded(matrix)

@@ -1,4 +1,4 @@
-"""What all optimisers have in common: hyperparameters that are checked, and one step of one parameter."""
+"""The base of all optimisers: rules with checked hyperparameters that update one parameter in one step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rate: TypeAlias = "float | Output | Callable[[Any], Any]"
 """A learning rate: a number, a scalar tensor of the graph (a placeholder, for instance), or a schedule."""
 
 Betas: TypeAlias = tuple[float, ...]
-"""How much of two averages is kept in a step."""
+"""The decays of two averages."""
 
 Scalar: TypeAlias = Any
 """A Python number, or a scalar output of float64."""
@@ -32,8 +32,8 @@ Scalar: TypeAlias = Any
 class Clock:
     """The numbers of one step that all parameters under one rule share, each computed once.
 
-    They are computed in float64, as PyTorch computes them in Python's numbers, and rounded to the dtype of a
-    parameter where they meet it.
+    They are computed in float64, as in PyTorch, which uses Python's numbers, and rounded to the dtype of each
+    parameter that they are used with.
 
     Attributes:
         count: the number of the step, 1 for the first, as a scalar of float64.
@@ -46,17 +46,17 @@ class Clock:
         self._known: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Scalar]) -> Scalar:
-        """What *make* makes, made once for each key."""
+        """The result of *make*, which is called once for each key."""
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
 
     def correction(self, beta: float) -> Scalar:
-        """``1 - beta ** count``, which an average that began at 0 is divided by."""
+        """``1 - beta ** count``, the bias correction by which an average that began at 0 is divided."""
         return self.once(("correction", beta), lambda: 1.0 - beta**self.count)
 
     def scalar(self, key: Hashable, make: Callable[[], Scalar], dtype: DType) -> Scalar:
-        """What *make* makes, once for each key, as it meets tensors of *dtype*."""
+        """The result of *make*, which is called once for each key, converted to *dtype*."""
         x = self.once(key, make)
         return x if type(x) is float else self.once((key, dtype), lambda: cast(x, dtype))
 
@@ -67,8 +67,8 @@ class Moment:
 
     Attributes:
         value: the parameter before the step.
-        gradient: what it goes against.
-        state: what the rule keeps for the parameter, as it is before the step, by slot.
+        gradient: its gradient, or with maximize the negative.
+        state: the rule's state for the parameter before the step, by slot.
         clock: the numbers of the step.
     """
 
@@ -78,28 +78,28 @@ class Moment:
     clock: Clock
 
     def scalar(self, key: Hashable, make: Callable[[], Scalar]) -> Scalar:
-        """A number of the step, made once for all parameters, as it meets this one."""
+        """A number of the step, computed once for all parameters, in the dtype of this one."""
         return self.clock.scalar(key, make, dtype_of(self.value.dtype))
 
     @property
     def rate(self) -> Scalar:
-        """The learning rate, as it meets this parameter."""
+        """The learning rate in the dtype of this parameter."""
         return self.scalar("rate", lambda: self.clock.rate)
 
     def decayed(self, weight_decay: float) -> Tensor:
-        """The value, shrunk by the rate times the weight decay, apart from the gradient."""
+        """The value, shrunk by the rate times the weight decay (decoupled weight decay)."""
         if not weight_decay:
             return self.value
         rate = self.clock.rate
         return self.value * self.scalar(("decay", weight_decay), lambda: 1.0 - rate * weight_decay)
 
     def regularised(self, weight_decay: float) -> Tensor:
-        """The gradient with that of ``weight_decay / 2 * sum(value ** 2)``."""
+        """The gradient plus that of ``weight_decay / 2 * sum(value ** 2)`` (L2 regularisation)."""
         return self.gradient + weight_decay * self.value if weight_decay else self.gradient
 
 
 class _Checked(type):
-    """Makes rules of which every hyperparameter has been checked: here, in no code that Python generates."""
+    """A metaclass that checks every hyperparameter here, after the dataclass's generated ``__init__``."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -118,11 +118,11 @@ class _Checked(type):
 
 @dataclass(frozen=True, eq=False)
 class Rule(metaclass=_Checked):
-    """How an optimiser moves one parameter, with its hyperparameters as fields.
+    """How an optimiser updates one parameter, with its hyperparameters as fields.
 
     Attributes:
         learning_rate: see :data:`Rate`.
-        maximize: whether the loss is to grow.
+        maximize: whether to maximise the loss.
     """
 
     learning_rate: Rate = 1e-3
@@ -141,18 +141,18 @@ class Rule(metaclass=_Checked):
         return type(self)(**{**{one.name: getattr(self, one.name) for one in fields(self)}, **changes})
 
     def check(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
+        """Raise for invalid combinations of hyperparameters."""
 
     def refusal(self, shape: tuple[int, ...]) -> str:
-        """Why the rule cannot move parameters of a shape; empty where it can."""
+        """Why the rule cannot update parameters of a shape; empty if it can."""
         return ""
 
     def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, NumpyArray]:
-        """What is kept for a parameter, by name, with the first values."""
+        """The initial state for a parameter, by the names of slots."""
         return {}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
-        """The parameter after the step, and what is kept."""
+        """The parameter and its state after the step."""
         raise NotImplementedError
 
     @property
@@ -161,13 +161,13 @@ class Rule(metaclass=_Checked):
 
     @guarded("optimizers.Rule.init")
     def init(self, parameters: Any) -> dict[str, Any]:
-        """What :meth:`apply` keeps from step to step, before the first one.
+        """The initial state for :meth:`apply`.
 
         Args:
             parameters: an array, or a nested structure of arrays.
 
         Returns:
-            A structure of arrays, to be handed on.
+            A structure of arrays, to pass to :meth:`apply`.
 
         Raises:
             ArgumentError: the rule cannot move one of them.
@@ -180,19 +180,19 @@ class Rule(metaclass=_Checked):
 
     @guarded("optimizers.Rule.apply")
     def apply(self, parameters: Any, gradients: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """One step of parameters that a function takes and returns, instead of such that a session holds.
+        """One step for parameters that a function takes and returns, instead of parameters of a session.
 
         Args:
             parameters: arrays or outputs, in a nested structure.
-            gradients: of a loss, in the same structure, as :func:`value_and_grad` gives them.
-            state: what :meth:`init`, or the step before, returned.
+            gradients: of a loss, in the same structure, as from :func:`value_and_grad`.
+            state: the result of :meth:`init`, or the state after the previous step.
 
         Returns:
             The parameters after the step, in their structure, and the state after it.
 
         Raises:
             ArgumentError: parameters, gradients and state do not belong together.
-            DTypeError, ShapeError: of one of them.
+            DTypeError, ShapeError: a parameter is not floating-point, or a gradient has another shape.
 
         Examples:
             >>> rule = sg.optimizers.AdamW(0.1)
@@ -225,7 +225,7 @@ class Rule(metaclass=_Checked):
         return unflatten(spec, moved), {"step": done, "slots": kept}
 
     def _movable(self, x: ArrayLike) -> tuple[tuple[int, ...], DType]:
-        """The shape of a parameter, and the dtype in which it is moved."""
+        """The shape of a parameter, and the dtype in which its steps are computed."""
         kind = type_of(x)
         if not kind.dtype.is_floating:
             raise DTypeError(f"parameters are floating-point, not {kind!r}")
@@ -239,7 +239,7 @@ class Rule(metaclass=_Checked):
 
 
 def arithmetic(dtype: DType) -> DType:
-    """In what the steps of parameters of *dtype* are computed, and their state is kept."""
+    """The dtype of the steps and the state for parameters of *dtype*."""
     return dtype if dtype.itemsize >= 4 else float32
 
 
@@ -249,14 +249,14 @@ def zeros(shape: tuple[int, ...], dtype: DType) -> NumpyArray:
 
 @reads_arguments
 def _slots(state: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """What is kept for each parameter, in a state."""
+    """The slots of each parameter in a state."""
     if not isinstance(state, Mapping) or "slots" not in state or len(state["slots"]) != count:
         raise ArgumentError(f"the state is what init returned for these {count} parameters")
     return list(state["slots"])
 
 
 def _done(state: Mapping[str, Any]) -> Any:
-    """The number of steps done, in a state."""
+    """The number of steps done, from a state."""
     step = state.get("step")
     if step is None or type_of(step).ndim or not type_of(step).dtype.is_integer:
         raise ArgumentError("the state is what init returned, with the number of steps in it")
@@ -267,7 +267,7 @@ def _done(state: Mapping[str, Any]) -> Any:
 
 
 def at_least(value: float, name: str, least: float = 0.0, below: float = float("inf")) -> float:
-    """A number from *least* on, and less than *below*."""
+    """A number that is at least *least*, and less than *below*."""
     found = real(value)
     if not least <= found < below:
         bound = f"from {least:g} on" if below == float("inf") else f"from {least:g} to below {below:g}"
@@ -276,23 +276,23 @@ def at_least(value: float, name: str, least: float = 0.0, below: float = float("
 
 
 def numbers(values: Sequence[float], name: str, count: int) -> tuple[float, ...]:
-    """So many plain numbers."""
+    """A tuple of *count* plain numbers."""
     if not isinstance(values, (tuple, list)) or len(values) != count:
         raise ArgumentError(f"{name} is a tuple of {count} numbers, not {values!r:.60}")
     return tuple(real(value) for value in values)
 
 
 def betas(values: Sequence[float], name: str) -> tuple[float, ...]:
-    """How much of two averages is kept in a step."""
+    """The decays of two averages, each from 0 to below 1."""
     return tuple(at_least(x, f"{name}[{i}]", 0.0, 1.0) for i, x in enumerate(numbers(values, name, 2)))
 
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {"bool": flag, "float": at_least, "Betas": betas}
-"""What the annotations of hyperparameters mean: each is checked, and made plain."""
+"""For each annotation of a hyperparameter, the function that checks it and makes it a plain value."""
 
 
 def check_rate(rate: Rate) -> None:
-    """Refuse what is no learning rate."""
+    """Raise unless this is a learning rate."""
     if isinstance(rate, Output):
         if not rate.dtype.is_floating:
             raise DTypeError(f"the learning rate is a floating-point number, not {describe(rate)}")
@@ -303,7 +303,7 @@ def check_rate(rate: Rate) -> None:
 
 
 def rate_at(rate: Rate, done: Output) -> Scalar:
-    """The learning rate of a step, from the number of steps done before it; numbers stay numbers."""
+    """The learning rate of a step, from the number of steps done before it; a number remains a number."""
     if isinstance(rate, Output):
         if isinstance(done, Output) and rate.op.graph is not done.op.graph:
             raise GraphError(f"the learning rate {describe(rate)} belongs to another graph than the loss")

@@ -1,6 +1,6 @@
-"""Learning rates that change from step to step: functions of the number of steps done, inside the graph.
+"""Schedules: learning rates as functions of the number of steps done, computed inside the graph.
 
-The first step is made with the rate at 0. What is computed is float64.
+The first step uses the rate at 0. All rates are float64.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = [
 class Schedule:
     """A learning rate that depends on the number of steps done.
 
-    Called with that number, an output or a plain one, it gives the rate as float64. Any other function that
-    does so can be used in its place.
+    Called with that number, an output or a plain number, it returns the rate as float64. Any other function
+    that does so can be used instead.
 
     Examples:
         >>> rate = sg.optimizers.cosine(0.1, 100)
@@ -80,12 +80,12 @@ def constant(rate: float) -> Schedule:
 
 @guarded("optimizers.linear")
 def linear(start: float, end: float, steps: int) -> Schedule:
-    """A rate on a line, up or down.
+    """A rate that changes linearly, up or down.
 
     Args:
         start: the first rate.
-        end: the rate after so many steps, and from then on.
-        steps: how many.
+        end: the rate after *steps* steps, and from then on.
+        steps: the number of steps.
 
     Returns:
         A :class:`Schedule`.
@@ -100,12 +100,12 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 
 @guarded("optimizers.polynomial")
 def polynomial(start: float, end: float, steps: int, power: float = 2.0) -> Schedule:
-    """A rate on a power of what is left to do: ``end + (start - end) * (1 - step / steps) ** power``.
+    """A polynomial of the steps that remain: ``end + (start - end) * (1 - step / steps) ** power``.
 
     Args:
         start: the first rate.
-        end: the rate after so many steps, and from then on.
-        steps: how many.
+        end: the rate after *steps* steps, and from then on.
+        steps: the number of steps.
         power: 1 for a line.
 
     Returns:
@@ -138,10 +138,10 @@ def cosine(
 
     Args:
         start: the first rate.
-        steps: after so many, the rate is *end*.
-        end: the last rate, which stays; or, with *restarts*, is nearly reached before each of them.
-        restarts: whether to begin again at *start* after so many steps, and so on.
-        stretch: how many times as long as the one before each round is.
+        steps: the number of steps after which the rate is *end*.
+        end: the last rate, which remains; with *restarts*, it is almost reached before each of them.
+        restarts: whether to begin again at *start* after each round of *steps* steps.
+        stretch: the length of each round relative to the one before.
 
     Returns:
         A :class:`Schedule`; the rates of ``optax.cosine_decay_schedule`` with ``alpha=end / start`` and,
@@ -170,7 +170,7 @@ def cosine(
 
 
 def _in_round(step: Tensor, steps: int, stretch: int) -> Tensor:
-    """Which part of its round is done, when each is *stretch* times as long as the one before."""
+    """The part of the current round that is done, if each is *stretch* times as long as the one before."""
     if stretch == 1:
         return (step - steps * floor(step / float(steps))) / float(steps)
 
@@ -187,14 +187,14 @@ def _in_round(step: Tensor, steps: int, stretch: int) -> Tensor:
 def exponential(
     start: float, decay: float, steps: int = 1, *, staircase: bool = False, end: float = 0.0
 ) -> Schedule:
-    """A rate that is multiplied by a number in each step, or each so many.
+    """A rate that is multiplied by a constant factor every so many steps.
 
     Args:
         start: the first rate.
-        decay: what it is multiplied by.
-        steps: in so many steps.
-        staircase: whether at once after them, instead of a little in each.
-        end: what the rate does not fall below.
+        decay: the factor for *steps* steps.
+        steps: the number of steps.
+        staircase: whether to multiply once after *steps* steps, instead of gradually in each step.
+        end: the minimum of the rate.
 
     Returns:
         A :class:`Schedule`; the rates of ``optax.exponential_decay``, and with *staircase* those of PyTorch's
@@ -219,11 +219,11 @@ def exponential(
 
 @guarded("optimizers.piecewise")
 def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
-    """One rate up to a step, another from there on, and so on.
+    """A piecewise constant rate.
 
     Args:
         rates: one more than there are boundaries.
-        boundaries: the first step of each rate but the first, in order.
+        boundaries: the first step of each rate except the first, in order.
 
     Returns:
         A :class:`Schedule`.
@@ -247,11 +247,11 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
 
 @guarded("optimizers.join")
 def join(schedules: Sequence[Callable[[Any], Any] | float], boundaries: Sequence[int]) -> Schedule:
-    """One schedule after another, each counting from where it begins.
+    """One schedule after another, each counting steps from its beginning.
 
     Args:
         schedules: one more than there are boundaries; functions of the number of steps, or numbers.
-        boundaries: the first step of each schedule but the first, in order.
+        boundaries: the first step of each schedule except the first, in order.
 
     Returns:
         A :class:`Schedule`; the rates of ``optax.join_schedules``.
@@ -277,11 +277,11 @@ def join(schedules: Sequence[Callable[[Any], Any] | float], boundaries: Sequence
 
 @guarded("optimizers.warmup")
 def warmup(schedule: Callable[[Any], Any] | float, steps: int, start: float = 0.0) -> Schedule:
-    """A line up to the first rate of a schedule, and then that schedule.
+    """A linear rise to the first rate of a schedule, followed by that schedule.
 
     Args:
         schedule: a schedule, or a number.
-        steps: how many are on the line.
+        steps: the number of steps of the rise.
         start: the first rate.
 
     Returns:

@@ -1,4 +1,4 @@
-"""One step of training, built into the graph of a loss: from a rule to assignments."""
+"""One step of training in the graph of a loss: builds the assignments of a rule."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from stopgrad.transforms.gradients.reverse import gradients
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """One step of an optimiser: what ``session.run([loss, update.run])`` assigns, all at once.
+    """One step of an optimiser, which ``session.run([loss, update.run])`` makes.
 
     Attributes:
         updates: each parameter, and each parameter that holds state, with its next value. All are computed
             from the values before the step.
-        state: what the optimiser keeps, by name, such as ``"adamw/m/dense/w"``: parameters of the graph,
-            which a session saves and restores with all others. ``"adamw/step"`` counts the steps made.
-        gradients: of the loss by each parameter that is moved, before anything is done to them.
-        learning_rate: that of the step to come, a scalar; of parameters in no group of their own.
-        averages: each parameter that is moved with the parameter that holds its average; empty unless asked
+        state: the optimiser's state by name, such as ``"adamw/m/dense/w"``: parameters of the graph, which a
+            session saves and restores with all others. ``"adamw/step"`` counts the steps made.
+        gradients: of the loss with respect to each parameter that is updated, before clipping.
+        learning_rate: the rate of the next step, a scalar, for parameters that are in no group.
+        averages: for each parameter that is updated, the parameter that holds its average; empty unless asked
             for.
-        untouched: the parameters given that no gradient reaches, by name, with the reason. They have no
+        untouched: the given parameters that no gradient reaches, by name, with the reason. They have no
             state, and nothing is computed for them.
-        run: what to fetch: it is True when all has been assigned.
+        run: the tensor to fetch: True once everything has been assigned.
 
-    Parameters of float16 and bfloat16 are moved in float32, in which their state is kept, too; the parameter
-    itself is rounded after each step, so that it does not take steps smaller than its precision. PyTorch
-    computes all in the parameter's dtype.
+    Steps of float16 and bfloat16 parameters are computed in float32, in which their state is stored, too. The
+    parameter itself is rounded after each step, so steps smaller than its precision have no effect. PyTorch
+    computes everything in the parameter's dtype.
     """
 
     updates: dict[Output, Output]
@@ -68,7 +68,7 @@ class Update:
 def built(
     loss: Output | Operation, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
 ) -> Update:
-    """The step of a rule, in the graph of the loss; *others* moves what the rule cannot."""
+    """The step of a rule, in the graph of the loss; *others* updates the parameters that the rule cannot."""
     scalar, treated = loss_in(loss), checked(how)
     graph = scalar.op.graph
     all_named = named(parameters, graph)
@@ -93,10 +93,10 @@ def built(
 
 
 class _Step:
-    """One step, as it is built.
+    """One step while it is being built.
 
     Attributes:
-        parameters: those that are moved, by name.
+        parameters: those that are updated, by name.
         state: the parameters that hold state, by their names in the graph.
         averages: the parameters that hold averages.
         next: the parameters and the state with their values after the step.
@@ -136,7 +136,7 @@ class _Step:
         changing = self._changing(slots)
 
         def moved() -> list[Tensor]:
-            """What changes only now and then is computed only then."""
+            """The new values, computed only in the runs that change them."""
             return list(self._moved({n: total / float(times) for n, total in summed.items()}, slots).values())
 
         new = cond(full, moved, lambda: list(changing))
@@ -154,9 +154,9 @@ class _Step:
         return self._rates[rule]
 
     def _hold(self, name: str, value: NumpyArray, like: Output | None = None) -> Output:
-        """A parameter for state, which owns its first value: zeros that nobody writes into take no memory.
+        """A parameter for state, which owns its first value: zeros that are never written to take no memory.
 
-        It is divided over devices as the parameter *like*, where it has its shape.
+        It is divided over devices like the parameter *like*, if it has the same shape.
         """
         value.flags.writeable = False
         spec = () if like is None or value.shape != like.shape else declared_sharding(like)
@@ -170,7 +170,7 @@ class _Step:
         return {slot: self._hold(f"{slot}/{name}", value, x) for slot, value in first.items()}
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
-        """What :meth:`_moved` has new values for, in its order."""
+        """The parameters for which :meth:`_moved` returns new values, in its order."""
         held = [x for each in slots.values() for x in each.values()]
         return [*self.parameters.values(), *held, *self.averages.values(), self._done]
 
@@ -202,7 +202,7 @@ class _Step:
 
 
 def _below(graph: Graph, name: str) -> Inside:
-    """Inside, operations are built in the graph, and named below *name*."""
+    """A context in which operations are built in the graph, and named below *name*."""
     block = Inside(graph=graph, pending=None)
     return block.named(graph, current().prefix_in(graph) + name)
 
@@ -225,7 +225,7 @@ def _untouched(loss: Output, without: Mapping[str, Output]) -> dict[str, str]:
 
 
 _SHOWN = 3
-"""So many cuts are told for a parameter."""
+"""The number of cuts shown for a parameter."""
 
 
 def _no_gradient(loss: Output, untouched: Mapping[str, str]) -> str:

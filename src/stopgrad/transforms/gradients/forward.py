@@ -1,8 +1,8 @@
 """Forward mode from two pullbacks.
 
 A pullback is linear in its cotangent, so its own pullback is the pushforward (J. Townsend 2017, "A new trick
-for calculating Jacobian vector products"). Every operation's reverse rule thus serves both modes, gates
-included; what the first pullback leaves unused is never run.
+for calculating Jacobian vector products"). So every operation's reverse rule serves both modes, gates
+included; the parts of the first pullback that are not needed are never run.
 """
 
 from __future__ import annotations
