@@ -14,10 +14,6 @@ import numpy.typing as npt
 
 from stopgrad.base.dtypes import DTypeLike
 
-ArrayLike: TypeAlias = "ArrayMethods | npt.ArrayLike | Sequence[ArrayLike]"
-"""What a function accepts as an operand: outputs, numbers, arrays of any library, and lists of these."""
-
-
 class Namespace(Protocol):
     """The ``xp`` of lowerings: an engine's functions under NumPy's names."""
 
@@ -211,3 +207,7 @@ class ArrayMethods:
         def transpose(self, *axes: Any) -> Self: ...
         def var(self, axis: int | Sequence[int] | None = None, *args: Any, **kwargs: Any) -> Self: ...
         def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType: ...
+
+
+ArrayLike: TypeAlias = ArrayMethods | npt.ArrayLike | Sequence["ArrayLike"]
+"""What a function accepts as an operand: outputs, numbers, arrays of any library, and lists of these."""

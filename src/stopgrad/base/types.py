@@ -100,7 +100,7 @@ __all__ = [
 
 # --------------------------------------------------------------------------------------------- shapes
 
-ShapeLike = int | str | Dim | None | Sequence["int | str | Dim | None"]
+ShapeLike = int | str | Dim | None | Sequence[int | str | Dim | None]
 
 
 def shape_of(shape: ShapeLike) -> Shape:

@@ -15,7 +15,7 @@ from stopgrad.graph.public import reads_arguments
 from stopgrad.ops.structural.sources import Parameter
 from stopgrad.train.optimizers.rules import Rule, at_least
 
-Patterns: TypeAlias = "str | Iterable[str]"
+Patterns: TypeAlias = str | Iterable[str]
 """Patterns of names of parameters, such as ``"encoder/*"``; ``"encoder"`` matches all names below it, too."""
 
 

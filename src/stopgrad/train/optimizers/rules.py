@@ -19,7 +19,7 @@ from stopgrad.graph.public import call, guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.convert import cast
 
-Rate: TypeAlias = "float | Output | Callable[[Any], Any]"
+Rate: TypeAlias = float | Output | Callable[[Any], Any]
 """A learning rate: a number, a scalar tensor of the graph (a placeholder, for instance), or a schedule."""
 
 Betas: TypeAlias = tuple[float, ...]
