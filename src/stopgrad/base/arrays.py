@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stopgrad.base.dtypes import DTypeLike
 
+
 class Namespace(Protocol):
     """The ``xp`` of lowerings: an engine's functions under NumPy's names."""
 
