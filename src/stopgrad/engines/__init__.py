@@ -1,6 +1,6 @@
 """What computes: existing, well-kept array libraries behind one small protocol.
 
-Each folder in here is an engine, which registers itself when it is imported; no list names them.
+Each folder in here is an engine. It registers itself when it is imported, so there is no list of engines.
 """
 
 from __future__ import annotations

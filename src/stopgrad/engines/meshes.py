@@ -1,4 +1,4 @@
-"""How engines take meshes of other libraries. Imported when the first mesh is given."""
+"""Lets engines take meshes of other libraries, such as JAX's. Imported when the first mesh is given."""
 
 from stopgrad.engines.protocol import Engine
 from stopgrad.scale.meshes import Mesh

@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The protocol of an engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stopgrad.scale.meshes import Mesh
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
-"""From the values of the inputs to those of the outputs."""
+"""Maps the values of the inputs to those of the outputs."""
 
 
 class Variant(NamedTuple):
@@ -33,8 +33,8 @@ class Variant(NamedTuple):
 
     Attributes:
         name: what reports call it.
-        forms: rules that put a graph into the form in which it runs best so.
-        passes: what is then done with the graph as a whole.
+        forms: rules that rewrite a graph for it.
+        passes: functions of the whole graph that run after the rules.
     """
 
     name: str
@@ -43,31 +43,31 @@ class Variant(NamedTuple):
 
 
 PLAIN = Variant("plain")
-"""Every operation as its definition says, one after the other."""
+"""Runs every operation as defined, one after the other."""
 
 
 class Engine(ABC):
     """Compiles prepared graphs: no gates, and inputs that are placeholders.
 
     Attributes:
-        name: what users call it by. An operation's own form for it stands under this name in its definition.
-        form: under which name an operation's form for it stands, where that is not its own.
-        priority: of the engines that are installed and can run a graph, ``"auto"`` takes that of the highest.
+        name: the name by which users choose it. A definition's own form for it is its attribute of this name.
+        form: the name of that attribute, if it is another one.
+        priority: ``"auto"`` takes the engine of the highest priority that is installed and can run the graph.
         needs: the modules without which it is not installed. They are imported when the engine is made.
-        keeps_sizes: whether it is given graphs with their sizes symbolic, and compiles once for all; else the
-            sizes are numbers, and it compiles for each.
+        keeps_sizes: whether it compiles graphs with symbolic sizes once for all sizes; else it compiles for
+            each, and gets numbers.
         reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then
             give it, beside the values, arrays that they no longer need.
-        unusable: why it cannot compute in this process, although it is installed; None where it can.
+        unusable: why it cannot compute in this process, although it is installed; None if it can.
         checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
             arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
             objects of other types.
-        flatten: takes structures apart, as :func:`stopgrad.base.structure.flatten` does; perhaps quicker.
+        flatten: does the same as :func:`stopgrad.base.structure.flatten`, perhaps faster.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         meshes: whether it runs graphs on a mesh of devices: :meth:`on_mesh` then makes it with the mesh.
-        mesh: the mesh; None where it computes on one device.
-        forms: lowerings of its own, or :func:`stopgrad.graph.op.unsupported`, for operations whose
-            definitions know nothing of the engine.
+        mesh: the mesh; None if it computes on one device.
+        forms: its own lowerings of operations whose definitions do not know the engine, or
+            :func:`stopgrad.graph.op.unsupported`.
     """
 
     name: str
@@ -95,18 +95,18 @@ class Engine(ABC):
 
         @staticmethod
         def mesh_of(mesh: object) -> Mesh:
-            """A mesh as users give it, of ours or of another library, as one of ours."""
+            """Our mesh from one of ours or of another library."""
 
     else:
         mesh_of = Later("stopgrad.engines.meshes")
 
     @classmethod
     def form_of(cls, definition: type[Op]) -> Callable[..., Any] | Unsupported:
-        """A definition's form for this engine: one of its own, or the one over any array namespace."""
+        """A definition's form for this engine, or else its lowering over array namespaces."""
         return lowering(definition, cls.form or cls.name)
 
     def unsupported(self, operations: Sequence[Operation]) -> str | None:
-        """Why the engine cannot run these operations and what is in their bodies; None where it can."""
+        """Why the engine cannot run these operations and those in their bodies; None if it can."""
         for op in walk(operations):
             form = self.form_of(op.definition)
             if isinstance(form, Unsupported):
@@ -121,13 +121,13 @@ class Engine(ABC):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
+        """Compile a function of the inputs' values, which may overwrite inputs at the positions in *donate*.
 
         The graph is in the variant's form already. On a mesh, the operations of inputs and outputs say how
-        these are divided; where they do not, inputs are whole on each device, outputs as the engine likes.
+        these are divided; if they do not, each device has the whole input, and the engine divides outputs.
 
-        Its results share no memory with the other inputs, nor with each other. They may still be on their
-        way; :meth:`finish` waits for them.
+        Its results share no memory with the other inputs, nor with each other. They may not be computed yet;
+        :meth:`finish` waits for them.
         """
 
     @abstractmethod
@@ -136,48 +136,48 @@ class Engine(ABC):
 
     @abstractmethod
     def is_native(self, x: object) -> bool:
-        """Whether *x* is an array that the engine takes without looking at it."""
+        """Whether *x* is an array of the engine's own type."""
 
     def spec_of(self, value: object) -> Spec:
-        """How an array is divided over the engine's mesh already; ``()`` where it does not lie there."""
+        """How an array is divided over the engine's mesh; ``()`` if it is not on that mesh."""
         return ()
 
     def spread(self, array: npt.ArrayLike, spec: Spec) -> Any:
-        """As :meth:`hold`, for an array that all processes have; on a mesh, divided so."""
+        """Like :meth:`hold`, for an array that all processes have; on a mesh it is divided by *spec*."""
         return self.hold(array)
 
     def place(self, value: Array, spec: Spec) -> Any:
-        """What this process has of a value, as an array of the engine, on its mesh."""
+        """An array on the engine's mesh, made of the part of a value that each process has."""
         return value
 
     def layout(self, spec: Spec) -> Any:
-        """How an array divided so lies on the mesh, as its library says it; None without a mesh."""
+        """The array library's own object for *spec* on the mesh; None without a mesh."""
         return None
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
-        """A result as a NumPy array, whole."""
+        """The whole of a result, as a NumPy array."""
         return np.asarray(value)
 
     def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:  # noqa: B027 - nobody to ask
-        """Hold lines against those of all other processes of the run, which are to be the same.
+        """Check that lines are the same in all processes of the run.
 
         Raises:
             DistributedError: they differ.
         """
 
     def finish(self, values: Iterable[Any]) -> None:  # noqa: B027 - most engines have nothing to wait for
-        """Wait until values are computed; before that, they can only be handed to the engine again.
+        """Wait until values are computed; before that, only the engine itself can use them.
 
-        What went wrong while they were computed is raised here at the latest.
+        Errors of their computation are raised here at the latest.
         """
 
 
 _LOST = ("Gloo", "Connection reset by peer", "Connection closed by peer", "NCCL")
-"""What is in errors of JAX's where another process is gone."""
+"""Parts of the messages of JAX's errors after another process has ended."""
 
 
 def fail(engine: Engine, what: Sequence[Output], error: Exception) -> NoReturn:
-    """Raise, as an error of ours, what happened while an engine compiled or computed outputs."""
+    """Raise an error of an engine, while it compiled or computed outputs, as one of ours."""
     if isinstance(error, StopgradError):
         raise error
     first = describe(what[0]) if what else "nothing"

@@ -1,4 +1,4 @@
-"""Which engines there are, and which of them runs a graph."""
+"""The registry of engines, and the choice of one for a graph."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ E = TypeVar("E", bound=type[Engine])
 
 
 def register(kind: E) -> E:
-    """Make an engine known under its name. May be used as a decorator.
+    """Register an engine under its name. May be used as a decorator.
 
     Raises:
-        EngineError: the name is taken, or is no name that a definition could have its form under; or a
-            definition has a form for this engine already.
+        EngineError: the name is taken, or cannot name a definition's form; or a definition has a form for
+            this engine already.
     """
     name = kind.name
     if not name.isidentifier() or name == "auto" or hasattr(Op, name) or name in Op.__annotations__:
@@ -52,7 +52,7 @@ def register(kind: E) -> E:
 def engine(name: str = "auto", operations: Sequence[Operation] = (), mesh: Mesh | None = None) -> Engine:
     """The engine of this name; for ``"auto"`` the best that is installed and can run the *operations*.
 
-    With a *mesh*, one that computes on it: made anew.
+    With a *mesh*, a new engine that computes on it.
 
     Raises:
         EngineError: there is none, or it cannot be used in this process, or on a mesh.
@@ -78,7 +78,7 @@ def _on(mesh: Mesh, name: str) -> Engine:
     """An engine that computes on a mesh."""
     able_to = [one for one, kind in ENGINES.items() if kind.meshes]
     wanted = able_to[0] if name == "auto" else name
-    engine(wanted)  # Refused, where it is unknown, not installed, or cannot be used.
+    engine(wanted)  # Raises if it is unknown, not installed or unusable.
     if wanted not in able_to:
         raise EngineError(
             f"the {wanted} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
@@ -88,7 +88,7 @@ def _on(mesh: Mesh, name: str) -> Engine:
 
 
 def mesh_of(mesh: object) -> Mesh | None:
-    """A mesh as users give it, as one of ours; for None that for which is built, if there is one."""
+    """Our mesh from one that a user gave; for None the current mesh, if there is one."""
     found: Mesh | None = current().mesh if mesh is None else Engine.mesh_of(mesh)
     return found
 
@@ -108,7 +108,7 @@ def _first(operations: Sequence[Operation]) -> Engine:
 
 
 def _asked(operations: Sequence[Operation]) -> Iterator[tuple[Engine | str, str]]:
-    """Each engine that can run the operations; of the others the name, and why not."""
+    """Each engine that can run the operations; for the others their names, and why they cannot."""
     for name, kind in ENGINES.items():
         missing = next((module for module in kind.needs if importlib.util.find_spec(module) is None), None)
         if missing is not None:

@@ -1,1 +1,1 @@
-"""Graphs, how operations are defined and built, bodies, text and files; no mathematics, no engine."""
+"""Graphs; how operations are defined and built; bodies, text and files. No mathematics and no engines."""

@@ -1,4 +1,4 @@
-"""The arguments of a function: what they are called, which are static, which have sizes left open."""
+"""The arguments of a function: their names, which are static, and which have open sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stopgrad.graph.sharding import Spec, show_spec, spec_of
 
 
 def parameters_of(f: Callable[..., Any]) -> list[inspect.Parameter]:
-    """A function's parameters; none where Python does not know them."""
+    """A function's parameters; empty if Python does not know them."""
     try:
         return list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -28,12 +28,12 @@ def parameters_of(f: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def positional(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """The names of parameters that may be given by position, in their order."""
+    """The names of parameters that can be given by position, in order."""
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def argument_names(f: Callable[..., Any], count: int) -> list[str]:
-    """What the first arguments given by position are called; where they have no name, their number."""
+    """The names of the first positional arguments; their numbers if they have none."""
     parameters = parameters_of(f)
     names = positional(parameters)
     rest = next((f"{p.name}." for p in parameters if p.kind is p.VAR_POSITIONAL), "")
@@ -41,7 +41,7 @@ def argument_names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
-    """How each leaf of ``(args, kwargs)``, of that structure, is reached: such as ``"params.w"``."""
+    """The path of each leaf of ``(args, kwargs)``, such as ``"params.w"``."""
     names = argument_names(f, spec.child(0).num_children)
     found = []
     for by_keyword, which, *rest in spec.paths():
@@ -51,7 +51,7 @@ def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
 
 
 def plain_path(text: str) -> str:
-    """A path as :func:`argument_paths` writes it.
+    """A path in the form of :func:`argument_paths`.
 
     Examples:
         >>> plain_path("params['layers'][0]"), plain_path("params.layers.0")
@@ -64,7 +64,7 @@ _INDEX = re.compile(r"""\[\s*(?P<quote>["']?)(?P<inside>[^\]]*?)(?P=quote)\s*\]"
 
 
 def operation_name(path: str) -> str:
-    """A path as the name of an operation, which holds letters, digits and a few signs only."""
+    """A name for an operation, made of a path; it has only letters, digits and a few signs."""
     return _NO_NAME.sub("_", path).lstrip("_/\\>-").rstrip("_/")
 
 
@@ -72,7 +72,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.\\/>-]")
 
 
 def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Callable[..., Any], str]:
-    """A function whose first argument is what *first* returns when it is called; and that argument's name."""
+    """A function whose first argument is what *first* returns at each call; and that argument's name."""
 
     @functools.wraps(f)
     def method(*args: object, **kwargs: object) -> Any:
@@ -89,7 +89,7 @@ def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Call
 
 
 class Constant(NamedTuple):
-    """An argument that is part of the signature. There True, 1 and 1.0 differ, and so do 0j and -0j."""
+    """An argument that is part of the signature, where True, 1 and 1.0 differ, and 0j and -0j do."""
 
     value: Any
     marks: Any
@@ -100,7 +100,7 @@ class Constant(NamedTuple):
 
 
 def _marks(x: Any) -> Any:
-    """What tells a value from others that are equal to it."""
+    """What distinguishes a value from others that are equal to it."""
     kind = type(x)
     if kind is float or kind is complex:
         return kind, repr(x)
@@ -110,7 +110,7 @@ def _marks(x: Any) -> Any:
 
 
 class Statics:
-    """Which arguments of a function are static: part of its signature, as they are, without a look inside.
+    """The static arguments of a function, which are part of its signature as whole objects.
 
     Args:
         f: the function.
@@ -118,7 +118,7 @@ class Statics:
         argnums: positions of arguments, or one.
         argnames: names of arguments, or one.
 
-    An argument that is named is static by position, too, and the other way round.
+    A named argument is also static if it is given by position, and the other way round.
     """
 
     def __init__(self, f: Callable[..., Any], name: str, argnums: object, argnames: object) -> None:
@@ -156,7 +156,7 @@ class Statics:
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int | str, Constant], ...]]:
-        """Arguments with None in the place of static ones, and these."""
+        """The arguments with None in the place of static ones, and the static ones."""
         taken: list[tuple[int | str, Constant]] = []
         left = list(args)
         for i in sorted(self._positions):
@@ -189,7 +189,7 @@ class Statics:
 def joined(
     args: Sequence[Any], kwargs: Mapping[str, Any], static: Iterable[tuple[int | str, Constant]]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments with the static ones in their places again."""
+    """The arguments with the static ones put back."""
     left, others = list(args), dict(kwargs)
     for which, constant in static:
         if isinstance(which, str):
@@ -200,7 +200,7 @@ def joined(
 
 
 def several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
-    """Several positions or names, given as a list or as one alone; errors say that *what* holds others."""
+    """Positions or names, given as a list or as a single one; *what* names the argument in errors."""
     alone = isinstance(given, str) or is_whole(given) or not isinstance(given, Iterable)
     found = () if given is None else (given,) if alone else tuple(given)
     wrong = [n for n in found if not fits(n)]
@@ -222,19 +222,19 @@ def _position(n: object, names: Sequence[str], open_ended: bool, name: str) -> i
     return n % len(names)
 
 
-# -------------------------------------------------------------------- what is said of some arguments
+# ------------------------------------------------------------------------- properties of some arguments
 
 
 class ByPath:
-    """What is said of some arguments of a function, by their paths.
+    """Properties of some arguments of a function, by their paths.
 
     Args:
         f: the function.
         name: what errors call it.
-        what: what is said of them, as the argument of :func:`function` is called.
-        said: from paths of arguments to that; also nested.
-        example: how it might look.
-        read: makes what is kept of what was given for one of them.
+        what: the property, as the argument of :func:`function` is called.
+        said: a dict from paths of arguments to properties; it may be nested.
+        example: an example for errors.
+        read: checks and converts the property of one argument.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class ByPath:
                 raise type(error)(f"function: {label}: {error.message}") from None
 
     def positions(self, paths: Sequence[str], signature: Sequence[Any], below: bool) -> dict[int, Any]:
-        """Which leaves, of those at these paths, it is said of; *below*: of all that a path leads to."""
+        """The properties of leaves, by position; with *below*, a path also stands for all leaves below it."""
         places = {path: i for i, path in enumerate(paths)}
         found = {}
         for path, said in self._said.items():
@@ -288,7 +288,7 @@ class ByPath:
                 found[places[path]] = said
             elif inside and below:
                 found.update({places[one]: said for one in inside})
-            elif near or root not in self._roots:  # Else it was left out, or is None.
+            elif near or root not in self._roots:  # Else the argument was left out, or is None.
                 raise ArgumentError(
                     f"function: {self._what} names {path!r}, but {self._name} was given "
                     f"{', '.join(near or paths)}"
@@ -303,13 +303,13 @@ class ByPath:
 
 
 class Shapes(ByPath):
-    """The shapes that some arguments have in every call, with sizes left open."""
+    """The shapes of some arguments in every call, with open sizes."""
 
     def __init__(self, f: Callable[..., Any], name: str, shapes: object) -> None:
         super().__init__(f, name, "shapes", shapes, "{'x': ['batch', 3]}", _shape)
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
-        """Put them into a signature, in the place of the shapes of the arrays that were given."""
+        """Replace the shapes of given arrays in a signature."""
         for i, wanted in self.positions(paths, signature, below=False).items():
             shape, dtype = signature[i]
             if len(shape) != len(wanted) or any(
@@ -334,13 +334,13 @@ def _shape(given: Any) -> Shape:
 
 
 class Shardings(ByPath):
-    """How some arguments are divided over a mesh, in every call; of a structure, all arrays in it."""
+    """The shardings of some arguments in every call; that of a structure applies to all arrays in it."""
 
     def __init__(self, f: Callable[..., Any], name: str, shardings: object) -> None:
         super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda given: given)
 
     def of(self, signature: Sequence[Any], paths: Sequence[str]) -> dict[int, Spec]:
-        """The sharding of the leaves that have one, by their positions."""
+        """The shardings of leaves, by their positions."""
         found = {}
         for i, given in self.positions(paths, signature, below=True).items():
             rank = len(signature[i][0])

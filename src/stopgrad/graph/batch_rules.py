@@ -1,14 +1,13 @@
 """How operations are batched: the rules that definitions name in ``batch``.
 
-A rule builds, for operands some of which hold many examples along their first axis, what the operation
-computes for each example. It is given the operation as it stands for one example, whose types and attributes
-it reads; the operands as they are here; which of them are batched; and the number of examples. It returns the
-outputs, batched all, or :class:`Partly` where some are not, or None where it does not apply. Without a rule
-that applies, the operation is run example by example, in a loop.
+A rule builds what an operation computes for each example, from operands some of which hold many examples
+along their first axis. It gets the operation for one example, whose types and attributes it reads; the
+operands here; which of them are batched; and the number of examples. It returns the outputs, all batched; or
+:class:`Partly` if some are not; or None if it does not apply. Then, and without a rule, the operation runs in
+a loop over the examples.
 
-Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further),
-:func:`FOLD` (the examples join the first axis). How a whole function is batched stands in
-:mod:`stopgrad.graph.batched_bodies`.
+Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes are one further),
+:func:`FOLD` (the examples join the first axis). :mod:`stopgrad.graph.batched_bodies` batches whole functions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Flags = Sequence[bool]
 
 
 class Partly(NamedTuple):
-    """What a rule returns where not all of the outputs are batched."""
+    """What a rule returns if only some of the outputs are batched."""
 
     outputs: Outputs
     batched: Flags
@@ -43,14 +42,14 @@ Rule = Callable[[Operation, Outputs, Flags, Size], "Outputs | Partly | None"]
 
 
 def again(op: Operation, inputs: Sequence[Output], values: tuple[Any, ...] | None = None) -> Outputs:
-    """The operation on other operands, under the name that it has."""
+    """The operation on other operands, with the same name."""
     label = op._label
     name = "" if not label or label[-1] == "/" else label
     return emit(op.definition, tuple(inputs), op.values if values is None else values, name).outputs
 
 
 def build(type: str, *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
-    """The output of a new operation of a type."""
+    """Build an operation of a type, and return its output."""
     return emit(REGISTRY[type], inputs, values, "").outputs[0]
 
 
@@ -63,43 +62,42 @@ def transposed(x: Output, perm: Sequence[int]) -> Output:
 
 
 def moved(x: Output, source: int, target: int) -> Output:
-    """*x* with one axis at another position."""
+    """*x* with one axis moved to another position."""
     order = [i for i in range(x.ndim) if i != source]
     order.insert(target, source)
     return transposed(x, order)
 
 
 def repeated(x: Output, size: Size) -> Output:
-    """An unbatched tensor for each example."""
+    """An unbatched tensor, repeated for each example."""
     return build("BroadcastTo", x, values=((size, *x.shape),))
 
 
 def everywhere(operands: Outputs, batched: Flags, size: Size) -> list[Output]:
-    """The operands, those that are not batched repeated."""
+    """The operands, with those that are not batched repeated for each example."""
     return [x if b else repeated(x, size) for x, b in zip(operands, batched, strict=True)]
 
 
 def widened(x: Output, rank: int) -> Output:
-    """A batched tensor with axes of size 1 behind that of the examples, so that each has *rank* axes."""
+    """A batched tensor with axes of size 1 behind the first, so that each example has *rank* axes."""
     missing = rank - (x.ndim - 1)
     return x if missing <= 0 else reshaped(x, (x.shape[0], *(1,) * missing, *x.shape[1:]))
 
 
 def lengthened(x: Output, rank: int) -> Output:
-    """A tensor with axes of size 1 at its end, so that it has *rank*."""
+    """A tensor with axes of size 1 appended, so that it has *rank* axes."""
     return reshaped(x, (*x.shape, *(1,) * (rank - x.ndim)))
 
 
 def changed(op: Operation, **values: object) -> tuple[Any, ...]:
-    """The operation's attributes, some of them others."""
+    """The operation's attributes, some of them replaced."""
     return tuple([values.get(n, v) for n, v in zip(op.definition.attributes, op.values, strict=True)])
 
 
 def shifted(op: Operation, size: Size, **fronts: Callable[[Size], object]) -> tuple[Any, ...]:
-    """The operation's attributes where there is one more axis in front.
+    """The operation's attributes with one more axis in front.
 
-    What they mean is read from their kinds; *fronts* are what comes in front of tuples with a part for each
-    axis.
+    Their kinds say what they mean. For tuples with an entry for each axis, *fronts* give the entry in front.
     """
     found = []
     for (name, kind), value in zip(op.definition.kinds.items(), op.values, strict=True):
@@ -121,22 +119,22 @@ def shifted(op: Operation, size: Size, **fronts: Callable[[Size], object]) -> tu
 
 
 def ELEMENTWISE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Operands that broadcast, example by example as they do for one."""
+    """Operands that broadcast: so do the examples."""
     rank = op.outputs[0].ndim
     return again(op, [widened(x, rank) if b else x for x, b in zip(operands, batched, strict=True)])
 
 
-# So that definitions know it of themselves: see the trait.
+# Definitions read this from their rule: see the trait.
 ELEMENTWISE.elementwise = True  # type: ignore[attr-defined]
 
 
 def ALONG(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """All operands are batched, and attributes that count axes count one further."""
+    """All operands are batched, and axes in attributes are one further."""
     return again(op, everywhere(operands, batched, size), shifted(op, size))
 
 
 def along(**fronts: Callable[[Size], Any]) -> Rule:
-    """:func:`ALONG`, for attributes with a part for each axis: what that part is for the examples."""
+    """:func:`ALONG` for attributes with an entry for each axis: the entries for the axis of examples."""
 
     def rule(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
         return again(op, everywhere(operands, batched, size), shifted(op, size, **fronts))
@@ -145,12 +143,12 @@ def along(**fronts: Callable[[Size], Any]) -> Rule:
 
 
 def FOLD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """The first axis of all operands counts independent things: the examples join it."""
+    """The entries along the operands' first axis are independent: the examples join that axis."""
     return _folded(op, everywhere(operands, batched, size), range(len(operands)), size)
 
 
 def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) -> Outputs:
-    """The examples of some operands join their first axis, and that of the outputs."""
+    """The examples join the first axis of some operands, and that of the outputs."""
     inputs = [
         reshaped(x, (x.shape[0] * x.shape[1], *x.shape[2:])) if i in which else x
         for i, x in enumerate(operands)
@@ -169,12 +167,12 @@ def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) 
 
 
 def BROADCAST(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """One operand, repeated to a shape."""
+    """One operand, which is broadcast to a shape."""
     return [build("BroadcastTo", widened(operands[0], op.outputs[0].ndim), values=((size, *op.shape),))]
 
 
 def PAD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Padding; where its value differs from example to example, it is put in afterwards."""
+    """Padding. If its value differs from example to example, it is put in afterwards."""
     x, value = operands
     here = batched[0]
     paddings = ((0, 0), *op.paddings) if here else op.paddings
@@ -194,7 +192,7 @@ def scalar_beside(x: Output, value: complex, dtype: npt.DTypeLike) -> Output:
 
 
 def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Indices are batched by moving the axis; values, by choosing between them afterwards."""
+    """Batched indices move the axis; batched values are chosen afterwards."""
     indices, on, off = operands
     axis = op.axis + 1 if batched[0] else op.axis
     if not (batched[1] or batched[2]):
@@ -211,7 +209,7 @@ def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Out
 
 
 def GATHER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Indices that all examples share choose from the whole; others within their example."""
+    """Indices that all examples share move the axis; batched ones select within their example."""
     params, indices = operands
     if not op.batch_dims and not batched[1]:
         return again(op, operands, changed(op, axis=op.axis + 1))
@@ -222,7 +220,7 @@ def GATHER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
 
 
 def SCATTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """As :func:`GATHER`, of which it is the transpose."""
+    """Like :func:`GATHER`, of which it is the transpose."""
     x, indices, updates = operands
     if not op.batch_dims and not batched[1]:
         x, updates = everywhere((x, updates), (batched[0], batched[2]), size)
@@ -234,7 +232,7 @@ def SCATTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Out
 
 
 def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """With one matrix for all examples, these join the rows of a single product."""
+    """If all examples share a matrix, they join the rows of one product."""
     a, b = operands
     ta, tb = op.transpose_a, op.transpose_b
     if batched[0] and not batched[1] and b.ndim == 2:
@@ -249,7 +247,7 @@ def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
 
 
 def _rows_times(rows: Output, matrix: Output, transpose: bool, op: Operation) -> Output:
-    """[..., m, k] times one matrix, as one product of two matrices."""
+    """[..., m, k] times one matrix, as a product of two matrices."""
     flat = reshaped(rows, (product(rows.shape[:-1]), rows.shape[-1]))
     made = again(op, (flat, matrix), (False, transpose))[0]
     return reshaped(made, (*rows.shape[:-1], made.shape[-1]))
@@ -263,7 +261,7 @@ def _last_swapped(x: Output) -> Output:
 
 
 def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """With one matrix for all examples, these join the columns of the right-hand side."""
+    """If all examples share the matrix, they join the columns of the right-hand side."""
     matrix, rhs = operands
     if not batched[0]:
         last = rhs.ndim - 2
@@ -276,7 +274,7 @@ def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outpu
 
 
 def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """One more letter, for the examples."""
+    """The equation gets one more letter, for the examples."""
     left, _, right = op.equation.partition("->")
     letter = next(c for c in string.ascii_letters if c not in op.equation)
     terms = [letter + term if b else term for term, b in zip(left.split(","), batched, strict=True)]
@@ -287,7 +285,7 @@ def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
 
 
 def CONV(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
-    """With filters for all examples, these join the batch; otherwise each example is a group of channels."""
+    """If all examples share the filters, they join the batch; else each example is a group of channels."""
     x, filters = operands
     if not batched[1]:
         return _folded(op, operands, (0,), size)
@@ -297,14 +295,14 @@ def CONV(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Output
 
 
 def CONV_BACK_INPUT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
-    """As :func:`CONV`, the operands being filters and cotangents."""
+    """Like :func:`CONV`, with filters and cotangents as operands."""
     if not batched[0]:
         return _folded(op, operands, (1,), size)
     return _by_channels(op, operands, batched, size)
 
 
 def CONV_BACK_FILTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
-    """As :func:`CONV`, but that nothing joins the batch, over which it sums."""
+    """Like :func:`CONV`, but examples never join the batch, over which it sums."""
     x, g = operands
     if not batched[0] and op.groups == 1:
         values = changed(op, shape=(*op.shape[:-1], size * op.shape[-1]))
@@ -313,7 +311,7 @@ def CONV_BACK_FILTER(op: Operation, operands: Outputs, batched: Flags, size: Siz
 
 
 def _by_channels(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:
-    """Each example is a group of channels, or several. Their number is no symbol."""
+    """Each example becomes one group of channels, or several. The number of examples must be known."""
     if not isinstance(size, int):
         return None
     values: dict[str, Any] = {"groups": op.groups * size}
@@ -339,16 +337,16 @@ def _from_channels(y: Output, size: Size) -> Output:
 
 
 def NAMES(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """A gate that takes no value from the tensors behind its first operand."""
+    """A gate that does not use the values of the tensors behind its first operand."""
     return Partly(again(op, operands), batched[:1])
 
 
 def SWITCH(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """A gate with a scalar condition behind its operand, and then tensors that it only names."""
+    """A gate with an operand, a scalar condition, and then tensors that it only names."""
     both = everywhere(operands[:2], batched[:2], size)
     return again(op, (*both, *operands[2:]))
 
 
 def KEYS(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """A draw takes a key for each example."""
+    """A random draw, with a key for each example."""
     return again(op, everywhere(operands, batched, size))

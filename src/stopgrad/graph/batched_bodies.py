@@ -1,8 +1,7 @@
-"""Batching a whole body: each of its operations built again, in order, for many examples at once.
+"""Batching whole bodies: each operation is built again, in order, for many examples at once.
 
-The examples lie along the first axis of what is batched. What does not depend on a batched parameter is
-built once, as it is. Everything stays a graph, so that what was batched can be differentiated and batched
-again.
+The examples are along the first axis of batched tensors. What does not depend on a batched parameter is built
+once, without examples. The result is a graph, so it can be differentiated and batched again.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ def replay(
     """Build in *graph* what a body computes, for *size* examples.
 
     Args:
-        body: for one example.
-        operands: what its parameters stand for.
-        batched: which of these hold an example for each position of their first axis.
+        body: the body for one example.
+        operands: the tensors for its parameters.
+        batched: which of these hold examples along their first axis.
         size: the number of examples.
-        graph: where to build; the default one of whoever builds.
-        originals: for parameters whose operand was made of another tensor, that one: gates that name the
-            parameter name it.
+        graph: where to build; the current default graph unless given.
+        originals: for parameters whose operand was made of another tensor, that tensor: gates that name the
+            parameter name it instead.
 
     Returns:
         The body's outputs, and which of them are batched.
     """
     outer = current()
-    with Inside(graph=graph, place=outer.place):  # Each step says its own.
+    with Inside(graph=graph, place=outer.place):  # Each operation has its own line.
         copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
         copy_operations(copy.settled(), copy.made, copy.build)
         made = [None if y is None else copy.made[y] for y in body.outputs]
@@ -53,7 +52,7 @@ def replay(
 
 
 class _Replay:
-    """Where the tensors of a body went so far."""
+    """What the tensors of a body have become so far."""
 
     def __init__(
         self,
@@ -78,13 +77,13 @@ class _Replay:
         self.united = _united(self.operations)
 
     def settled(self) -> Iterator[Operation]:
-        """The body's operations, each settled when it is its turn."""
+        """The body's operations, each with its operands as they are by then."""
         for op in self.operations:
             op.definition.settle(op)
             yield op
 
     def build(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
-        """Build one operation again, at its line, under its name, for the same forward operation."""
+        """Build one operation again, with its line, its name and its forward operation."""
         wider = self.united.get(op)
         if wider is None:
             return self._built(op, operands)
@@ -105,13 +104,13 @@ class _Replay:
             outputs, which = again(named, operands), [False] * len(op.outputs)
         self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
         if op.definition is REGISTRY["Identity"] and op.inputs[0] in self.originals:
-            # To name an identity is to name its operand; a vmap inside makes one of each argument.
+            # A vmap inside makes an identity of each argument: naming that means naming its operand.
             self.originals[op.outputs[0]] = self.originals[op.inputs[0]]
         self.origins[op] = outputs[0].op
         return outputs
 
     def _parts(self, op: Operation, wider: Operation) -> Sequence[Output]:
-        """The outputs of a scan among those of one that hands out more."""
+        """The outputs of a scan, taken from a wider scan that returns more."""
         places = {y: i for i, y in enumerate(wider.body.outputs)}
         sources = [
             wider.outputs[i if i < op.carries else places[result]] for i, result in enumerate(op.body.outputs)
@@ -121,7 +120,7 @@ class _Replay:
         return [self.made[x] for x in sources]
 
     def _named(self, op: Operation, operands: Sequence[Output]) -> tuple[Operation, list[Output]]:
-        """The operation and its operands, where gates, in its bodies too, name originals."""
+        """The operation and its operands, with gates, also in its bodies, naming originals."""
         operands = list(operands)
         if self.originals and op.definition.selective:
             first = len(op.definition.operands)
@@ -145,10 +144,10 @@ class _Replay:
 
 
 def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
-    """For scans that differ in what they hand out only, the one that hands out all of it.
+    """For each group of scans that differ only in what they return, one scan that returns all of it.
 
-    A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
-    do the same and are run as one. Batched each by itself they would share nothing.
+    A scan and the one that also returns what its gradient needs share their body's graph, and are therefore
+    run as one. If each were batched by itself, they would not share it any more.
     """
     groups: dict[Hashable, list[Operation]] = {}
     for op in operations:
@@ -159,20 +158,20 @@ def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
 
 
 def _wider(scans: Sequence[Operation]) -> Operation:
-    """One scan that hands out what any of these does."""
+    """One scan that returns what any of these returns."""
     op = scans[0]
     body: Body = op.body
     handed_out = dict.fromkeys(y for scan in scans for y in scan.body.outputs[op.carries :])
     outputs = (*body.outputs[: op.carries], *handed_out)
-    # One body each time, so that what is found out about it, and about those inside, is found out once.
+    # The same body each time, so that what is memoized for it, and for bodies inside, is reused.
     wider = body.memo.setdefault(("wider", outputs), Body(body.graph, body.inputs, outputs))
     return _changed(op, op.inputs, (wider, *op.values[1:]))
 
 
 def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -> Operation:
-    """The operation with more operands, which the gates in its bodies name instead of those at *places*.
+    """The operation with additional operands, which gates in its bodies name instead of those at *places*.
 
-    The tensors that are differentiated are these, and not what vmap makes of them by moving an axis.
+    These are the tensors that are differentiated, before vmap moved an axis.
     """
 
     def wider(body: Body) -> Body:
@@ -193,7 +192,7 @@ def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -
 
 
 def _changed(op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Operation:
-    """The operation beside itself, with other operands and attributes, to be read and never run."""
+    """A copy of the operation with other operands and attributes, which is read but never run."""
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
     return Operation.like(op, op.graph, inputs, types, values)
 
@@ -201,13 +200,13 @@ def _changed(op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...])
 def batched_body(
     body: Body, batched: Flags, size: Size, wanted: Flags | None = None
 ) -> tuple[Body, list[bool]]:
-    """A body for many examples: some of its parameters hold one for each position of their first axis.
+    """A body for many examples, which some of its parameters hold along their first axis.
 
     Args:
-        body: for one example.
+        body: the body for one example.
         batched: which parameters hold examples.
-        size: how many.
-        wanted: outputs to be batched even if they are the same for all.
+        size: the number of examples.
+        wanted: outputs that must be batched even if they are equal for all examples.
 
     Returns:
         The new body, and which of its outputs are batched.
@@ -230,12 +229,12 @@ def batched_body(
 
 
 def for_all(x: Output, size: Size) -> TensorType:
-    """The type of a tensor with an example for each position of a first axis."""
+    """The type of a tensor with a first axis of *size* examples."""
     return tensor_type(x.dtype, (size, *x.shape))
 
 
 def looped(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
-    """The last resort: the operation on one example after the other, in a loop of the graph."""
+    """The fallback: a loop in the graph that runs the operation on one example after the other."""
     flags = list(batched)
     with tracing("vmap", None) as trace:
         parameters = [parameter_of(trace.graph, x.type, x.op) for x in op.inputs]

@@ -1,4 +1,4 @@
-"""A closed graph with parameters, which an operation holds as an attribute and runs."""
+"""Bodies: closed graphs with parameters, which operations hold as attributes and run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stopgrad.graph.graph import Graph, Operation, Output, needed
 class Body:
     """Results computed from parameters, in a graph of their own.
 
-    Several bodies may share one graph: a loop, and the same loop that also hands out what its gradient needs,
-    differ in their outputs only. Two bodies are equal if they have the same graph, inputs and outputs.
+    Several bodies may share one graph: a loop, and the same loop that also returns what its gradient needs,
+    differ only in their outputs. Two bodies are equal if they have the same graph, inputs and outputs.
 
     Attributes:
-        graph: holds nothing but what is computed from the inputs.
+        graph: a graph in which everything is computed from the inputs.
         inputs: the parameters, which are placeholders.
-        outputs: the results; None stands for one that is absent.
+        outputs: the results; None for one that is absent.
     """
 
     __slots__ = ("graph", "inputs", "memo", "outputs")
@@ -27,7 +27,7 @@ class Body:
         self.graph = graph
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
-        self.memo: dict[Any, Any] = {}  # What has been found out about it; no arrays.
+        self.memo: dict[Any, Any] = {}  # Memoized properties; no arrays.
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
@@ -39,7 +39,7 @@ class Body:
 
     @property
     def results(self) -> tuple[Output, ...]:
-        """The outputs that are there."""
+        """The outputs that are not absent."""
         return tuple([y for y in self.outputs if y is not None])
 
     def operations(self) -> list[Operation]:
@@ -67,7 +67,7 @@ Bodies = tuple[Body, ...]
 
 
 def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Operations, and those in their bodies, in the bodies of these, and so on: each body once."""
+    """Operations, and all those in their bodies, nested ones included; each body once."""
     seen: set[Body] = set()
     stack = [iter(operations)]
     while stack:
@@ -83,7 +83,7 @@ def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
 
 
 def scan_key(op: Operation) -> Hashable:
-    """What scans have in common that differ only in what they hand out, and so can be run as one."""
+    """A key that is equal for scans that differ only in what they return, and so can be run as one."""
     body: Body = op.body
     return op.inputs, body.graph, body.inputs, body.outputs[: op.carries], op.values[1:]
 

@@ -1,7 +1,7 @@
-"""Building operations from their definitions; and computing them at once where there is no graph.
+"""Builds operations from their definitions, or computes them at once if there is no graph.
 
-:func:`emit` adds an operation to a graph. :func:`apply` is what the public functions call: it takes outputs,
-arrays and Python numbers, and where there is no graph at all it computes with NumPy.
+:func:`emit` adds an operation to a graph. :func:`apply`, which the public functions call, takes outputs,
+arrays and Python numbers, and computes with NumPy if there is no graph at all.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def emit(
     name: str | None = None,
     graph: Graph | None = None,
 ) -> Operation:
-    """Add an operation to the graph of its inputs, or to the body being traced that they are used in.
+    """Add an operation to the graph of its inputs, or to the body that is being traced and uses them.
 
-    An empty *name* says that the operation has none of its own, even where a scope has one ready.
+    With an empty *name* the operation has no name of its own, even if a scope has one pending.
     """
     try:
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def emit(
         pending = builder.pending if name is None else None
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
-    # One or two operands, as most operations have, without a loop.
+    # Most operations have one or two operands: no loop for these.
     if len(inputs) == 2:
         x, y = inputs
         types: tuple[TensorType, ...] = (x.type, y.type)
@@ -111,7 +111,7 @@ def emit(
 def named(
     graph: Graph, prefix: str, name: str, pending: Pending | None, definition: type[Op], *parts: Any
 ) -> Operation:
-    """A new operation, of *parts* as the class takes them, with a name that no other thread's takes."""
+    """A new operation with a name that no other thread can take; *parts* are the class's other arguments."""
     inputs, values, types, *origins = parts
     label = graph.names.label(prefix, name)
     op = Operation(graph, definition, inputs, values, types, label, *origins)
@@ -120,7 +120,7 @@ def named(
 
 
 def _types(inputs: Sequence[Output], graph: Graph) -> tuple[tuple[TensorType, ...], bool]:
-    """The types of operands, and whether any is of another graph."""
+    """The types of operands, and whether any belongs to another graph."""
     foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
     return tuple([x.type for x in inputs]), foreign
 
@@ -158,7 +158,7 @@ def _two_graphs(builder: Builder, inputs: Sequence[Output]) -> GraphError:
 
 
 def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Graph, tuple[Output, ...]]:
-    """The graph to build in, and the operands as they are known there, while a body is being traced."""
+    """While a body is traced, the graph to build in, and the operands as known there."""
     if graph is trace.graph or (inputs and trace.adopts(graph)):
         graph = trace.graph
         inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
@@ -166,7 +166,7 @@ def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Gr
 
 
 def captured(trace: Trace, x: Output) -> Output:
-    """What stands for *x* inside the body: a parameter, if *x* is of an enclosing graph; else itself."""
+    """The tensor for *x* inside the body: a parameter if *x* is of an enclosing graph, else *x* itself."""
     if x.op.graph is trace.graph:
         return x
     found = trace.captures.get(x)
@@ -180,7 +180,7 @@ def captured(trace: Trace, x: Output) -> Output:
 
 
 def _sources(x: Output) -> list[Operation]:
-    """The operations to build again inside a body for *x*, in order."""
+    """The operations that must be built again inside a body to get *x*, in order."""
     chain, stack = {x.op}, [x.op]
     while stack:
         for source in {y.op for y in stack.pop().inputs} - chain:
@@ -191,12 +191,12 @@ def _sources(x: Output) -> list[Operation]:
 
 
 def remade(operations: Sequence[Operation]) -> dict[Output, Output]:
-    """Operations of enclosing graphs built again in the body being traced, from captures of what they take.
+    """Build operations of enclosing graphs again in the body that is being traced, from captured operands.
 
     Called inside :func:`tracing`.
 
     Returns:
-        What has become of their operands and outputs.
+        a dict from their old operands and outputs to the new ones.
     """
     trace, inside = current().tracing, set(operations)
     assert trace is not None
@@ -215,9 +215,10 @@ def tracing(
     remakes: bool = False,
     origin: Operation | None = None,
 ) -> Inside:
-    """Inside, operations are built in a new body; *what* names the construct in errors. Yields its Trace.
+    """A context in which operations are built in a new body, whose Trace it yields.
 
-    With an *origin*, they are made for its gradient, and equal ones are built once.
+    *what* names the construct in errors. With an *origin*, the operations are for its gradient, and equal
+    ones are built once.
     """
     trace = Trace(Graph(), outer_graph, current().tracing, what, remakes)
     trace.graph._body_of = what
@@ -236,7 +237,7 @@ def tracing(
 
 
 def building_in(graph: Graph) -> Inside:
-    """Inside, operations on tensors of *graph* are built there, whatever is being traced."""
+    """A context in which operations on tensors of *graph* are built there, whatever is being traced."""
     builder = current()
     if builder.graph is graph:
         return Inside()
@@ -249,7 +250,7 @@ def building_in(graph: Graph) -> Inside:
 
 
 def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output | None]) -> Body:
-    """The body that was traced: its parameters are those given and then one for each capture.
+    """The body that was traced, with the given parameters, and then one for each capture.
 
     Called inside :func:`tracing`. Results that come from an enclosing graph are captured.
     """
@@ -269,7 +270,7 @@ def inline(
 ) -> list[Output]:
     """Build here what a body computes, with tensors in the place of its parameters.
 
-    *built* is filled with what has become of each of the body's tensors.
+    The new tensor for each of the body's tensors is put into *built*.
     """
     built = {} if built is None else built
     built.update(given)
@@ -285,26 +286,26 @@ def inline(
 
 
 def parameter_of(graph: Graph, type: TensorType, like: Operation | None = None) -> Output:
-    """A new parameter of a body, with the location of what stands for it outside."""
+    """A new parameter of a body, with the location of *like*, for which it stands."""
     place = None if like is None else (like._place, like._instruction)
     values = (type.dtype, type.shape, ())
     return Operation(graph, REGISTRY["Placeholder"], (), values, (type,), location=place).outputs[0]
 
 
 def local(x: Output) -> Output:
-    """*x* as it is known here: inside a body that is being traced, the parameter that stands for it."""
+    """*x* itself, or inside a body that is being traced, the parameter for it."""
     trace = current().tracing
     return x if trace is None else captured(trace, x)
 
 
 def graph_for(x: Output) -> Graph:
-    """The graph in which operations on *x* are built here: its own, or the body that captures it."""
+    """The graph in which operations on *x* are built here: that of *x*, or the body that captures it."""
     trace = current().tracing
     return x.op.graph if trace is None or not trace.adopts(x.op.graph) else trace.graph
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: stopped, outside of the ``no_gradient`` block that it was built in."""
+    """*x* as it may be used here: outside of the ``no_gradient`` block that built it, a stopped copy."""
     graph = x.op.graph
     region = graph._hidden.get(x.op)
     if region is None:
@@ -315,7 +316,7 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     key = x, here, get_ident()
     found = graph._exits.get(key)
     if found is None or not graph.holds(found.op):
-        # The stop at the end of the block, at the line of that block.
+        # The stop at the end of the block, with the line of the block.
         gate, types = REGISTRY["StopGradient"], (x.type,)
         stop = Operation(graph, gate, (x,), (), types, location=region.location, region=here)
         found = graph._exits[key] = stop.outputs[0]
@@ -323,7 +324,7 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
 
 
 def check_name(name: str | None) -> None:
-    """Refuse what can name nothing, also where nothing is named; an empty name is none."""
+    """Raise for an invalid name, even if no operation gets it. An empty name means none."""
     if name is not None and not (isinstance(name, str) and not name):
         check_label(name)
 
@@ -331,7 +332,7 @@ def check_name(name: str | None) -> None:
 def apply(
     definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = (), name: str | None = None
 ) -> Any:
-    """Build the operation where there is a graph; compute it with NumPy where there is none.
+    """Build the operation if there is a graph, else compute it with NumPy.
 
     Operands are outputs, operations with one output, arrays, nested lists of numbers, or numbers; a Python
     number or list takes the dtype of the first operand that has one.
@@ -377,7 +378,7 @@ def apply(
 
 
 def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | NumpyArray]:
-    """Outputs stay, all else becomes arrays, and those that have one dtype together are brought to it."""
+    """Make arrays of all operands but outputs, and bring those that must share a dtype to it."""
     promotes = definition.promotes
     if promotes is None:
         company = next((type_of(x).dtype for x in operands if not is_python(x)), None)
@@ -398,7 +399,7 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Numpy
 
 
 def joined(x: Any) -> Any:
-    """An operand as it stands; a list with outputs in it stacked."""
+    """An operand; of a list with outputs in it, the stack."""
     if isinstance(x, Operation):
         return x.as_output()
     if not holds(x, Output, Operation):
@@ -407,7 +408,7 @@ def joined(x: Any) -> Any:
 
 
 def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
-    """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
+    """Tensors brought to one dtype by casts in the graph; unchanged if the common dtype is not allowed."""
     found: list[Any] = []
     strong: list[DType] = []
     weak: list[DType] = []
@@ -434,14 +435,14 @@ _NUMBERS = {float: float32, int: int32, bool: bool_, complex: complex64}
 
 
 def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | NumpyArray:
-    """An output or array, of a dtype; sizes become outputs in the graph of their company."""
-    if dtype is not None and type(x) is float:  # As most often.
+    """An output or array of a dtype; sizes become outputs, in the graph of the other operands."""
+    if dtype is not None and type(x) is float:  # The usual case.
         return np.asarray(x, dtype.numpy)
     if isinstance(x, Dim) or holds(x, Dim):
         symbolic = next((y for y in company if isinstance(y, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)
         if graph is None:
-            return as_array(x)  # Which says why not.
+            return as_array(x)  # This raises, and says why.
         dtype = dtype or python_dtype(x) or int32
         if isinstance(x, Dim):
             return emit(REGISTRY["Size"], (), (x, dtype), "", graph).outputs[0]
@@ -458,7 +459,7 @@ def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Num
 def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Output:
     """A constant in a graph.
 
-    Unnamed scalars are built once per graph: they stand for numbers in the user's text.
+    Unnamed scalars, which are numbers in the user's code, are built once per graph.
     """
     if array.ndim == 0 and name == "":
         key = (array.dtype, array.tobytes(), get_ident())

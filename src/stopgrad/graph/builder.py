@@ -1,17 +1,17 @@
-"""Who builds: into which graph operations go, under which scope, for which forward operation.
+"""The builder: in which graph, in which scope and for which forward operation is being built.
 
-That is one chain of ``with`` blocks for the running thread or task, and no part of any graph. Each link holds
-what its block says and, resolved, what those around it say too, so that :func:`current` is one look-up.
+This is a chain of ``with`` blocks for the running thread or task, not part of any graph. Each link holds what
+its block sets and what the blocks around it set, so that :func:`current` is a single look-up.
 
-**A block ends when its ``with`` statement lets go of it.** The statement holds on to what it is going to
-call at the end; the chain refers weakly to just that. So nothing of ours has to run at the end of a block,
-where an interrupt could keep it from running, and no order is asked for: a generator is closed late, or in
-another thread, or forgotten. Whoever looks at the chain next drops what has ended. It has then ended for
-everybody, a task or thread with a copy of the context included. Blocks that are entered by hand, or by an
-``ExitStack``, are held by themselves until their ``__exit__`` is called.
+**A block ends when its ``with`` statement drops it.** The statement holds the bound method that it will call
+at the end; the chain refers weakly to just that. So no code of ours has to run at the end of a block, where
+an interrupt could prevent it, and blocks may end in any order: a generator may be closed late, or in another
+thread, or be forgotten. The next look at the chain drops what has ended, for everybody, also for a task or
+thread with a copy of the context. Blocks that are entered by hand, or by an ``ExitStack``, hold themselves
+until their ``__exit__`` is called.
 
-A scope that a generator or coroutine entered holds only while that frame is running: whoever runs while the
-generator is suspended builds outside of it.
+A scope that a generator or coroutine entered is active only while that frame is running: code that runs while
+the generator is suspended builds outside of the scope.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from stopgrad.base.source import Location, RawLocation, capture, is_internal
 
-# The graph stands above this module, which holds its parts without looking into them.
+# Graphs are defined above this module, which only holds them.
 Graph: TypeAlias = Any
 Operation: TypeAlias = Any
 Output: TypeAlias = Any
@@ -37,7 +37,7 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 
 
 class Region:
-    """A ``no_gradient`` block: what is built inside is stopped where it is used outside."""
+    """A ``no_gradient`` block: tensors that are built inside are stopped when they are used outside."""
 
     __slots__ = ("location", "outer")
 
@@ -46,23 +46,22 @@ class Region:
         self.location = location
 
     def holds(self, inner: Region | None) -> bool:
-        """Whether *inner* is this block or stands inside it."""
+        """Whether *inner* is this block or inside it."""
         while inner is not None and inner is not self:
             inner = inner.outer
         return inner is self
 
 
 class Trace:
-    """The body of a construct (a loop, a branch) while the function that says what it does is being traced.
+    """The body of a construct (a loop, a branch) while the user's function for it is being traced.
 
     Attributes:
         graph: the body.
-        outer_graph: the graph around it, in which the construct itself is built; None where nothing said so
-            far.
+        outer_graph: the graph around it, in which the construct itself is built; None while it is unknown.
         outer: the body around it that is being traced, too.
         what: the construct, as messages name it.
-        remakes: whether operations that are ``remade`` are built again inside where their results are used.
-        captures: the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
+        remakes: whether ``remade`` operations are built again inside if their results are used.
+        captures: the tensors of enclosing graphs that it uses, each with its parameter.
     """
 
     __slots__ = ("captures", "graph", "outer", "outer_graph", "remakes", "what")
@@ -85,7 +84,7 @@ class Trace:
         self.captures: dict[Output, Output] = {}
 
     def forget_undone(self) -> None:
-        """Keep no capture whose parameter went with a build that failed."""
+        """Drop captures whose parameters were taken back after a failed build."""
         for x in [x for x, parameter in self.captures.items() if not self.graph.holds(parameter.op)]:
             del self.captures[x]
 
@@ -99,10 +98,10 @@ class Trace:
         return False
 
     def adopts(self, graph: Graph) -> bool:
-        """:meth:`encloses`; and if nothing said so far where the outermost construct is built, it is there.
+        """:meth:`encloses`; and if the graph of the outermost construct is unknown, it is now *graph*.
 
-        Not where a block inside of the body has made another graph the default, and not in the body of a
-        construct that is finished.
+        Not if a block inside the body has made another graph the default, nor in the body of a finished
+        construct.
         """
         if self.encloses(graph):
             return True
@@ -117,22 +116,22 @@ class Trace:
 
 
 class Builder:
-    """One link of the chain, with what holds inside its block.
+    """One link of the chain, with the settings inside its block.
 
     Attributes:
-        graph: where operations without operands go; None outside of any graph.
-        prefix: what names begin with in that graph.
-        claim: holds the prefix for the scope that is built in.
-        pending: a name for the next operation; None.
-        origin: the forward operation for whose gradient is being built; None.
-        shared: the operations of this generation by what they compute, equal ones being built once; None.
+        graph: the graph for operations without operands; None outside of any graph.
+        prefix: the prefix of names in that graph.
+        claim: reserves the prefix for the current scope.
+        pending: a name for the next operation, or None.
+        origin: the forward operation whose gradient is being built, or None.
+        shared: the operations of a gradient by what they compute, so that equal ones are built once; or None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
-        mesh: the mesh of devices for which is built; None where nothing says one.
-        place: the location of the next operations, where they are built again for others; None: the user's.
-        special: whether there is more to heed than a graph, a prefix and an origin, which is rare.
-        loose: whether a block of the chain may end before one inside of it.
-        suspends: whether a block of the chain holds only while a generator or coroutine is running.
+        mesh: the current mesh of devices, or None.
+        place: the location of the next operations, if they are built again for others; None for the user's.
+        special: whether more is set than a graph, a prefix and an origin, which is rare.
+        loose: whether a block of the chain may end before one inside it.
+        suspends: whether a block of the chain is active only while a generator or coroutine is running.
     """
 
     __slots__ = (
@@ -187,7 +186,7 @@ class Builder:
         asleep: frozenset[FrameType] = frozenset(),
         loose: bool = False,
     ) -> Builder:
-        """Take over what the links around say, and change it."""
+        """Copy the settings of the links around, and change some."""
         self.outer = outer
         self.block = None
         self.changes = changes
@@ -228,15 +227,15 @@ class Builder:
         return self
 
     def leave(self, *_: object) -> None:
-        """What a ``with`` statement calls at its end, and by holding which it keeps the block going.
+        """The method that a ``with`` statement calls at its end; holding it keeps the block alive.
 
-        There is nothing to do then. Called on a block that was entered by hand, it ends that.
+        It does nothing then. If the block was entered by hand, it ends the block.
         """
         if self.block is not None:
             _leave_by_hand(self.block)
 
     def prefix_in(self, graph: Graph) -> str:
-        """The prefix of names in *graph*, which need not be the default one."""
+        """The prefix of names in *graph*, which need not be the default graph."""
         link: Builder | None = self
         while link is not None:
             if link.graph is graph:
@@ -246,7 +245,7 @@ class Builder:
 
 
 class Pending:
-    """A name for the next operation; free again if that operation is taken back."""
+    """A name for the next operation. It is free again if that operation is taken back."""
 
     __slots__ = ("name", "taken_by")
 
@@ -260,7 +259,7 @@ class Pending:
 
 
 class Claim:
-    """Holds the prefix of a scope that may still be built in, and those of the scopes around it."""
+    """Reserves the prefix of a scope that can still be built in, and those of the scopes around it."""
 
     __slots__ = ("__weakref__", "outer")
 
@@ -269,10 +268,10 @@ class Claim:
 
 
 class Entry(weakref.ref[Any]):
-    """A block's place in the chain: a weak reference to what its ``with`` statement will call at the end.
+    """A block's place in the chain: a weak reference to the method that its ``with`` statement will call.
 
-    That is a method of the link. No function of this module may keep it in a variable, which a traceback
-    would hold on to; ``entry().__self__`` is the link, or an AttributeError where the block has ended.
+    It is a method of the link. No function of this module may keep it in a variable, which a traceback would
+    hold; ``entry().__self__`` is the link, or raises an AttributeError if the block has ended.
     """
 
     __slots__ = ("outer",)
@@ -285,7 +284,7 @@ CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))  # no
 
 
 def current() -> Builder:
-    """Who builds here and now."""
+    """The current builder."""
     try:
         link: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:
@@ -295,12 +294,12 @@ def current() -> Builder:
 
 
 def default_graph() -> Graph | None:
-    """The graph in which operations without operands are built, or None outside of any."""
+    """The graph in which operations without operands are built; None outside of any graph."""
     return current().graph
 
 
 def _innermost() -> Entry:
-    """The innermost block that has not ended; those inside of it are dropped."""
+    """The innermost block that has not ended; ended ones inside it are dropped."""
     entry = first = CURRENT.get()
     while _link(entry) is None:
         entry = entry.outer
@@ -310,7 +309,7 @@ def _innermost() -> Entry:
 
 
 def _link(entry: Entry) -> Builder | None:
-    """The link of a block; None where it has ended."""
+    """The link of a block; None if it has ended."""
     try:
         return entry().__self__  # type: ignore[union-attr]
     except AttributeError:
@@ -321,7 +320,7 @@ def _link(entry: Entry) -> Builder | None:
 
 
 class _Asked(threading.local):
-    """The block whose end has been asked for last: a ``with`` statement does that before it enters."""
+    """The block whose ``__exit__`` was read last: a ``with`` statement reads it before it enters."""
 
     entry: Entry | None = None
 
@@ -330,30 +329,30 @@ _ASKED = _Asked()
 
 
 class _End:
-    """``__exit__`` of blocks: of each ``with`` statement an object of its own."""
+    """``__exit__`` of blocks, which is a separate object for each ``with`` statement."""
 
     def __get__(self, block: Block | None, kind: type[Block]) -> Any:
-        if block is None:  # ExitStack asks the class.
+        if block is None:  # ExitStack reads it from the class.
             return _leave_by_hand
         held = [Builder(block).leave]
         _ASKED.entry = Entry(held[0])
-        return held.pop()  # This frame may be kept, by a profiler or a traceback: nothing is left in it.
+        return held.pop()  # A profiler or a traceback may keep this frame, so nothing is left in it.
 
 
 class Block:
-    """What is said about building for as long as a ``with`` statement lasts. Subclasses say what.
+    """Settings of the builder for the duration of a ``with`` statement. Subclasses say which.
 
-    One object may be entered several times, also at the same time, by several threads or generators.
+    One object may be entered several times, also at the same time by several threads or generators.
     """
 
     __slots__ = ("_by_hand",)
-    scoped: ClassVar[bool] = False  # Holds only while the frame that entered it is running.
+    scoped: ClassVar[bool] = False  # Whether it is active only while the frame that entered it is running.
 
     def __init__(self) -> None:
         self._by_hand: list[Any] = []
 
     def changes(self) -> dict[str, Any]:
-        """What holds inside, by the names of the attributes of :class:`Builder`."""
+        """The settings inside, by the names of the attributes of :class:`Builder`."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:
@@ -369,7 +368,7 @@ class Block:
 
 
 def _entered(block: Block) -> Entry:
-    """The new innermost entry, for a block that begins."""
+    """The new innermost entry for a block that begins."""
     entry, _ASKED.entry = _ASKED.entry, None
     link: Builder | None = None if entry is None else getattr(entry(), "__self__", None)
     by_hand = link is None or link.block is not block
@@ -393,7 +392,7 @@ def _entered(block: Block) -> Entry:
 
 
 def _leave_by_hand(block: Block, *_: object) -> None:
-    """End a block that was entered by hand; of several, the innermost one of the running frame."""
+    """End a block that was entered by hand; if it was entered several times, the innermost of this frame."""
     if block._by_hand:
         del block._by_hand[_position(block)]
 
@@ -401,12 +400,12 @@ def _leave_by_hand(block: Block, *_: object) -> None:
 def _position(block: Block) -> int:
     frame = _suspending_frame() if block.scoped else None
     held = [end.__self__ for end in block._by_hand]
-    places = [held.index(link) for link in _links() if link in held]  # The innermost first.
+    places = [held.index(link) for link in _links() if link in held]  # Innermost first.
     return next((i for i in places if held[i].frame is frame), places[0] if places else -1)
 
 
 class Inside:
-    """A block of our own functions, entered once, by a ``with`` statement in no generator."""
+    """A block for our own functions, entered once, by a ``with`` statement outside of generators."""
 
     __slots__ = ("__exit__", "_changes", "_value")
 
@@ -416,7 +415,7 @@ class Inside:
         self.__exit__ = Builder().leave
 
     def named(self, graph: Graph, prefix: str) -> Inside:
-        """The same, with a prefix of its own for names."""
+        """The same block with its own prefix of names."""
         self._changes["prefix"] = graph.names.claim(prefix, self.__exit__)
         return self
 
@@ -426,7 +425,7 @@ class Inside:
         entry.outer = outer
         around = _link(outer) or current()
         cast("Any", self.__exit__).__self__.begin(around, self._changes, None, _asleep(around))
-        del self.__exit__  # The statement alone holds it now.
+        del self.__exit__  # Now only the statement holds it.
         CURRENT.set(entry)
         return self._value
 
@@ -444,7 +443,7 @@ class NoGradientBlock(Block, contextlib.ContextDecorator):
 
 
 class Placed(Block):
-    """Inside, operations count as built at this place; None: at the user's line that builds them."""
+    """A context in which operations get this location; for None, that of the user's line."""
 
     __slots__ = ("place",)
 
@@ -462,13 +461,13 @@ class Placed(Block):
 def _holding(link: Builder) -> Builder:
     """The chain without blocks that have ended, or whose generator or coroutine is suspended.
 
-    The same one each time. A block that was entered while a generator was suspended is outside of that
-    generator's blocks when the generator runs again.
+    It is the same object each time. A block that was entered while a generator was suspended is outside of
+    that generator's blocks when the generator resumes.
     """
     if not link.suspends and _intact(link):
         return link
     frames = _frames() if link.suspends else set()
-    held: list[Builder] = []  # The innermost first.
+    held: list[Builder] = []  # Innermost first.
     for one in reversed(_links()):
         if one.frame is None or one.frame in frames:
             inside = [i for i, other in enumerate(held) if other.frame in one.asleep]
@@ -480,13 +479,13 @@ def _holding(link: Builder) -> Builder:
         for one in reversed(held):
             view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
             if "shared" in one.changes:
-                view.origin = one.origin  # The one thing that changes inside a block.
+                view.origin = one.origin  # The only setting that changes inside a block.
         link.view = held, view
     return link.view[1]
 
 
 def _intact(link: Builder) -> bool:
-    """Whether no block of the chain has ended since the innermost began."""
+    """Whether all blocks of the chain are still active since the innermost began."""
     entry = CURRENT.get()
     while link is not _ROOT:
         if _link(entry) is not link:
@@ -508,14 +507,14 @@ def _links() -> list[Builder]:
 
 
 def _around(link: Builder) -> Iterator[Builder]:
-    """A link and those around it when it began."""
+    """A link, and those that were around it when it began."""
     while link.outer is not None:
         yield link
         link = link.outer
 
 
 def _asleep(link: Builder) -> frozenset[FrameType]:
-    """The generators and coroutines that entered blocks of the chain and are suspended."""
+    """The suspended generators and coroutines that entered blocks of the chain."""
     if not link.suspends:
         return frozenset()
     frames = _frames()
@@ -534,10 +533,10 @@ def _frames() -> set[FrameType]:
 
 
 def _suspending_frame() -> FrameType | None:
-    """The frame that enters or leaves a block, if it is one that can be suspended inside it.
+    """The frame that enters or leaves a block, if it can be suspended inside the block.
 
-    Whoever enters it for somebody else is passed over: a context manager's ``__enter__``, contextlib, and a
-    generator that makes a context manager, which contextlib drives.
+    Frames that do so for others are skipped: a context manager's ``__enter__``, contextlib, and a generator
+    that contextlib runs as a context manager.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _stands_for_another(frame):
@@ -547,7 +546,7 @@ def _suspending_frame() -> FrameType | None:
 
 def _stands_for_another(frame: FrameType) -> bool:
     code, caller = frame.f_code, frame.f_back
-    if is_internal(code.co_filename):  # Ours, contextlib's, or an array library's that calls back.
+    if is_internal(code.co_filename):  # Ours, contextlib's, or an array library's.
         return True
     if code.co_name in _ENTERS:
         return True

@@ -1,4 +1,4 @@
-"""The one walk by which operations are copied: rewritten, batched, or built again for a body's operands."""
+"""The walk that copies operations, to rewrite or batch them, or to inline a body."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from stopgrad.graph.graph import Operation, Output
 
 Build = Callable[[Operation, tuple[Output, ...]], "Sequence[Output | None]"]
-"""From an old operation and its new operands to what takes the place of its outputs.
+"""Builds the new outputs for an old operation from its new operands.
 
-An output that nobody uses may have None in its place.
+There may be None for an output that nobody uses.
 """
 
 
@@ -18,14 +18,13 @@ def copy_operations(operations: Iterable[Operation], made: dict[Output, Output],
 
     Args:
         operations: the old ones.
-        made: what has become of old outputs: at first of what the operations start from, then of all of them.
-            What is given at first stays.
-        build: says what is built for each.
+        made: from old outputs to new ones: at first those that are given, which stay, then all.
+        build: builds the new outputs of each operation.
     """
     keep = made.setdefault
     for op in operations:
         built = build(op, tuple([made[x] for x in op.inputs]))
-        if len(op.outputs) == 1:  # As most operations have: a loop would take twice as long.
+        if len(op.outputs) == 1:  # Most operations have one; a loop would take twice as long.
             (new,) = built
             if new is not None:
                 keep(op.outputs[0], new)

@@ -1,4 +1,4 @@
-"""Which definitions of operations there are, by type; and how the signature of one is read."""
+"""The registry of definitions by type; and how the signature of one is read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DEFINING = ("stopgrad.ops", "stopgrad.transforms.control")
 
 
 class Registry(dict[str, D]):
-    """Definitions by type. Before one is said to be missing, and for a list of all, all are imported."""
+    """Definitions by type. All are imported before one is reported missing, and to list them all."""
 
     def complete(self) -> None:
-        """Import whatever of this package defines operations."""
+        """Import all modules of this package that define operations."""
         for package in _DEFINING:
             importlib.import_module(package)
 
@@ -61,23 +61,23 @@ class Registry(dict[str, D]):
         return super().items()
 
     def add(self, definition: D) -> None:
-        """Make a definition known.
+        """Register a definition.
 
         Raises:
-            DefinitionError: there is one of its type.
+            DefinitionError: there is another one of its type.
         """
         module = definition.__module__
         if not module.startswith("stopgrad."):
             self.complete()
         known = super().get(definition.type)
-        # A module of ours is imported once more after an interrupt while it was imported.
+        # If the import of a module was interrupted, it is imported again.
         if known is not None and not (known.__module__ == module and module.startswith("stopgrad.")):
             raise DefinitionError(f"operation {definition.type} is defined twice")
         self[definition.type] = definition
 
 
 def parameters(infer: Callable[..., Any]) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
-    """Its positional parameters, that of any number, and the annotations of those that are keyword-only."""
+    """Its positional parameters, its variadic one, and the annotations of keyword-only ones."""
     if type(infer) is not FunctionType or infer.__dict__.keys() & {"__wrapped__", "__signature__"}:
         parameters = inspect.signature(infer).parameters.values()
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -86,7 +86,7 @@ def parameters(infer: Callable[..., Any]) -> tuple[tuple[str, ...], str | None, 
             next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None),
             {p.name: str(p.annotation) for p in parameters if p.kind is p.KEYWORD_ONLY},
         )
-    # The same, read from the code: inspect takes as long as all else that is done for a definition.
+    # Read from the code: inspect would take as long as all else that is done for a definition.
     code = infer.__code__
     count, only = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames

@@ -1,9 +1,9 @@
-"""Docstrings of definitions: each says what differs, and gets the rest from its family and its rule.
+"""Docstrings of definitions: each says what differs, and inherits the rest from its family and its rule.
 
-A family says in its docstring what holds for all members: ``Args``, ``Returns``, ``Constraints``, ``Raises``.
-A rule of inference says what it demands in its attribute ``document``, where ``{0}`` and ``{1}`` stand for
-the names of the operands (:mod:`stopgrad.graph.type_rules`). A member that writes a section, or one entry of
-``Args`` or ``Constraints``, has its own in that place; a family's words come before the rule's.
+A family's docstring has the sections that all members share: ``Args``, ``Returns``, ``Constraints``,
+``Raises``. A rule of inference has its constraints in its attribute ``document``, where ``{0}`` and ``{1}``
+stand for the names of the operands (:mod:`stopgrad.graph.type_rules`). A section of a member, or an entry of
+its ``Args`` or ``Constraints``, replaces the inherited one; a family's text comes before the rule's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY = re.compile(r"\w+")
 
 
 def docstring(definition: Any, families: Iterable[type]) -> str:
-    """The docstring of a definition: its own, with what its families and its rule of inference say."""
+    """The docstring of a definition, completed from its families and its rule of inference."""
     rule = getattr(definition.infer, "document", "")
     shared = [vars(one).get("__doc__") or "" for one in families]
     if not rule and not any(":\n" in text for text in shared):
@@ -40,12 +40,12 @@ def _clean(text: str) -> str:
 
 
 def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
-    """The docstring *own* with what it inherits, the nearest first; all without indentation.
+    """The docstring *own* completed from the inherited ones, the nearest first; all without indentation.
 
     Args:
-        own: what the member says.
-        inherited: what its families say, and its rule.
-        names: of the operands and attributes, in whose order the entries of ``Args`` stand.
+        own: the member's docstring.
+        inherited: the docstrings of its families and its rule.
+        names: the names of operands and attributes, in the order of the entries of ``Args``.
 
     Examples:
         >>> family = "Args:\\n    x: a number.\\n    y: another."
@@ -74,7 +74,7 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
 
 @lru_cache(256)
 def _sections(text: str) -> dict[str, str]:
-    """The parts of a docstring by title; what stands before the first title has none."""
+    """The parts of a docstring by title; the text before the first title has an empty one."""
     first, *rest = _TITLE.split(text)
     parts = zip(rest[::2], rest[1::2], strict=True)
     return {"": first.rstrip(), **{title: part.strip("\n") for title, part in parts}}
@@ -82,7 +82,7 @@ def _sections(text: str) -> dict[str, str]:
 
 @lru_cache(256)
 def _entries(part: str) -> dict[str, str]:
-    """The entries of a section by the name, or the number of the constraint, with which they begin."""
+    """The entries of a section, by the name or the number of the constraint with which they begin."""
     found = _NEXT_ENTRY.split(part) if part else []
     return {_KEY.findall(entry)[0]: entry for entry in found}
 

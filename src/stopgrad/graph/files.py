@@ -1,9 +1,9 @@
-"""Arrays on disk, in the safetensors format: written whole or not at all, checked before they are read.
+"""Arrays on disk, in the safetensors format: written completely or not at all, and checked on reading.
 
-A file is a header, which says the name, dtype, shape and position of every array, and the arrays' bytes.
-The library *safetensors* reads it and checks it against the file's length. It is written here: the library
-replaces a file without waiting for the disk, with other permissions, and leaves its part files behind. What
-the format lacks, complex128, is stored as pairs of float64, and said in the header.
+A file is a header, with the name, dtype, shape and position of every array, and the arrays' bytes. The
+library *safetensors* reads the header and checks it against the file's length. Writing is done here: the
+library replaces a file without flushing it to the disk, changes its permissions, and leaves temporary files
+behind. The format lacks complex128, which is stored as pairs of float64 and marked in the header.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _NAMES = {
 }
 _DTYPES = {stored: DTYPES[name] for name, stored in _NAMES.items()}
 _DTYPE = "dtype:"
-"""Before the name of an array in the header: its dtype, where that is not the one in which it is stored."""
+"""The prefix of header notes with the dtype of an array, if it is stored in another one."""
 
 HEADER = 3_000_000
-"""Bytes of a header, room for 30,000 arrays. What reads one takes up to 28 times as much memory."""
+"""The most bytes of a header, enough for 30,000 arrays. Reading one takes up to 28 times as much memory."""
 
 
 # -------------------------------------------------------------------------------------------- writing
@@ -65,14 +65,14 @@ def write_arrays(
     """Write arrays by name. An old file stays as it is until the new one is complete.
 
     Args:
-        path: of the file. A symbolic link is followed; an old file's mode is kept.
-        arrays: of any dtype of ours. The names are data: all but ``__metadata__``, which the format uses.
-        notes: what else stands in the header.
+        path: the path of the file. A symbolic link is followed; an old file's mode is kept.
+        arrays: arrays of any dtype of ours. Any name is allowed but ``__metadata__``, which the format uses.
+        notes: further entries of the header.
 
     Raises:
         FileError: the disk is full, the folder is missing or read-only, the path is that of a folder.
     """
-    # The widest elements first, so that all are aligned.
+    # The largest element types first, so that all are aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header = _header(ordered, notes or {})
     with replacing(path) as file:
@@ -113,10 +113,10 @@ def _write(file: int, data: bytes | memoryview) -> None:
 
 @contextmanager
 def replacing(path: AnyPath) -> Iterator[int]:
-    """A new file, open for writing, which takes the place of *path* when the block ends without an error.
+    """A new file, open for writing, which replaces *path* when the block ends without an error.
 
-    It is written under a name of its own in the same folder. Whoever writes holds a lock on it: a part file
-    without one was left by a process that died, and is removed by the next who writes to *path*.
+    It is written under a temporary name in the same folder, and locked meanwhile. A temporary file without a
+    lock was left by a process that died; the next writer to *path* removes it.
     """
     shown = checked_path(path)
     part, file = "", -1
@@ -147,7 +147,7 @@ def replacing(path: AnyPath) -> Iterator[int]:
 
 
 def checked_path(path: AnyPath) -> str:
-    """A path as a string, if it can be one."""
+    """A path as a string; raises if it cannot be one."""
     try:
         shown = os.fspath(path)
     except TypeError:
@@ -181,11 +181,11 @@ def _part_file(beginning: str) -> tuple[str, int]:
             continue
         if locked(file, wait=True) is not False and os.fstat(file).st_nlink:
             return part, file
-        os.close(file)  # Somebody took it for an abandoned one before it was locked.
+        os.close(file)  # Another process removed it as abandoned before it was locked.
 
 
 def locked(file: int, wait: bool) -> bool | None:
-    """Whether the lock of an open file is ours now; None where there are no locks."""
+    """Lock an open file; returns whether that worked, and None if the system has no locks."""
     if sys.platform == "win32":
         return None
     try:
@@ -207,7 +207,7 @@ def _remove_abandoned(folder: str, mark: str) -> None:
 
 def _remove_if_abandoned(part: str) -> None:
     if sys.platform == "win32":
-        os.unlink(part)  # Fails while it is open.
+        os.unlink(part)  # On Windows this fails while it is open.
         return
     file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -222,13 +222,13 @@ def _keep_owner_and_mode(file: int, old: os.stat_result) -> None:
         return
     new = os.fstat(file)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        with contextlib.suppress(OSError):  # Only the superuser may.
+        with contextlib.suppress(OSError):  # Only the superuser may do so.
             os.fchown(file, old.st_uid, old.st_gid)
     os.fchmod(file, stat.S_IMODE(old.st_mode))
 
 
 def flush_folder(folder: str) -> None:
-    """Make the new name last; where the system can."""
+    """Flush a folder to the disk, so that a new name in it lasts, if the system can."""
     with contextlib.suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:
@@ -267,11 +267,11 @@ def _refuse(error: OSError, path: str, done: str) -> NoReturn:
 
 
 class ArrayFile:
-    """A file of arrays, open for reading. Its header is checked at once; an array is read when asked for.
+    """A file of arrays, open for reading. Its header is checked at once; arrays are read on demand.
 
     Attributes:
-        names: of the arrays.
-        notes: what else stands in the header.
+        names: the names of the arrays.
+        notes: further entries of the header.
     """
 
     def __init__(self, path: AnyPath) -> None:
@@ -306,7 +306,7 @@ class ArrayFile:
         )
 
     def some_names(self) -> str:
-        """Its names, as messages print them."""
+        """Its names, shortened, as messages print them."""
         shown = ", ".join(sorted(self.names)[:20])[:1000]
         return f"{shown}, ..." if len(self.names) > 20 else shown or "none"
 
@@ -348,17 +348,17 @@ class ArrayFile:
 def check_array(
     dtype: np.dtype[Any], shape: tuple[int, ...], type: TensorType, where: str, what: str
 ) -> None:
-    """Refuse an array, found *where* for *what*, that is not of this type in the bytes of this machine."""
+    """Raise for an array that is not of this type; *where* and *what* describe it in the error."""
     if dtype != type.dtype.numpy or shape != type.shape:
         shown = f"{'' if dtype.isnative else 'byte-swapped '}{dtype.name}{show_shape(shape)}"
         raise GraphError(f"{where} holds {shown} for {what}, not {type!r}")
 
 
 SHOWN = 20
-"""How many differences an error names."""
+"""The most differences that an error names."""
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """The first of many lines of an error, and how many more there are."""
+    """The first lines of an error, and the number of further ones."""
     more = len(lines) - SHOWN
     return [*lines[:SHOWN], f"and {more} more"] if more > 0 else list(lines)

@@ -1,4 +1,4 @@
-"""What a graph computes, as a short text that is the same in every process."""
+"""A digest of what a graph computes, which is the same in every process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stopgrad.graph.operands import Literal, NumpyArray
 
 
 def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
-    """Equal for graphs that compute the same by the same operations, whatever their names and locations.
+    """A digest that is equal for graphs of the same operations, whatever their names and locations.
 
-    None where operations are not the package's own: what those compute may change at any time.
+    None if some operations are not from this package: what these compute may change at any time.
     """
     found = hashlib.sha256(_sources().encode())
     for op, line in _lines(inputs, outputs):
@@ -29,10 +29,10 @@ def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | No
 
 
 def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[str], Callable[[int], str]]:
-    """What is computed, operation by operation, to be held against what other processes compute.
+    """A line for each operation, to compare with other processes.
 
     Returns:
-        the lines; and what shows one of them to the user, by its number.
+        the lines; and a function that returns the text of a line for the user, by its number.
     """
     found = [*_lines(inputs, outputs)]
 
@@ -57,14 +57,14 @@ def _value_shown(value: object) -> str:
 
 
 _FEW = 8
-"""Of how many numbers a user is shown each."""
+"""The most numbers of an array that a user is shown."""
 
 
 def _lines(inputs: Sequence[Output], outputs: Sequence[Output]) -> Iterator[tuple[Operation | None, str]]:
-    """Of a graph and the bodies in it: what each is given, its operations in order, and its results."""
+    """For a graph and the bodies in it: the inputs, the operations in order, and the results."""
     bodies: dict[Body, int] = {}
     todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
-    for given, results in todo:  # Which grows by the bodies that are met.
+    for given, results in todo:  # The list grows with bodies that are found.
         numbers = {x.op: n for n, x in enumerate(given)}
         yield None, repr([_type(x) for x in given])
         wanted = [y for y in results if y is not None]
@@ -98,13 +98,13 @@ def _value(value: object, bodies: dict[Body, int]) -> str:
 
 
 def digest(array: NumpyArray) -> str:
-    """Stands for the bytes of an array."""
+    """A digest of an array's bytes."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 @functools.lru_cache(1)
 def _sources() -> str:
-    """Stands for the package's own code, which says what operations compute."""
+    """A digest of the package's own code, which defines what operations compute."""
     package = Path(__file__).parents[1]
     files = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".cc", ".h"))
     return repr([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])

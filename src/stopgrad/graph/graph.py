@@ -1,8 +1,8 @@
-"""The graph: an append-only list of operations, in which an operation's id is its position.
+"""Graphs: append-only lists of operations. The id of an operation is its position.
 
-Ids are therefore a topological order, and marks over operations are byte arrays. Names are made only when
-asked for; locations are decoded only when printed. An operation holds its definition (a subclass of
-:class:`stopgrad.graph.op.Op`) without this module knowing what a definition is beyond its ``type``.
+So ids are a topological order, and sets of operations can be byte arrays. Names are made only when they are
+needed; locations are decoded only when they are printed. An operation holds its definition (a subclass of
+:class:`stopgrad.graph.op.Op`), but this module knows little more of a definition than its ``type``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operand(Protocol):
 
 
 class Definition(Protocol):
-    """What the graph needs to know of an operation's definition."""
+    """What graphs need to know of an operation's definition."""
 
     type: str
     attributes: tuple[str, ...]
@@ -44,10 +44,10 @@ class Definition(Protocol):
 
 
 class Output(ArrayMethods):
-    """A tensor to be: one output of one operation. Made by building, never directly.
+    """A symbolic tensor: one output of an operation. It is made by building operations, never directly.
 
-    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity,
-    so that they can be keys of a feed.
+    Python's operators and indexing build operations, also ``==`` and ``!=``. Outputs are hashed by identity,
+    so that they can be keys of a feed_dict.
     """
 
     __slots__ = ("index", "op", "type")
@@ -179,7 +179,7 @@ class Operation:
         self.inputs = inputs
         self.values = values
         self._label = label
-        # Two slots, not one tuple: less to visit for the garbage collector, which dominates bulk building.
+        # Two slots instead of a tuple: garbage collection dominates the building of large graphs.
         self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
         self.outputs = (
@@ -195,7 +195,7 @@ class Operation:
         if graph._author == thread:
             self.id = id = len(operations)
             operations.append(self)
-        if graph._author != thread:  # Another thread built here last, or has begun to in the meantime.
+        if graph._author != thread:  # Another thread built here last, or has begun to build.
             graph._join(self, id)
 
     @classmethod
@@ -211,7 +211,7 @@ class Operation:
     ) -> Operation:
         """An operation with the name, line, origin and ``no_gradient`` block of an old one.
 
-        Its attributes and definition, too, where no others are given.
+        Unless others are given, also with its attributes and definition.
         """
         hidden = old.graph._hidden
         return cls(
@@ -232,7 +232,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The unique name inside the graph: the name asked for, or the type, made unique by a number."""
+        """The unique name in the graph: the given name or the type, with a number if that is taken."""
         return self.graph.names.of(self)
 
     @property
@@ -241,7 +241,7 @@ class Operation:
 
     @property
     def location(self) -> Location | None:
-        """The user's line that built this operation; for a gradient operation, its forward operation's."""
+        """The user's line that built this operation, or for a gradient its forward operation."""
         op: Operation | None = self
         while op is not None:
             if op._place is not None:
@@ -258,7 +258,7 @@ class Operation:
         return self.outputs[0]
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot: operands, attributes and 'result'.
+        # Only reached for names that are not slots: operands, attributes and 'result'.
         try:
             kind, i = self.definition.slots[name]
         except KeyError:
@@ -277,17 +277,17 @@ class Operation:
 
 
 by_id = attrgetter("id")
-"""The key that sorts operations into the order in which they were built."""
+"""A key that sorts operations in the order in which they were built."""
 
 
 def title(op: Operation) -> str:
-    """What an operation is, and which one; of another framework's, whose names are ours, only what."""
+    """An operation's kind and name; only the kind if it was imported, because its name is then ours."""
     kind = op.definition.called(op)
     return f"{kind} {op.name!r}" if kind == op.type else kind
 
 
 def describe(x: Operation | Output) -> str:
-    """Name, type and the user's line, as every message prints them."""
+    """The name, type and line of an operation or output, as messages print them."""
     op, type_text = (x, "") if isinstance(x, Operation) else (x.op, f" {x.type!r}")
     location = op.location
     what = f"{title(op)}{type_text}"
@@ -297,7 +297,7 @@ def describe(x: Operation | Output) -> str:
 
 
 def needed(outputs: Iterable[Output], given: Container[Output] = frozenset()) -> list[Operation]:
-    """The operations to compute, in order, where the given outputs need not be."""
+    """The operations that must be computed, in order, if some outputs are given."""
     stack = [y.op for y in outputs if y not in given]
     found: set[Operation] = set()
     while stack:
@@ -323,17 +323,17 @@ class Graph:
     def __init__(self) -> None:
         self._operations: list[Operation] = []
         self._hidden: dict[Operation, Region] = {}
-        self._body_of: str | None = None  # The construct whose body this is.
+        self._body_of: str | None = None  # The construct whose body this is, if it is one.
         # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or
         # is used in a body.
         self.careful = False
-        # Which thread built last, and from which position on it was alone.
+        # The thread that built last, and the position from which on it was the only one.
         self._author = 0
         self._authored_from = 0
-        # What follows from the operations, as far as it has been found out. It may lag behind; and what it
-        # says of an operation that was taken back does not count.
+        # Derived from the operations, when it was last needed. It may lag behind, and its entries for
+        # operations that were taken back do not count.
         self.names = Names(self._operations)
-        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
+        self._scalars: dict[Any, Output] = {}  # By thread, because a failed build takes back its own.
         self._exits: dict[tuple[Output, Region | None, int], Output] = {}
 
     # ------------------------------------------------------------------------------------- reading
@@ -372,11 +372,11 @@ class Graph:
         return op.outputs[int(index)]
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
-        """The operations that the targets are computed from, themselves included, in order."""
+        """The operations from which the targets are computed, with the targets, in order."""
         return needed([op.outputs[0] for op in self._members(targets)])
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
-        """The operations computed from the sources, themselves included, in order."""
+        """The operations that are computed from the sources, with the sources, in order."""
         marks = bytearray(len(self._operations))
         for op in self._members(sources):
             marks[op.id] = 1
@@ -388,7 +388,7 @@ class Graph:
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
     def holds(self, op: Operation) -> bool:
-        """Whether an operation is in this graph, and was not taken back with a build that failed."""
+        """Whether an operation is in this graph and was not taken back after a failed build."""
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
@@ -431,19 +431,19 @@ class Graph:
     # ------------------------------------------------------------------------------------ building
 
     def as_default(self) -> DefaultGraph:
-        """A context in which operations without outputs among their operands are built in this graph."""
+        """A context in which operations that have no outputs as operands are built in this graph."""
         return DefaultGraph(self)
 
     @exclusive
     def truncate(self, length: int) -> None:
         """Forget the operations from position *length* on, after a failed build.
 
-        Where another thread has built among them they stay, unused.
+        If another thread has built among them, they stay, unused.
         """
         removed = self._operations[length:]
         if not removed or self._authored_from > length or self._author != get_ident():
             return
-        # First what follows from them, so that a second try completes what a first began.
+        # What is derived from them goes first, so that a second try can complete an interrupted one.
         self.names.forget(length, removed)
         for op in removed:
             self._hidden.pop(op, None)
@@ -453,18 +453,18 @@ class Graph:
         del self._operations[length:]
 
     def atomic(self) -> Atomic:
-        """Inside, either everything is built or, after an error, nothing.
+        """A context in which either everything is built or, after an error, nothing.
 
-        Where another thread has built in the meantime, what was built stays, unused.
+        If another thread has built in the meantime, what was built stays, unused.
         """
         return Atomic(self)
 
     @exclusive
     def _join(self, op: Operation, id: int) -> None:
-        """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
+        """Settle the position of an operation if several threads build; *id* is its position so far, or -1.
 
-        A lock for each operation would cost too much: the thread that built last needs none, as long as it is
-        still the last afterwards. If not, the other one may even have taken the operation back with its own.
+        A lock for each operation would be too slow. The thread that built last needs none, if it is still the
+        last one afterwards. If not, the other thread may even have taken this operation back with its own.
         """
         if self._author != get_ident():
             self._author, self._authored_from = get_ident(), len(self._operations)
@@ -472,7 +472,7 @@ class Graph:
         if id < 0 or op not in operations[id:]:
             id = len(operations)
             operations.append(op)
-        op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
+        op.id = operations.index(op, id)  # A thread that needs no lock may have come first.
 
 
 class DefaultGraph(Block):

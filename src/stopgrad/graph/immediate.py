@@ -1,8 +1,7 @@
-"""Operations computed at once, with NumPy, where there is no graph.
+"""Computes operations at once, with NumPy, if there is no graph.
 
-What a call needs (its lowering, made ready, and the dtypes of operands and results) is remembered by the
-operation, its attributes, and the types of its operands, so that calls like an earlier one cost little more
-than NumPy's own.
+The prepared lowering of a call and the dtypes of its operands and results are cached by the operation, its
+attributes, and the types of its operands, so that a call like an earlier one costs little more than NumPy's.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Plan(NamedTuple):
     """How an operation is computed on operands of certain types.
 
     Attributes:
-        converts: for each operand the dtype that it is brought to; None where it has it.
+        converts: for each operand, the dtype to which it is converted; None if it has it.
         run: the operation, as a function of arrays.
-        dtype: of the result.
+        dtype: the dtype of the result.
     """
 
     converts: tuple[np.dtype[Any] | None, ...]
@@ -38,14 +37,14 @@ class Plan(NamedTuple):
 
 
 PLANS = 4096
-"""As many plans are remembered at most; then all are forgotten."""
+"""The most plans that are cached. Beyond it, all are dropped."""
 _PLANS: dict[Any, Plan] = {}
 
 _NUMBERS = (float, int, bool, complex)
 
 
 def _key(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What plans are remembered by; None where there is an operand that is no array or number."""
+    """The key of a plan; None if an operand is neither an array nor a number."""
     key: list[Any] = [definition, values]
     for x in operands:
         kind = type(x)
@@ -62,7 +61,7 @@ def _key(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...])
 def recalled(
     definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = ()
 ) -> NumpyArray | None:
-    """The operation on arrays and numbers, if one like it was computed before; None if not, or in a graph."""
+    """Compute an operation by its cached plan; None if there is none, or inside a graph."""
     try:
         plan = _PLANS.get(_key(definition, operands, values))
         if plan is None or default_graph() is not None:
@@ -71,7 +70,7 @@ def recalled(
         _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in operands]), id(made)
         return made
     except Exception:
-        return None  # Computed as the first of its kind, it fails again and says why.
+        return None  # The uncached way fails again, and says why.
 
 
 def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
@@ -84,7 +83,7 @@ def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
 
 
 class _Quiet(threading.local):
-    """For each thread a context in which NumPy does not warn."""
+    """For each thread, a context without NumPy's warnings."""
 
     def __init__(self) -> None:
         self.context = Context()
@@ -95,7 +94,7 @@ _QUIET = _Quiet()
 
 
 class _Notes(threading.local):
-    """How many operations a thread computed; of the last, its plan, and the ids of operands and result."""
+    """For each thread, the number of operations, and of the last one the plan and the ids of its arrays."""
 
     last: tuple[int, Plan | None, tuple[int, ...], int] = (0, None, (), 0)
 
@@ -106,7 +105,7 @@ _NOTES = _Notes()
 def evaluate(
     definition: type[Op], arrays: Sequence[NumpyArray], values: tuple[Any, ...], given: Sequence[Any] = ()
 ) -> Any:
-    """Compute with NumPy, at once. *given* are the operands as they were before they were made arrays."""
+    """Compute with NumPy, at once. *given* are the operands before they were made arrays."""
     with about(definition, *arrays):
         inputs = tuple([type_of(x) for x in arrays])
         types = infer_types(definition, inputs, values)
@@ -141,13 +140,13 @@ def evaluate(
 # ------------------------------------------------------------------------------------- whole calls
 
 _CALLS: dict[Any, tuple[Plan, tuple[int, ...]]] = {}
-"""For calls of public functions the plan of the one operation that they are, and where its operands stand."""
+"""For calls of public functions that compute one operation: its plan, and the positions of its operands."""
 
 
 class Call:
-    """A call, outside of a graph, of a public function whose code looks at types of arrays, never at values.
+    """A call, outside of graphs, of a public function whose code reads types of arrays but never values.
 
-    With types and settings as an earlier one's, it is that call's operation.
+    If types and settings equal those of an earlier call, the same operation is computed.
     """
 
     __slots__ = ("arrays", "computed", "key")
@@ -159,19 +158,19 @@ class Call:
         self.key = None if described is None else (function, len(args), described)
 
     def repeated(self) -> NumpyArray | None:
-        """What the call gives, if there was one like it."""
+        """The result of the call, if an equal one is cached."""
         found = None if self.key is None else _CALLS.get(self.key)
         if found is None or default_graph() is not None:
             return None
         try:
             return _computed(found[0], [self.arrays[i] for i in found[1]])
         except Exception:
-            return None  # Made as the first of its kind, it fails again, and says why.
+            return None  # The uncached way fails again, and says why.
 
     def remember(self, made: object) -> None:
-        """What it gave; remembered if that was one operation of all its arrays.
+        """Cache the call, if its result *made* was computed by one operation of all its arrays.
 
-        With one array given twice there is no telling which of the two stands where.
+        If one array was given twice, the positions of operands are not known.
         """
         count, plan, operands, result = _NOTES.last
         if self.key is None or plan is None or count != self.computed + 1 or result != id(made):
@@ -184,9 +183,9 @@ class Call:
 
 
 def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...] | None:
-    """Arguments as a key: arrays by their types, all else by type and value; two parts for each.
+    """A key of arguments: arrays count by their types, others by type and value; two entries for each.
 
-    None if one is of another kind.
+    None if there is another kind of argument.
     """
     parts: list[Any] = []
     for x in given:

@@ -1,4 +1,4 @@
-"""The types of what an operation computes, remembered; and errors that say which operation they are about."""
+"""Cached inference of types, and errors that name the operation they are about."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stopgrad.graph.operands import shorten, type_of
 def infer_types(
     definition: type[Op], types: tuple[TensorType, ...], values: tuple[Any, ...]
 ) -> tuple[TensorType, ...]:
-    """The types of the outputs, remembered per operand types and attributes."""
+    """The types of the outputs, cached by operand types and attributes."""
     key = (types, values)
     found = definition._inferred.get(key)
     if found is None:
         if definition.cached:
             check_canonical(definition, values)
             if next(_REMEMBERED) % REMEMBERED == 0:
-                for other in dict.values(REGISTRY):  # Those that have been imported.
+                for other in dict.values(REGISTRY):  # Only those that have been imported.
                     other._inferred.clear()
         inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
         found = inferred if isinstance(inferred, tuple) else (inferred,)
@@ -33,15 +33,15 @@ def infer_types(
 
 
 REMEMBERED = 8192
-"""As many inferences are remembered at most, of all operations together; then all are forgotten."""
+"""The most inferences that are cached, of all operations together. Beyond it, all are dropped."""
 _REMEMBERED = itertools.count(1)
 
 
 def check_canonical(definition: type[Op], values: tuple[Any, ...]) -> None:
-    """Refuse attributes that other operations could be taken for: ``1.0`` or ``True`` in the place of ``1``.
+    """Raise for attributes that equal those of other operations, such as ``1.0`` or ``True`` for ``1``.
 
-    Only where the first of its kind comes by, so that it costs nothing afterwards: who lets values in, a
-    public function or a file, makes them canonical.
+    This is checked only for the first operation of its kind, so that it costs nothing afterwards: public
+    functions and readers of files make attributes canonical.
     """
     for name, value, canonical in zip(
         definition.attributes, values, definition.canonical(values), strict=True
@@ -60,7 +60,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
-    """Raise *error* again with the operation and its operands; the user's line it knows itself."""
+    """Raise *error* again with the operation and its operands. It has the user's line already."""
     shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
     names = definition.operands
     if definition.variadic:
@@ -72,7 +72,7 @@ def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any
 
 
 def widened(x: Output) -> str:
-    """Where a promotion brought *x* to its dtype, as a line of a message; nothing where none did."""
+    """Where a promotion brought *x* to its dtype, as a line of a message; empty if none did."""
     dtype, seen, stack, first = x.type.dtype, {x.op}, [x.op], None
     while stack:
         op = stack.pop()
@@ -91,14 +91,14 @@ def widened(x: Output) -> str:
 
 
 def _is_promotion(y: Output, user: Operation) -> bool:
-    """Whether a tensor is a cast that a public function made for the operation that uses it."""
+    """Whether a tensor is a cast that a public function built for the operation that uses it."""
     op = y.op
     here = op._place is not None and op._place is user._place and op._instruction == user._instruction
     return here and op.type == "Cast"
 
 
 class about:  # noqa: N801 - used as a function is
-    """Inside, an error is raised again with the operation and the operands that it is about."""
+    """A context in which errors are raised again with the operation and its operands."""
 
     __slots__ = ("definition", "operands")
 
@@ -115,7 +115,7 @@ class about:  # noqa: N801 - used as a function is
 
 
 class naming:  # noqa: N801 - used as a function is
-    """Inside, an error says which operation it is about."""
+    """A context in which errors name the operation."""
 
     __slots__ = ("definition",)
 

@@ -1,8 +1,8 @@
-"""The one interpreter: runs operations in order, over the array library of whoever asks.
+"""The interpreter, which runs operations in order over any array library.
 
-NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Whoever wants to see or change
-what operations compute, in bodies too, puts an :class:`Observer` around them. Lowerings that run bodies are
-handed a function for it (``run``), those that want to know types are handed these (``types``).
+NumPy, XLA and immediate evaluation each provide a :class:`Backend`. An :class:`Observer` can see or change
+what operations compute, also in bodies. Lowerings with a parameter ``run`` get a function that runs bodies;
+those with a parameter ``types`` get the inferred types.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from stopgrad.graph.op import Op, Unsupported
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
-"""From the values of inputs to those of outputs."""
+"""Computes the values of outputs from those of inputs."""
 RunBody = Callable[[Body, Sequence[Any]], list[Any]]
-"""From a body and the values of its inputs to those of its results."""
+"""Computes the results of a body from the values of its inputs."""
 
 
 class Backend(Protocol):
-    """What an engine puts into the interpreter."""
+    """What the interpreter needs of an engine."""
 
     name: str
     namespace: Any
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
-        """What a lowering returned, as an array of the inferred dtype."""
+        """A lowering's result as an array of the inferred dtype."""
         ...
 
 
 class NumPyBackend:
-    """The reference: NumPy."""
+    """NumPy, the reference."""
 
     name = "numpy"
     namespace = NUMPY
@@ -58,13 +58,13 @@ NUMPY_BACKEND = NumPyBackend()
 
 
 class Region(NamedTuple):
-    """Operations that are computed together, by a function of arrays. No path leaves them and comes back.
+    """Operations that one function of arrays computes together. No path leaves the region and comes back.
 
     Attributes:
-        operations: of one graph, in order.
-        inputs: what the function takes.
-        outputs: what it returns: all that is used outside.
-        function: from arrays to a sequence of arrays.
+        operations: operations of one graph, in order.
+        inputs: the operands of the function.
+        outputs: its results: all outputs that are used outside.
+        function: maps arrays to a sequence of arrays.
     """
 
     operations: Sequence[Operation]
@@ -74,32 +74,32 @@ class Region(NamedTuple):
 
 
 Regions = Callable[[Sequence[Operation], Sequence[Output]], Sequence[Region]]
-"""From the operations of a graph and its results to those that are computed together."""
+"""Finds the regions of a graph, from its operations and its results."""
 
 
 Step = Callable[..., Sequence[Any]]
-"""An operation as a function: from arrays for its inputs to those of all its outputs."""
+"""An operation as a function from arrays of its inputs to arrays of all its outputs."""
 
 
 class Observer:
-    """What stands around operations as they run, in the bodies of loops and branches, too.
+    """Wraps operations as they run, also in the bodies of loops and branches.
 
-    This one lets everything run as it is; each method may be overridden. Both are asked when a program is
-    made ready, and what they return is what runs, as often as it runs. An observer may put what it likes in
-    the place of arrays: operations that run bodies hand it on. No operation of a :class:`Region` is observed.
+    This class changes nothing; subclasses override its methods. Both methods are called when a program is
+    prepared, and what they return runs each time. An observer may replace arrays by objects of its own:
+    operations that run bodies pass them on. Operations of a :class:`Region` are not observed.
 
     Attributes:
-        sizes: the sizes by name, for a graph in which some are symbolic still.
+        sizes: the sizes by name, for a graph with symbolic ones.
     """
 
     sizes: Mapping[str, int] | None = None
 
     def around(self, op: Operation, plain: Callable[[], Step]) -> Step | None:
-        """What runs in an operation's place; None where it does itself. *plain* makes what computes it."""
+        """What runs in an operation's place; None for the operation itself, which *plain* prepares."""
         return None
 
     def inside(self, op: Operation, body: Body, run: Run) -> Run:
-        """What runs in the place of one of the bodies of an operation."""
+        """What runs in the place of a body of an operation."""
         return run
 
 
@@ -111,14 +111,14 @@ class Types(NamedTuple):
 
 
 def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsupported:
-    """A definition's form for an engine: its own, or the one over any array namespace."""
+    """A definition's own form for an engine, or else its lowering over array namespaces."""
     found: Callable[..., Any] | Unsupported = getattr(definition, engine, definition.lower)
     return found
 
 
 @functools.lru_cache(4096)
 def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool, bool]:
-    """Whether a lowering wants to run bodies, to know types, and in which dtype to add."""
+    """Whether a lowering has the parameters ``run``, ``types`` and ``accumulate``."""
     parameters = inspect.signature(function).parameters
     return "run" in parameters, "types" in parameters, "accumulate" in parameters
 
@@ -128,10 +128,10 @@ def _is_narrow(x: TensorType) -> bool:
 
 
 def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[..., Any]:
-    """A lowering that takes some of its operands in float32. What it returns is rounded by the backend."""
+    """A lowering that gets some of its operands in float32. The backend rounds its result."""
 
     def in_float32(xp: Namespace, *arrays: Array, **attributes: object) -> Any:
-        # Not what an engine keeps wider than its dtype anyway.
+        # Engines may keep arrays wider than their dtype: these stay as they are.
         given = zip(arrays, narrow, strict=True)
         wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in given]
         return function(xp, *wide, **attributes)
@@ -147,9 +147,9 @@ def prepared(
     what: Callable[[], str],
     run: RunBody | None = None,
 ) -> Callable[..., Any]:
-    """An operation as a function of arrays alone, or an error that says why there is none.
+    """An operation as a function of arrays only. Raises if there is none, and says why.
 
-    Its bodies are run by *run*; if that is not given, operation by operation over the same backend.
+    *run* runs its bodies; unless given, the same backend does, operation by operation.
     """
     function = lowering(definition, backend.name)
     if isinstance(function, Unsupported):
@@ -169,7 +169,7 @@ def prepared(
 
 
 class _Way(NamedTuple):
-    """How operations are computed: the same in a graph and in the bodies of its operations."""
+    """How the operations of a graph and of its bodies are computed."""
 
     backend: Backend
     regions: Regions | None = None
@@ -177,7 +177,7 @@ class _Way(NamedTuple):
 
 
 class _Bodies:
-    """Runs bodies for the lowering of an operation; each is made ready once."""
+    """Runs bodies for the lowering of an operation, and prepares each of them once."""
 
     def __init__(self, way: _Way, op: Operation | None = None) -> None:
         self._way, self._op = way, op
@@ -194,7 +194,7 @@ class _Bodies:
 
 
 class _Step(NamedTuple):
-    """An operation to run: slots that it reads and writes, and those that nobody reads afterwards."""
+    """An operation to run, with the slots that it reads and writes, and those that it reads last."""
 
     op: Operation
     function: Callable[..., Any]
@@ -211,10 +211,10 @@ def program(
     regions: Regions | None = None,
     observer: Observer | None = None,
 ) -> Run:
-    """The computation of *outputs* from *inputs*, operation by operation, over a backend's arrays.
+    """A function that computes *outputs* from *inputs*, operation by operation, over a backend's arrays.
 
-    With *regions*, the operations of each are one step, with an *observer* it runs what that puts around
-    the others; also inside bodies.
+    The operations of each of the *regions* are one step; an *observer* wraps the others. The same goes for
+    bodies.
     """
     slots = {x: i for i, x in enumerate(inputs)}
     steps = without_gc(_steps, slots, inputs, outputs, _Way(backend, regions, observer))
@@ -233,10 +233,10 @@ def program(
                 else:
                     for i, value, dtype in zip(writes, made, dtypes, strict=True):
                         values[i] = convert(value, dtype)
-                    value = None  # It would be kept until the next of these.
+                    value = None  # Else it would be kept until the next step.
             except Exception as error:
                 named = failed(describe(op), backend.name, error)
-                if named is error:  # No error is its own cause.
+                if named is error:  # An error must not be its own cause.
                     raise
                 raise named from error
             for i in dead:
@@ -252,7 +252,7 @@ def computation(
     regions: Regions | None = None,
     observer: Observer | None = None,
 ) -> Run:
-    """The computation of *outputs* from *inputs* with NumPy, without its warnings."""
+    """A function that computes *outputs* from *inputs* with NumPy, without its warnings."""
     return functools.partial(quietly, program(inputs, outputs, NUMPY_BACKEND, regions, observer))
 
 
@@ -271,7 +271,7 @@ def _steps(
     for slot, n in last_use.items():
         if slot not in kept:
             dead[n] = (*dead.get(n, ()), slot)
-    dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # One tuple for all that are equal.
+    dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # Equal tuples are shared.
     return [
         _Step(
             unit.operations[0],
@@ -286,16 +286,16 @@ def _steps(
 
 
 def _units(operations: Sequence[Operation], together: Sequence[Region], way: _Way) -> Sequence[Region]:
-    """Regions, and all other operations as regions of their own, each after what it needs.
+    """The regions, with each other operation as a region of its own, in topological order.
 
-    Their functions return, as lowerings do, one array bare.
+    Their functions return a single array without a tuple, as lowerings do.
     """
     home: dict[Operation, Region] = {}
     observer = way.observer
     for region in together:
         bare = region._replace(function=_bare(region.function, len(region.outputs)))
         home.update(dict.fromkeys(region.operations, bare))
-    functions: dict[Any, Callable[..., Any]] = {}  # One for all that differ in operands only.
+    functions: dict[Any, Callable[..., Any]] = {}  # Shared by operations that differ only in their operands.
     for op in operations:
         if op not in home:
             if observer is None:
@@ -312,7 +312,7 @@ def _units(operations: Sequence[Operation], together: Sequence[Region], way: _Wa
         sorter.prepare()
     except CycleError:
         raise InternalError("a region of operations depends on itself through operations outside") from None
-    # In the order of the graph as far as possible: in others more values would wait to be used.
+    # In the order of the graph as far as possible, because other orders keep more values.
     place = {key: region.operations[-1].id for key, region in units.items()}
     ready: list[tuple[int, int]] = []
     ordered = []
@@ -341,7 +341,7 @@ def _shared(op: Operation, way: _Way, functions: dict[Any, Callable[..., Any]]) 
 def observed(
     op: Operation, backend: Backend, observer: Observer, regions: Regions | None = None
 ) -> Callable[..., Any]:
-    """One operation as programs run it with an observer: a function of arrays, which returns one bare."""
+    """One operation as a program runs it with an observer: a function of arrays."""
     way = _Way(backend, regions, observer)
     sizes, count = observer.sizes, len(op.outputs)
 
@@ -369,27 +369,27 @@ def _lowered(op: Operation, values: Sequence[Any], types: Types, way: _Way) -> C
 
 
 def failed(what: str, engine: str, error: Exception) -> StopgradError:
-    """What is raised where an operation's form for an engine does not work."""
+    """The error for an operation whose form for an engine fails."""
     if isinstance(error, (EngineError, InternalError)) and " engine could not compute " in error.message:
-        return error  # From inside a body: it names the operation there.
+        return error  # It comes from a body, and names the operation there.
     why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
     kind = InternalError if isinstance(error, _DEFECTS) else EngineError
     return kind(f"the {engine} engine could not compute {what}: {why}")
 
 
 _DEFECTS = (AttributeError, NameError, TypeError, LookupError, AssertionError)
-"""What no engine raises because of the values it gets or what it lacks."""
+"""Errors that no engine raises because of its operands or of something that it lacks."""
 
 
 def interpret(
     outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]], regions: Regions | None = None
 ) -> list[Any]:
-    """Compute outputs with NumPy at once, from the values of the placeholders they need."""
+    """Compute outputs with NumPy at once, from the values of the placeholders that they need."""
     return computation(list(feeds), outputs, regions)(list(feeds.values()))
 
 
 def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
-    """The value of an output that depends on nothing that is fed, kept by a session, or of unknown size."""
+    """The value of an output; None if it depends on feeds, on a session or on unknown sizes."""
     unknown: list[Any] = []
     for op in walk(y.op.graph.subgraph_to([y])):
         if op.definition.fed or op.definition.stateful:
@@ -401,7 +401,8 @@ def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
 def quietly(compute: Callable[..., T], *args: object) -> T:
     """Call a function without NumPy's warnings.
 
-    In a copy of the context, with which that setting goes: no interrupt can leave the caller's warnings off.
+    It runs in a copy of the context, to which that setting belongs: so no interrupt can leave the caller's
+    warnings off.
     """
     return copy_context().run(_quietly, compute, args)
 

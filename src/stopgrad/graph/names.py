@@ -1,9 +1,8 @@
-"""The names of a graph's operations and scopes, found out when they are asked for.
+"""The names of a graph's operations and scopes, computed when they are needed.
 
-An operation carries its label: the name it was given, or the prefix of the scope that it was built in. All
-else follows from the operations in their order. What has been found out may lag behind, and what it says of
-an operation that has been taken back does not count: so nobody has to tell that a build has failed, or has
-been interrupted.
+An operation carries its label: the name that it was given, or the prefix of the scope in which it was built.
+All names follow from the labels, in order. What has been computed may lag behind, and entries for operations
+that were taken back do not count: so a failed or interrupted build need not be reported here.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from stopgrad.base.errors import GraphError
 from stopgrad.base.locks import exclusive
 from stopgrad.graph.builder import Pending
 
-# The graph stands above this module.
+# Graphs are defined above this module.
 Operation: TypeAlias = Any
 
 
 class Names:
-    """The names in one graph, of whose operations this is the list."""
+    """The names in one graph, computed from the list of its operations."""
 
     __slots__ = ("_claims", "_counts", "_inhabited", "_names", "_operations", "_read", "_taken")
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
-        # Prefixes of scopes, each with what holds it, and from which position on operations below it do.
+        # Prefixes of scopes, with their holders and the positions from which on operations reserve them.
         self._claims: dict[str, tuple[weakref.ref[Any], int]] = {}
-        self._names: list[str] = []  # Of the first operations.
+        self._names: list[str] = []  # The names of the first operations.
         self._taken: dict[str, Operation] = {}
         self._inhabited: dict[str, Operation] = {}  # Prefixes, each with the first operation below it.
-        self._read = 0  # How many operations' labels are in these two.
-        self._counts: dict[str, int] = {}  # Up to which number names are taken.
+        self._read = 0  # The number of operations whose labels have been read.
+        self._counts: dict[str, int] = {}  # The numbers up to which names are taken.
 
     def of(self, op: Operation) -> str:
-        """The name of an operation; of one that has been taken back, what it would be called after."""
+        """The name of an operation; of one that was taken back, the name without a number."""
         if not self._there(op):
             return op._label if op._label and op._label[-1] != "/" else f"{op._label}{op.type}"
         if op.id >= len(self._names):
@@ -58,9 +57,10 @@ class Names:
     # ------------------------------------------------------------------------------------ building
 
     def label(self, prefix: str, name: str) -> str:
-        """The label of the next operation: its whole name, made unique.
+        """The label of the next operation: its full name, made unique.
 
-        It is taken when the operation is there; until then the caller holds :data:`stopgrad.base.locks.LOCK`.
+        The name is taken once the operation exists; until then the caller holds
+        :data:`stopgrad.base.locks.LOCK`.
         """
         check_name(name)
         name = prefix + name
@@ -68,9 +68,9 @@ class Names:
         return name if name not in self._taken and name not in self._claims else self._unique(name)
 
     def note(self, op: Operation, pending: Pending | None) -> None:
-        """What :meth:`_read_labels` would find out about an operation whose label was asked for.
+        """Record an operation with a label of :meth:`label`, as :meth:`_read_labels` would.
 
-        Its name may be one that a scope had ready.
+        Its name may be one that was pending in a scope.
         """
         if pending is not None:
             pending.taken_by = op
@@ -81,19 +81,19 @@ class Names:
 
     @exclusive
     def claim(self, prefix: str, holder: object) -> str:
-        """A prefix for names that no other scope has.
+        """A prefix of names that no other scope has.
 
-        It is taken as long as there is the *holder*, which is referred to weakly, or an operation below it.
+        It is reserved as long as the *holder* lives, which is held weakly, or an operation is below it.
         """
         self._prepare(prefix)
         found = self._unique(prefix)
-        # What stands below already, as of graphs that are put in whole, was there without a claim.
+        # Graphs that were inlined have operations below prefixes that nobody has claimed.
         start = len(self._operations) if self._is_inhabited(found) else 0
         self._claims[found] = weakref.ref(holder), start
         return found + "/"
 
     def forget(self, first: int, removed: Sequence[Operation]) -> None:
-        """Drop what was found out about the operations from position *first* on, which are to be removed."""
+        """Drop the entries of operations from position *first* on, which are about to be removed."""
         names = self._names[first:]
         self._read = min(self._read, first)
         self._counts.clear()
@@ -109,15 +109,15 @@ class Names:
         return op.id < len(operations) and operations[op.id] is op
 
     def _prepare(self, name: str) -> None:
-        """Find out the names that must be settled before this one is taken."""
+        """Compute the names that must be known before this one is taken."""
         if _GENERATED.match(name.rpartition("/")[2]) is not None:
-            self._settle()  # The names of earlier operations, whenever they are asked for.
+            self._settle()  # Earlier operations keep their names, whenever these are computed.
         elif self._read != len(self._operations):
             self._read_labels()
 
     @exclusive
     def _settle(self) -> None:
-        """Give those operations a name that have only a prefix."""
+        """Give a name to operations that have only a prefix."""
         self._read_labels()
         names = self._names
         for op in self._operations[len(names) : self._read]:
@@ -132,7 +132,7 @@ class Names:
         start = self._read
         unread = self._operations[start:]
         for id, op in enumerate(unread, start):
-            op.id = id  # The thread that built it may not have come to that yet.
+            op.id = id  # The thread that built it may not have set it yet.
             label = op._label
             if label:
                 if label[-1] != "/" and self._is_free(label, op):
@@ -141,17 +141,17 @@ class Names:
         self._read = start + len(unread)
 
     def _inhabit(self, label: str, op: Operation) -> None:
-        """Note that an operation stands below its prefixes, where it is the first."""
+        """Record an operation as the first one below its prefixes, unless there are others."""
         prefixes = []
         prefix = label.rpartition("/")[0]
         while prefix and not ((first := self._inhabited.get(prefix)) is not None and self._there(first)):
             prefixes.append(prefix)
             prefix = prefix.rpartition("/")[0]
-        for prefix in reversed(prefixes):  # One that is inhabited says that those around it are.
+        for prefix in reversed(prefixes):  # If a prefix has operations, so have those around it.
             self._inhabited[prefix] = op
 
     def _unique(self, name: str, own: Operation | None = None) -> str:
-        """The name, or with the first number with which nothing but *own* has it."""
+        """The name, if needed with the first number that makes it unique; *own* may have it already."""
         if self._is_free(name, own):
             return name
         count = self._counts.get(name, 0)

@@ -1,1 +1,1 @@
-"""Sessions and functions, and all between them and the engines; no mathematics of its own."""
+"""Sessions, compiled functions, and all between them and the engines. No mathematics lives here."""

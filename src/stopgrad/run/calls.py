@@ -1,4 +1,4 @@
-"""Calls of functions: what was given, what tells it from another call, and what the caller gets."""
+"""Calls of functions: their arguments, their signatures, and the results that the caller gets."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 class Arguments(NamedTuple):
     """The arguments of one call, taken apart."""
 
-    leaves: list[Any]  # All but the static ones, flat.
+    leaves: list[Any]  # All but the static arguments, flattened.
     spec: Any  # Their structure.
     static: Static
-    arrays: list[Any]  # Those among the leaves.
-    signature: list[Any]  # What tells the call from others, leaf by leaf.
+    arrays: list[Any]  # The arrays among the leaves.
+    signature: list[Any]  # Leaf by leaf: what must be equal for the same compiled program.
     native: bool  # Whether any array is the engine's own.
-    borrowed: bool  # Whether any is the caller's, who may change it after the call.
+    borrowed: bool  # Whether any array is the caller's, who may change it after the call.
 
 
 def array_like(x: object) -> Any:
-    """An array for what has only its shape and dtype; it takes no memory."""
+    """An array without memory for an object that only has a shape and a dtype; others as they are."""
     if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
@@ -46,15 +46,15 @@ def array_argument(name: str, path: Callable[[], str], x: object) -> Any:
 
 
 def company(leaves: Sequence[Any]) -> Any:
-    """The dtype that Python floats take: that of the first floating-point array among the arguments."""
-    with suppress(DTypeError):  # Whose turn comes: then the error names the argument.
+    """The dtype of Python floats: that of the first floating-point array among the arguments."""
+    with suppress(DTypeError):  # It is raised later, when the error can name the argument.
         kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
         return next((d for d in kinds if d.is_floating), float32).numpy
     return float32.numpy
 
 
 def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
-    """What tells two calls of *f* apart, for messages."""
+    """The difference between two calls of *f*, for messages."""
     if old.spec != new.spec:
         return "the arguments have another structure"
     changed = [
@@ -86,7 +86,7 @@ def _seen(known: Constant | tuple[Any, ...] | None) -> str:
 def results_of(traced: Traced, program: Program, engine: Engine, given: Arguments) -> Sequence[Any]:
     """The results of one call, as the caller gets them."""
     backend = program.backend
-    # They may be the other engine's own.
+    # They may be arrays of the other engine.
     arrays = given.arrays if backend is engine else [np.asarray(a) for a in given.arrays]
     try:
         results = program.run(arrays)
@@ -96,9 +96,9 @@ def results_of(traced: Traced, program: Program, engine: Engine, given: Argument
 
 
 def handed_out(engine: Engine, results: Sequence[Any], native: bool) -> Sequence[Any]:
-    """Results that are there: the engine's own arrays where the caller gave it any, else NumPy's.
+    """Results that are computed: the engine's own arrays if the caller gave any of these, else NumPy's.
 
-    They are waited for where he gave NumPy arrays: else what he now writes there would be computed with.
+    This waits for them, because the caller may now write into the NumPy arrays that he gave.
     """
     engine.finish(results)
     return results if native else [engine.fetched(x) for x in results]

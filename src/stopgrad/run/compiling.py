@@ -1,4 +1,4 @@
-"""What sessions and functions do alike: take options, compile for an engine, keep what was compiled."""
+"""What sessions and functions share: options, compiling for an engine, and caches of what was compiled."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from stopgrad.run.programs import Program
 from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
 
 CACHE_SIZE = 128
-"""How many compiled computations a session or a function keeps, where nothing else is asked for."""
+"""The number of compiled computations that a session or a function keeps, unless another is given."""
 
 
 class Options(NamedTuple):
-    """What a session or a function was asked for; :func:`stopgrad.function` says what each means."""
+    """The options of a session or a function; see :func:`stopgrad.function`."""
 
     engine: str = "auto"
     donate_argnums: Any = ()
@@ -47,14 +47,14 @@ class Options(NamedTuple):
 
 
 class Compiler:
-    """Compiles graphs as one session or function was asked to, and reports how.
+    """Compiles graphs for a session or function with its options, and reports how.
 
     Args:
-        options: what was asked for.
-        name: of the session or function, for reports, notes and errors.
+        options: its options.
+        name: its name, for reports, notes and errors.
 
     Attributes:
-        measures: whether several ways to run a graph are measured.
+        measures: whether it measures several ways to run a graph.
     """
 
     def __init__(self, options: Options, name: str = "Session") -> None:
@@ -79,16 +79,16 @@ class Compiler:
         sample: Sample | None = None,
         shardings: Sequence[Spec] = (),
     ) -> Program:
-        """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
+        """Compile a prepared graph. Errors of the engine become ours.
 
         Args:
-            engine: to run it. Where it cannot, and any may, the best that can does.
+            engine: the engine that runs it. If it cannot and ``"auto"`` was asked for, the best that can.
             prepared: the graph.
             donated: positions of inputs that may be overwritten.
-            assigned: parameters like which there are further inputs, which nothing reads, for engines that
-                reuse memory: results are written there.
+            assigned: parameters for which there are further inputs that nothing reads. Engines that reuse
+                memory write results there.
             sample: values of the inputs, for measuring.
-            shardings: how results are to be divided, on a mesh.
+            shardings: how results should be divided on a mesh.
         """
         operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
         if self._any_engine and engine.unsupported(operations) is not None:
@@ -130,14 +130,14 @@ def compile_sized(
     unsized: dict[Engine, Program],
     compile: Callable[[Rewritten], Program],
 ) -> Program:
-    """Compile a graph for sizes that are known now; for engines that keep them symbolic, once for all.
+    """Compile a graph for known sizes; for engines that keep sizes symbolic, once for all sizes.
 
     Args:
-        engine: that is to run it.
-        outputs: what is computed.
-        inputs: from what.
+        engine: the engine that runs it.
+        outputs: the outputs of the graph.
+        inputs: the inputs of the graph.
         binding: the sizes, by name.
-        unsized: what such engines have compiled; one is added.
+        unsized: what engines that keep sizes symbolic have compiled; it may grow.
         compile: compiles the prepared graph.
     """
     known: dict[str, int] | None = binding
@@ -153,13 +153,13 @@ def compile_sized(
 
 
 def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywhere: bool) -> list[Way]:
-    """What may be measured, the preferred first."""
+    """The engines and variants to measure, the preferred first."""
     if strict:
         return [Way(engine, engine.variants[-1])]
     ways = [Way(engine, variant) for variant in engine.variants]
     if anywhere:
         others = [one for one in able(operations) if one is not engine]
-        # A graph with its sizes known is not for engines that keep them, nor the other way round.
+        # Some engines take graphs with symbolic sizes, the others with known ones: they cannot be compared.
         ways += [
             Way(one, variant)
             for one in others
@@ -197,24 +197,23 @@ def _compile(
 
 
 def _divided(y: Output, spec: Spec) -> Output:
-    """A result that is to be divided so; as it is, where nothing is said."""
+    """A result that is divided by *spec*; unchanged if there is none."""
     return emit(Shard, (y,), (spec,), "", y.op.graph).outputs[0] if spec else y
 
 
 NOTED = 3.0
-"""Compiling that takes more seconds is told of."""
+"""A compilation of more seconds is logged."""
 
 LOGGER = logging.getLogger("stopgrad")
 
 
 @contextmanager
 def noted(what: str) -> Iterator[None]:
-    """Inside, *what* is being compiled. If that took long, it is said, once.
+    """A context in which *what* is compiled. If that takes long, it is logged once.
 
-    It is logged by the logger ``"stopgrad"``, with the level INFO; where nobody listens to that, it is
-    written to standard error if that is a terminal. It is no warning: nothing is wrong. It is said when
-    compiling has ended: an interrupt while a thread is started, which would say it before, can leave Python
-    unable to start another.
+    The logger ``"stopgrad"`` logs it at level INFO; if that has no handler, it is written to standard error
+    if that is a terminal. It is not a warning, because nothing is wrong. It is logged at the end: earlier
+    would take a thread, and an interrupt while one is started can leave Python unable to start more.
     """
     start = time.monotonic()
     yield
@@ -231,7 +230,7 @@ def _note(text: str) -> None:
 
 
 def _shown(prepared: Rewritten) -> str:
-    """A computation, in reports: the types of its inputs and results."""
+    """A computation as reports show it: the types of its inputs and results."""
     return " -> ".join(
         f"({', '.join([repr(x.type) for x in found[:_MANY]])}{', …' if len(found) > _MANY else ''})"
         for found in (prepared.inputs, prepared.outputs)
@@ -242,14 +241,14 @@ _MANY = 6
 
 
 def cached(function: Callable[..., Any], size: int, what: str) -> Any:
-    """The function, keeping its results for the arguments used last.
+    """The function with an LRU cache.
 
-    The standard library's cache: threads may share it, and a call that is interrupted or fails adds nothing.
+    It is the standard library's: threads may share it, and a call that is interrupted or fails adds nothing.
 
     Args:
-        function: of arguments that have a hash.
-        size: how many results to keep: an integer of at least 1.
-        what: who asks, for the error.
+        function: its arguments must have a hash.
+        size: the number of results to keep, an integer of at least 1.
+        what: the name of the caller, for the error.
     """
     if not is_whole(size) or whole(size) < 1:
         raise ArgumentError(
@@ -259,7 +258,7 @@ def cached(function: Callable[..., Any], size: int, what: str) -> Any:
 
 
 def has_hash(x: object) -> bool:
-    """Whether *x* may be part of what a cache knows calls by."""
+    """Whether *x* has a hash, so that it can be part of a cache's key."""
     try:
         hash(x)
     except TypeError:

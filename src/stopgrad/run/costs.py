@@ -1,4 +1,4 @@
-"""What a graph costs: how many operations of which type, how much arithmetic, how many bytes."""
+"""The cost of a graph: numbers of operations by type, arithmetic, and bytes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Cost:
     """What one run computes and moves, operation by operation as defined.
 
     Attributes:
-        operations: how many of each type, the most frequent first, each body counted once.
+        operations: the number of each type, the most frequent first; each body counts once.
         flops: additions, multiplications and other floating-point operations; a product of matrices
             [m, k] and [k, n] takes 2·m·k·n, an elementwise operation or a reduction one for each element.
-            What stands in a loop counts as often as it runs, of branches the most expensive one.
-        by_type: the same by type, the largest first.
-        bytes: read and written by all operations, each from and to memory. An engine that computes several
-            together moves less.
-        argument_bytes: of the arguments.
-        result_bytes: of the results.
-        parameters: how many elements each traced argument has, by its path.
-        unbounded: whether there is a loop of which nothing says how often it runs; it counts once.
+            The body of a loop counts as often as it runs; of branches, the most expensive one counts.
+        by_type: flops by type, the largest first.
+        bytes: the bytes that all operations read and write, if each goes to memory. An engine that fuses
+            several moves less.
+        argument_bytes: the bytes of the arguments.
+        result_bytes: the bytes of the results.
+        parameters: the number of elements of each traced argument, by its path.
+        unbounded: whether there is a loop whose number of rounds is unknown; it counts once.
     """
 
     operations: Mapping[str, int]
@@ -56,7 +56,7 @@ class Cost:
 
 
 class _Count:
-    """What has been counted so far; bodies are counted into others of these."""
+    """The counts so far. Each body has counts of its own."""
 
     def __init__(self) -> None:
         self.operations: Counter[str] = Counter()
@@ -71,7 +71,7 @@ class _Count:
 
 
 def cost_of(inputs: Sequence[Output], outputs: Sequence[Output], paths: Sequence[str]) -> Cost:
-    """What it costs to compute outputs from inputs, which have these paths; all sizes are known."""
+    """The cost of computing outputs from inputs, which have these paths. All sizes are known."""
     total = _Count()
     if outputs:
         body = Body(outputs[0].op.graph, inputs, outputs)
@@ -89,7 +89,7 @@ def cost_of(inputs: Sequence[Output], outputs: Sequence[Output], paths: Sequence
 
 
 def _counted(body: Body, operations: Counter[str], known: dict[Body, _Count]) -> _Count:
-    """What one run of a body costs; its operations are counted once, however often it runs."""
+    """The cost of one run of a body; its operations are counted once, however often it runs."""
     found = known.get(body)
     if found is not None:
         return found
@@ -120,7 +120,7 @@ def _add_bodies(total: _Count, op: Operation, inside: Sequence[_Count]) -> None:
 
 
 def _flops(op: Operation) -> int:
-    """The floating-point operations of one operation without bodies; none for what moves values."""
+    """The floating-point operations of an operation without bodies; 0 if it only moves values."""
     if not op.definition.rounds_once or not op.outputs[0].dtype.is_differentiable:
         return 0
     special = op.definition.flops

@@ -1,4 +1,4 @@
-"""Fed values: what a placeholder takes, and the sizes that it names."""
+"""Fed values: their conversion to what placeholders take, and the named sizes that they determine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from stopgrad.ops.structural.sharding import declared_sharding
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     """A fed value as an array of x's dtype.
 
-    Numbers of the same kind are converted, as TensorFlow converts them. On a mesh, it is what this process
-    has of the value.
+    Numbers are converted within their kind, as in TensorFlow. On a mesh, *value* is this process's own part.
     """
     wanted = x.type
     if not (engine.is_native(value) and value.dtype == wanted.dtype.numpy):
-        value = _as_numpy(x, value)  # Other libraries convert by other rules, and less than NumPy can.
+        value = _as_numpy(x, value)  # Other libraries convert fewer objects than NumPy, by other rules.
     if value.dtype != wanted.dtype.numpy:
         if value.dtype.kind in "OUSMm":
             raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
@@ -50,10 +49,10 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
 
 
 def _placed(x: Output, value: Array, engine: Engine) -> Any:
-    """A process's own part of a fed value, together with those of the others."""
+    """The whole of a fed value, made of the parts of all processes."""
     spec = declared_sharding(x)
     if len(value.shape) != x.ndim:
-        return value  # To be refused for its shape.
+        return value  # The caller refuses its shape.
     try:
         return engine.place(value, spec)
     except ShapeError as error:
@@ -80,7 +79,7 @@ def _as_numpy(x: Output, value: object) -> np.ndarray[Any, Any]:
 
 
 def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]) -> str:
-    """A shape that was fed: where that is a process's own part, also what it should be."""
+    """A fed shape, for errors; of a process's own part, also the shape that it should have."""
     if part == whole:
         return f"a value of shape {show_shape(whole)}"
     own = [
@@ -117,13 +116,13 @@ def sizes_of(
     told: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
     others: str = "feeds",
 ) -> dict[str, int]:
-    """The named sizes, from the shapes that were fed.
+    """The named sizes, determined by the shapes that were fed.
 
     Args:
-        feeds: what was fed.
-        shapes: of the values.
-        told: how an error begins that is about one of them.
-        others: what it calls the others.
+        feeds: the outputs that were fed.
+        shapes: the shapes of the values.
+        told: the beginning of an error about one of them.
+        others: the word for the others in errors.
     """
     binding: dict[str, int] = {}
     for x, shape in zip(feeds, shapes, strict=True):

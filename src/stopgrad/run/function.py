@@ -47,7 +47,7 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 class Function:
     """A Python function, traced and compiled once per signature of its arguments.
 
-    Made by :func:`function`. In a class it is a method, as a plain function is; see there.
+    Made by :func:`function`. In a class it becomes a method, like a plain function.
     """
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
@@ -76,7 +76,7 @@ class Function:
         self._shardings = None if options.shardings is None else Shardings(f, name, options.shardings)
         if self._shardings is not None and mesh is None:
             raise ArgumentError(f"function: shardings of {name} need a mesh; pass mesh=sg.Mesh(...)")
-        # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
+        # Refers to f alone, so that a dropped function is freed at once, with all that was compiled for it.
         self._traced = cached(partial(_traced, f, self._compiler), options.cache_size, "function")
         self._warned = False
         self._last_new: Arguments | None = None
@@ -87,11 +87,11 @@ class Function:
 
     @property
     def traces(self) -> int:
-        """How many signatures are traced, compiled and kept; of a method, for all instances together."""
+        """The number of signatures that are kept compiled; for a method, of all instances together."""
         return sum([one.traces for one in self._instances], self._traced.cache_info().currsize)
 
     def report(self) -> tuple[Report, ...]:
-        """How what was compiled last is run: the engine, its way, and what was tried and measured.
+        """How the last compiled signature is run: the engine, its variant, and what was measured.
 
         Examples:
             >>> f = sg.function(sg.exp, engine="numpy")
@@ -123,17 +123,17 @@ class Function:
             self._last_new = given._replace(leaves=[], arrays=[])
         program = traced.program(engine, given.arrays, sample)
         results = results_of(traced, program, engine, given)
-        # Only after two calls alike: refusing others costs more than the usual way.
+        # Only after two equal calls: a call that the engine refuses takes longer than the usual way.
         alike, self._last_program = program is self._last_program, program
         plain = alike and not static and not any(type(s) is Constant for s in given.signature)
         self._repeated = repeated_call(traced, program, args, kwargs, leaves) if plain else None
         return traced.rebuild(results)
 
     def lower(self, *args: object, **kwargs: object) -> Lowered:
-        """The function traced for such arguments, and not compiled: to be read, counted, or compiled later.
+        """Trace the function for such arguments without compiling it: to read it, or to compile it later.
 
         Args:
-            args, kwargs: as for a call. In the place of an array, anything with a shape and a dtype will do.
+            args, kwargs: as for a call. Anything with a shape and a dtype can stand for an array.
 
         Returns:
             a :class:`Lowered`.
@@ -154,7 +154,7 @@ class Function:
         return Lowered(traced, engine, shapes, partial(self._ahead, traced, given))
 
     def _ahead(self, traced: Traced, expected: Arguments) -> CompiledFunction:
-        """Calls of what was lowered: it takes arguments of that signature only."""
+        """A function that calls what was lowered, and takes arguments of that signature only."""
         engine = self._usable()
         traced.compile(engine)
         program = traced.program(engine, expected.arrays)
@@ -219,7 +219,7 @@ class Function:
     def _given(
         self, leaves: list[Any], spec: PyTreeSpec, static: Static, engine: Engine, ahead: bool = False
     ) -> Arguments:
-        """What was given; *ahead*: for a call that is not made now, in which types stand for arrays."""
+        """The arguments of a call; with *ahead*, of a later one, which may have types for arrays."""
         found = [array_like(x) for x in leaves] if ahead else leaves
         arrays, signature, native, borrowed = self._arguments(found, spec, engine)
         mesh = engine.mesh
@@ -238,7 +238,7 @@ class Function:
     def _specs(
         self, leaves: Sequence[Any], signature: Sequence[Any], spec: PyTreeSpec, engine: Engine
     ) -> dict[int, Spec]:
-        """How each array among the arguments is divided: as was said, or else as it is."""
+        """How each array among the arguments is divided: as *shardings* says, or else as it is already."""
         traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
         said = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
         return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
@@ -277,10 +277,10 @@ class Function:
     def _arguments(
         self, leaves: Sequence[Any], spec: PyTreeSpec, engine: Engine
     ) -> tuple[list[Any], list[Any], bool, bool]:
-        """The arrays among the arguments, the signature; if any are the engine's own, or the caller's."""
+        """The arrays, the signature, and whether any array is the engine's own, and any the caller's."""
         is_native = engine.is_native
         kinds = {*map(type, leaves)}
-        if len(kinds) == 1:  # Arrays alone, as in most calls.
+        if len(kinds) == 1:  # Only arrays, as in most calls.
             ours = kinds != {np.ndarray}
             if is_native(leaves[0]) if ours else all([x.dtype.isnative for x in leaves]):  # noqa: C419 - a generator costs more
                 return list(leaves), [(x.shape, x.dtype) for x in leaves], ours, not ours
@@ -317,7 +317,7 @@ def _traced(
     static: Static,
     sample: Sample | None,
 ) -> Traced:
-    """Trace f for a signature; where that says all sizes, compile it."""
+    """Trace f for a signature, and compile it if that has all sizes."""
     traced = trace(f, compiler, engine, spec, signature, static)
     traced.compile(engine, sample)
     return traced
@@ -335,7 +335,7 @@ _CURE = (
 def _bound(
     f: Callable[..., Any], options: Options, statics: Statics | None, refer: Callable[[], Any]
 ) -> Function:
-    """The function of one instance. It does not hold the instance; who calls it does."""
+    """The function of one instance. It does not hold the instance; its caller does."""
     method, first = without_first(f, refer)
     shifted = options._replace(
         static_argnums=[n - 1 for n in statics.positions if n] if statics else None,
@@ -406,37 +406,37 @@ def function(
         static_argnames: the same, by name; either way an argument is static by position and by name.
         donate_argnums: positional arguments whose arrays the call may overwrite. They are lost then, also
             if the call fails or is interrupted.
-        shapes: which sizes may differ from call to call, without f being traced anew: from the paths of
+        shapes: sizes that may differ from call to call without f being traced again: a dict from the paths of
             arguments (``"x"``, ``"params.w"`` or ``"params['w']"``) to shapes as :func:`placeholder` takes
             them, with a name or None for such a size. In f that size is a :class:`Dim`. Engines that need
-            numbers, as ``"xla"``, compile for each.
+            numbers, such as ``"xla"``, compile for each.
         with_probes: whether to return (value, gradients), with the gradients at each :func:`probe` in f, by
-            the probe's name: those that :func:`grad` and its kin generate inside of f.
-        cache_size: for how many signatures the function is kept compiled; beyond it the least recently used
-            goes.
+            the probe's name: those that :func:`grad` and similar functions generate inside f.
+        cache_size: the number of signatures for which the function is kept compiled. Beyond it, the least
+            recently used is dropped.
         strict: as in :class:`Session`.
         tune: as in :class:`Session`.
         mesh: as in :class:`Session`: the devices on which the function is computed.
-        shardings: how arguments are divided over the mesh: from the paths of arguments to shardings as
-            :func:`placeholder` takes them; that of a structure is that of all arrays in it. An argument of
-            which nothing is said stays as it is, where it lies on the mesh already; else all devices hold the
-            whole of it. Of what is divided among several processes, each process gives its own part. Results
-            are divided as the engine leaves them, or as :func:`shard` says.
+        shardings: how arguments are divided over the mesh: a dict from the paths of arguments to shardings as
+            :func:`placeholder` takes them; that of a structure applies to all arrays in it. An argument that
+            is not named stays as it is if it is on the mesh already; else each device holds the whole of it.
+            Of an array that is divided among several processes, each process gives its own part. Results are
+            divided as the engine leaves them, or as :func:`shard` says.
 
     Returns:
-        a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left where they
-        are, when it was given any of these. Called on outputs, or inside a graph, it builds there instead.
+        a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left on their
+        devices, if it was given any of these. Called on outputs, or inside a graph, it builds there instead.
 
     May also be used as a decorator, with or without arguments; also of methods, below or above
     ``staticmethod`` and ``classmethod``. An instance that is a structure (a dataclass) is traced like any
-    argument. Any other counts as itself: what its attributes hold when it is traced is part of what is
+    argument. Any other instance is a constant: the values of its attributes at tracing become part of what is
     compiled, for as long as the instance lives. So pass arrays that change as arguments.
 
-    Compiling that takes more than 3 s is told once: by the logger ``"stopgrad"`` at level INFO or, where
-    nobody listens to that, on standard error if it is a terminal.
+    A compilation of more than 3 s is logged once: by the logger ``"stopgrad"`` at level INFO or, if that has
+    no handler, on standard error if it is a terminal.
 
     Raises:
-        ArgumentError: an argument has no hash, is static and does not exist, or is not what *shapes* names.
+        ArgumentError: an argument has no hash; or a static one, or one that *shapes* names, does not exist.
         ShapeError: an argument has another shape than *shapes* says, or one that *shardings* cannot divide.
         EngineError: the mesh has more devices than there are.
 

@@ -1,4 +1,4 @@
-"""Compiled functions as methods: one for each instance, as long as there is the instance."""
+"""Compiled functions as methods: one for each instance, kept as long as the instance lives."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stopgrad.graph.operands import shorten
 
 
 class Instances:
-    """The functions made for the instances of a class, each as long as there is the instance.
+    """The functions of the instances of a class, each kept as long as its instance lives.
 
     Args:
-        size: of instances that cannot be referred to weakly, that many are held.
+        size: the most instances without weak references that are held.
     """
 
     def __init__(self, size: int) -> None:
@@ -33,7 +33,7 @@ class Instances:
         home = weakref.ref(self)
         try:
             refer: Callable[[], Any] = weakref.ref(instance, lambda gone: _forget(home, key, gone))
-        except TypeError:  # It cannot be referred to weakly; it is held, but not with too many others.
+        except TypeError:  # It allows no weak reference, so it is held itself, but not with too many others.
             refer = partial(_same, instance)
             for old in [*self._found][: max(0, len(self._found) + 1 - self._size)]:
                 self._found.pop(old, None)
@@ -77,7 +77,7 @@ class Method:
         return self._function(*self._before, *args, **kwargs)
 
     def lower(self, *args: object, **kwargs: object) -> Any:
-        """As of the function itself."""
+        """Like ``lower`` of the function itself."""
         return self._function.lower(*self._before, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Functions traced for given arguments: to be read, counted, and compiled ahead of the first call."""
+"""Functions traced ahead of the first call: to be read, to count their cost, and to be compiled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stopgrad.run.traced import Traced
 
 
 class CompiledFunction(Program):
-    """A function compiled ahead of its first call: it takes arguments of one signature only."""
+    """A function compiled ahead of its first call. It takes arguments of one signature only."""
 
     def __init__(self, call: Callable[..., Any], program: Program) -> None:
         super().__init__(program.backend, program.run)
@@ -32,7 +32,7 @@ class Lowered:
 
     Attributes:
         engine: the name of the engine that would run it.
-        paths: what its traced arguments are called.
+        paths: the paths of its traced arguments.
 
     Examples:
         >>> lowered = sg.function(lambda x: sg.reduce_sum(x * x), engine="numpy").lower(np.ones(3))
@@ -58,7 +58,7 @@ class Lowered:
 
     @property
     def graph(self) -> Graph:
-        """What the function has built, gates included, before anything is rewritten."""
+        """The graph that the function has built, gates included, before any rewriting."""
         return self._traced.graph
 
     @property
@@ -68,7 +68,7 @@ class Lowered:
 
     @property
     def outputs(self) -> dict[str, Output]:
-        """The results, by their paths in what the function returns; one alone is called ``"output"``."""
+        """The results, by their paths in what the function returns; a single one is called ``"output"``."""
         tree = self._traced.rebuild(self._traced.outputs)
         if isinstance(tree, Output):
             return {"output": tree}
@@ -76,13 +76,13 @@ class Lowered:
         return {path: leaf for path, leaf in pairs if isinstance(leaf, Output)}
 
     def to_text(self) -> str:
-        """The graph, an operation a line."""
+        """The graph as text, with one operation per line."""
         return self.graph.to_text()
 
     as_text = to_text
 
     def cost_analysis(self) -> Cost:
-        """What one call computes and moves, counted on the graph that would be compiled."""
+        """The cost of one call, counted on the graph that would be compiled."""
         return self._cost
 
     @cached_property
@@ -92,7 +92,7 @@ class Lowered:
         return cost_of(prepared.inputs, prepared.outputs, traced.paths)
 
     def compile(self) -> CompiledFunction:
-        """A function that is compiled now, and takes arguments of this signature only."""
+        """Compile now. The function that is returned takes arguments of this signature only."""
         return self._compile()
 
     def __repr__(self) -> str:

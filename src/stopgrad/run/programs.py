@@ -1,4 +1,4 @@
-"""What engines have compiled: programs, to be run and to be read."""
+"""Programs: what engines have compiled, to be run and read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stopgrad.engines import Compiled, Engine
 
 
 class Memory(NamedTuple):
-    """What a compiled program needs on one device, in bytes.
+    """The memory that a compiled program needs on one device, in bytes.
 
     Attributes:
-        arguments: of the arrays that it is given.
-        results: of those that it returns.
-        reused: of the arguments into which results are written.
-        temporary: of what it computes on the way.
+        arguments: the bytes of its arguments.
+        results: the bytes of its results.
+        reused: the bytes of arguments into which results are written.
+        temporary: the bytes of intermediate values.
     """
 
     arguments: int
@@ -25,12 +25,12 @@ class Memory(NamedTuple):
 
 
 class Program:
-    """What an engine has compiled: to be run, and to be read.
+    """A computation that an engine has compiled.
 
     Attributes:
         engine: the name of the engine.
         backend: the engine itself.
-        run: from the values of the inputs to those of the outputs.
+        run: computes the values of the outputs from those of the inputs.
     """
 
     def __init__(self, backend: Engine, run: Compiled) -> None:
@@ -46,12 +46,12 @@ class Program:
         return self._executable
 
     def as_text(self) -> str:
-        """The program of one device, as XLA's text: after partitioning, so that communication is in it."""
+        """The program of one device as XLA's text, after partitioning, so with communication."""
         text: str = self._present("as_text").as_text()
         return text
 
     def memory_analysis(self) -> Memory:
-        """What one device needs, as XLA says."""
+        """The memory that one device needs, according to XLA."""
         found = self._present("memory_analysis").memory_analysis()
         return Memory(
             found.argument_size_in_bytes,

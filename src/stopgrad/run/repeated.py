@@ -1,8 +1,7 @@
-"""Calls like the last one: straight to what was compiled for that.
+"""Calls that are like the last one go straight to its compiled program.
 
-To find out what a call was given takes Python several times as long as the engine takes to check that the
-arrays are those that it compiled for. So calls are assumed to be like the last one, and it is the engine that
-objects.
+Finding the signature of a call in Python takes several times as long as the engine takes to check its arrays.
+So a call is assumed to be like the last one, and the engine objects if it is not.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def repeated_call(
     kwargs: Mapping[str, Any],
     leaves: Sequence[Any],
 ) -> Callable[[Sequence[Any], Mapping[str, Any]], Any] | None:
-    """A function for calls with arguments like these; None where there is no quicker way than the usual one.
+    """A fast function for calls with arguments like these; None if there is none.
 
     Args:
         traced: the function that was called.
@@ -40,7 +39,7 @@ def repeated_call(
         leaves: all arguments, flat: arrays of the engine or of NumPy, and Python floats.
 
     Returns:
-        From positional and keyword arguments to the result, or :data:`OTHER`.
+        A function of positional and keyword arguments that returns the result, or :data:`OTHER`.
     """
     engine, run = program.backend, program.run
     rebuild = None if traced.spec is None else traced.rebuild
@@ -57,9 +56,9 @@ def repeated_call(
     if not flat:
         found, spec = flatten((args, kwargs) if kwargs else args)
         if [*map(id, found)] != [*map(id, leaves)]:
-            return None  # The engine takes structures apart otherwise than we do.
+            return None  # The engine flattens structures in another way than we do.
     borrowed, native = np.ndarray in kinds, bool(ours)
-    left = native and not borrowed  # where they are, perhaps still on their way
+    left = native and not borrowed  # left on their devices, perhaps not computed yet
     # The engine would convert NumPy arrays that it was not compiled for.
     dtypes = [x.dtype for x in leaves if type(x) is not float]
 
@@ -93,5 +92,5 @@ def repeated_call(
 
 
 def _all_float32(leaves: Sequence[Any]) -> bool:
-    """Whether Python floats are float32 here, as the engine takes them when it is asked for nothing else."""
+    """Whether Python floats become float32 here, which is the engine's own conversion."""
     return all(type(x) is float or x.dtype.kind in "iub" or x.dtype == np.float32 for x in leaves)

@@ -1,4 +1,4 @@
-"""Sessions: run operations of a graph, and hold the values of its parameters."""
+"""Sessions, which run operations of a graph and hold the values of its parameters."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What one choice of fetches and feeds needs.
+    """What has to be computed for one choice of fetches and feeds.
 
     Attributes:
-        fetches: the outputs to hand out.
-        feeds: the outputs that are given values.
-        parameters: those whose values are read.
-        assigned: those that get new values, from the outputs *assigns*.
+        fetches: the outputs that are returned.
+        feeds: the outputs that are fed.
+        parameters: the parameters whose values are read.
+        assigned: the parameters that get new values, from the outputs *assigns*.
         unsized: what engines that keep sizes symbolic have compiled.
     """
 
@@ -55,15 +55,13 @@ class _Plan:
 
 
 class _State(NamedTuple):
-    """What a session holds at one moment.
-
-    Never changed, only replaced: so the effect of a run is all or nothing.
+    """The state of a session, which is never changed, only replaced: so a run is all or nothing.
 
     Attributes:
         engine: the engine that computes, and holds the values.
-        values: of parameters; those not among them have their first values still.
-        spare: arrays of the engine that nobody needs any more, by the parameter whose next value may be
-            written there. They are taken out before they are given away, so that none is ever given twice.
+        values: values of parameters. Other parameters still have their first values.
+        spare: arrays of the engine that are no longer needed, by the parameter whose next value may be
+            written there. They are taken out before they are given away, so that none is given twice.
     """
 
     engine: Engine
@@ -80,31 +78,31 @@ class Session:
 
     Args:
         graph: None for the default graph.
-        engine: the name of an engine, as ``"xla"`` or ``"numpy"``; or ``"auto"``, the best that is installed.
-            When that cannot compute what is fetched, the session moves to the best that can.
-        cache_size: how many compiled computations are kept (one for each choice of fetches and feeds, and of
-            shapes fed); beyond it the least recently used goes. Compiling one again takes its time again.
+        engine: the name of an engine, such as ``"xla"`` or ``"numpy"``; or ``"auto"``, the best that is
+            installed. If that cannot compute what is fetched, the session moves to the best that can.
+        cache_size: the number of compiled computations that are kept: one for each choice of fetches, feeds
+            and fed shapes. Beyond it, the least recently used is dropped, and compiled again if needed.
         strict: whether every operation is computed just as its definition says, one after the other. Else the
-            engine may compute several together, or in another order, where that is faster; what may differ
-            then stands in ``docs/performance.md``.
+            engine may fuse or reorder operations where that is faster; ``docs/performance.md`` says what may
+            differ then.
         mesh: a :class:`stopgrad.Mesh` or one of JAX's: the devices on which everything is computed.
-            Parameters are divided over them as their ``sharding`` says, and whole on each where it says
-            nothing. Of a value that is divided among several processes, each process feeds its own part;
-            what is fetched is whole in every process. By default that of the surrounding ``with mesh:``, or
-            none: one device.
-        tune: ``"quick"`` or ``"full"`` to measure, when something is compiled, which of the engine's ways to
-            run it is the fastest on the values given then, for about 1 or 10 seconds; ``"full"`` with the
-            engine ``"auto"`` measures all engines, as long as no parameter has a value of an engine's own.
-            What was found is remembered on disk, by graph and machine; :meth:`report` tells it.
+            Parameters are divided over them as their ``sharding`` says; those without one are whole on each.
+            Of a value that is divided among several processes, each process feeds its own part; every process
+            fetches the whole. By default the mesh of the surrounding ``with mesh:``; without one, a single
+            device.
+        tune: ``"quick"`` or ``"full"`` to measure at compilation, for about 1 or 10 seconds, which of the
+            engine's variants is the fastest on the values given then. With the engine ``"auto"``, ``"full"``
+            measures all engines, as long as no parameter has a value that an engine holds. Results are
+            remembered on disk, by graph and machine; :meth:`report` tells them.
 
-    A run is all or nothing: after an error, an interrupt (Ctrl-C) or a signal, the parameters have either all
-    their values from before or, where the run had ended already, all their new ones. Threads may share a
-    session: its runs wait for each other, and :meth:`value`, :meth:`save` and :meth:`restore` for the run
-    under way. A signal handler or a callback inside a run may use :meth:`value` and :meth:`save`, which see
-    the values from before; a run there is an error.
+    A run is all or nothing: after an error, an interrupt (Ctrl-C) or a signal, either all parameters have
+    their old values or, if the run had finished, all have their new ones. Threads may share a session: its
+    runs wait for each other, and :meth:`value`, :meth:`save` and :meth:`restore` wait for the current run. A
+    signal handler or a callback inside a run may use :meth:`value` and :meth:`save`, which see the old
+    values; a run there is an error.
 
-    Memory: the xla engine writes new values beside the old ones, into the arrays that held those before them.
-    So each parameter that has been assigned takes its size twice.
+    Memory: the xla engine keeps two arrays for each parameter that has been assigned, and writes new values
+    into the one that is free.
 
     Examples:
         >>> graph = sg.Graph()
@@ -141,7 +139,7 @@ class Session:
             check_shardings(found.operations, self.mesh)
         self._compiler = Compiler(Options(engine, strict=strict, tune=tune, mesh=self.mesh))
         self._state = _State(engine_named(engine, mesh=self.mesh), {}, {})
-        # Neither refers to the session: once dropped it is freed at once, with all that it holds.
+        # Neither refers to the session, so that a dropped session is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
         self._programs = cached(partial(_compile, self._compiler), cache_size, "Session")
         self._locks: dict[object, threading.RLock] = {}
@@ -149,22 +147,22 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that computes now."""
+        """The name of the current engine."""
         return self._state.engine.name
 
     def run(self, fetches: object, feed_dict: Feeds | None = None) -> Any:
-        """Compute what is fetched.
+        """Compute the fetches.
 
         Args:
             fetches: an output, an operation, a name, or a nested structure of these.
-            feed_dict: from outputs (placeholders or any others), operations or names to their values.
+            feed_dict: a dict from outputs (placeholders or any others), operations or names to values.
 
         Returns:
-            NumPy arrays in the structure of fetches. Assignments among the computed operations take effect
-            together, when all has been computed; every operation sees the values from before.
+            NumPy arrays in the structure of fetches. Assignments take effect together, after everything has
+            been computed; every operation sees the old values.
 
         Raises:
-            FeedError, ShapeError, DTypeError, GraphError, EngineError; the parameters are then as they were.
+            FeedError, ShapeError, DTypeError, GraphError, EngineError: the parameters are then unchanged.
         """
         asked = self._present("run").engine
         leaves, spec = ([fetches], None) if type(fetches) is Output else flatten(fetches)
@@ -187,15 +185,15 @@ class Session:
         return values[0] if spec is None else unflatten(spec, values)
 
     def compile(self, fetches: object, feed_dict: Feeds | None = None) -> Program:
-        """Compile what a run would compute, and run nothing.
+        """Compile what :meth:`run` would compute, without running it.
 
         Args:
             fetches: as for :meth:`run`.
-            feed_dict: as for :meth:`run`; in the place of a value, anything with a shape and a dtype will do.
-                Of a value that is divided among several processes, the shape is that of the whole.
+            feed_dict: as for :meth:`run`; anything with a shape and a dtype can stand for a value. Of a value
+                that is divided among several processes, the shape is that of the whole.
 
         Returns:
-            what was compiled, to be read; a run that computes the same finds it ready.
+            the compiled program, to be read. A run that computes the same uses it.
 
         Examples:
             >>> graph = sg.Graph()
@@ -215,7 +213,7 @@ class Session:
         return program
 
     def report(self) -> tuple[Report, ...]:
-        """How what was compiled last is run: the engine, its way, and what was tried and measured."""
+        """How the last compiled computation is run: the engine, its variant, and what was measured."""
         return tuple(self._compiler.reports)
 
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
@@ -227,17 +225,17 @@ class Session:
         with self._lock():
             state = self._present("value")
             value = state.value(member)
-            if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
+            if any(state.engine.spec_of(value) or ()):  # Gathering its parts takes all processes.
                 state.engine.agree("Session.value", lambda: [f"{member.op.name} {member.type!r}"])
             return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the values of all parameters, by name, as they are together at one moment.
+        """Write the values of all parameters at one moment, by name.
 
-        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder,
-        through orbax: each process its own part, and all of them name the same folder.
+        The file is in the format of safetensors, which other libraries read. A session on a mesh writes a
+        folder, through orbax: each process writes its own part, and all must give the same folder.
 
-        The old file, or what was saved in the folder before, stays until the new is whole.
+        The old file, or what was saved in the folder before, stays until the new one is complete.
         """
         if self.mesh is not None:
             self._save_into_folder(path)
@@ -246,10 +244,10 @@ class Session:
         write_arrays(path, arrays)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Take the values of all parameters from what :meth:`save` wrote: a file, or a folder.
+        """Read the values of all parameters from a file or folder that :meth:`save` wrote.
 
-        All of them or, after an error, none. Where a folder holds several checkpoints, as one of
-        :class:`stopgrad.Checkpoints` does, the newest that is as it was written.
+        After an error, no parameter has changed. If a folder holds several checkpoints, as those of
+        :class:`stopgrad.Checkpoints` do, the newest intact one is read.
         """
         self._present("restore")
         lock = self._lock_outside("restore")
@@ -268,14 +266,14 @@ class Session:
         def _save_into_folder(self, path: str | os.PathLike[str]) -> None: ...
         def _restore_from_folder(self, path: str | os.PathLike[str]) -> None: ...
 
-    else:  # What folders need is imported with the first of them.
+    else:  # What folders need is imported when the first one is read.
         _save_into_folder = Later("stopgrad.run.session_folders")
         _restore_from_folder = Later("stopgrad.run.session_folders")
 
     def close(self) -> None:
-        """Let go of parameters and compiled code. A closed session runs nothing.
+        """Drop the parameters and compiled code. A closed session cannot run.
 
-        A run under way, in another thread, ends with an error, or as if it had come before.
+        A run in another thread at that time either raises an error or finishes before.
         """
         self._closed = True
         self._state = _State(self._state.engine, {}, {})
@@ -291,7 +289,7 @@ class Session:
     # ------------------------------------------------------------------------------------- inside
 
     def _present(self, what: str) -> _State:
-        """The state, unless the session is closed or its engine can compute no more."""
+        """The state. Raises if the session is closed, or its engine cannot compute any more."""
         if self._closed:
             raise GraphError(f"Session.{what}: the session is closed; open a new one")
         state = self._state
@@ -306,12 +304,12 @@ class Session:
     def _lock(self) -> threading.RLock:
         """The lock that is held while the session runs.
 
-        After a fork it is another one: of the old one nobody knows who held it, and he is not here.
+        After a fork it is a new one: a thread that held the old one does not exist here.
         """
         return self._locks.get(_process) or self._locks.setdefault(_process, threading.RLock())
 
     def _lock_outside(self, what: str) -> threading.RLock:
-        """The same, for what cannot be done inside a run."""
+        """The same lock; raises inside a run, where *what* cannot be done."""
         lock = self._lock()
         if lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
             raise GraphError(
@@ -321,7 +319,7 @@ class Session:
         return lock
 
     def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> list[np.ndarray[Any, Any]]:
-        """Compute all, then replace the state: with the lock held."""
+        """Compute everything, then replace the state. The caller holds the lock."""
         old = self._present("run")
         shapes = tuple([a.shape for a in arrays])
         sample = None
@@ -333,7 +331,7 @@ class Session:
             if engine is not state.engine:
                 state = _State(engine, {p: engine.hold(np.asarray(v)) for p, v in old.values.items()}, {})
             if engine is not asked:
-                arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
+                arrays = [np.asarray(a) for a in arrays]  # They may be arrays of the other engine.
             values, count = state.values, len(plan.fetches)
             if plan.parameters:
                 first = _first_values(state, [p for p in plan.parameters if p not in values])
@@ -359,14 +357,14 @@ class Session:
         self._state = state
 
     def _hand_out(self, use: Callable[[dict[str, Any]], Result]) -> Result:
-        """What comes of the values of all parameters, as they are together at one moment, by name."""
+        """The result of *use* for the values of all parameters at one moment, by name."""
         self._present("save")
         with self._lock():
             state = self._present("save")
             return use({p.op.name: state.value(p) for p in self._all_parameters()})
 
     def _read_file(self, path: str | os.PathLike[str]) -> dict[Output, Any]:
-        """The values of all parameters in a file; where several do not fit, the error names them all."""
+        """The values of all parameters in a file. The error names all that do not fit."""
         found, wrong = {}, []
         with ArrayFile(path) as stored:
             for p in self._all_parameters():
@@ -387,7 +385,7 @@ class Session:
         return found
 
     def _replace_all(self, values: Mapping[Output, Any]) -> None:
-        """Give parameters these values, the engine's own: with the lock held."""
+        """Give parameters these values, which the engine holds. The caller holds the lock."""
         state = self._present("restore")
         state.engine.finish(values.values())
         self._commit(state._replace(values={**state.values, **values}))
@@ -400,7 +398,7 @@ class Session:
 
 
 _process = object()
-"""Stands for this process, among those that were forked from each other."""
+"""Identifies this process among those that were forked from each other."""
 
 
 def _forked() -> None:
@@ -413,7 +411,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _spare(state: _State, parameter: Output) -> Any:
-    """An array to write the next value of a parameter into. From here on, nobody else has it."""
+    """Take out the array into which the next value of a parameter may be written."""
     found = state.spare.pop(parameter, None)
     if found is not None:
         return found
@@ -421,7 +419,7 @@ def _spare(state: _State, parameter: Output) -> Any:
 
 
 def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
-    """The values that parameters begin with, held by the engine; the same in all processes."""
+    """The first values of parameters, held by the engine; equal in all processes."""
     if parameters:
         state.engine.agree(
             "the first values of parameters",
@@ -442,7 +440,7 @@ def _member(graph: Graph, x: object) -> Output:
 
 
 def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
-    """What a run needs that fetches *leaves* and is fed *fed*; refused where something must be fed, too."""
+    """The plan of a run that fetches *leaves* and is fed *fed*. Raises if more must be fed."""
     fetches = [_member(graph, leaf) for leaf in leaves]
     feeds = [_member(graph, x) for x in fed]
     given = set(feeds)
@@ -485,9 +483,9 @@ def _compile(
     shapes: Sequence[tuple[int, ...]],
     sample: Sample | None,
 ) -> Program:
-    """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
+    """Compile a plan for the fed shapes; for another engine if this one cannot run it, with ``"auto"``."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
-    # What is fetched is whole everywhere; a parameter's next value lies where the old one does.
+    # Fetches are whole on each device; a parameter's next value is divided like the old one.
     lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
     shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
     compile = partial(compiler.compile, engine, assigned=plan.assigned, sample=sample, shardings=shardings)

@@ -21,14 +21,14 @@ def _restore_from_folder(session: Session, path: str | os.PathLike[str]) -> None
 
 
 def take_in(session: Session, reader: FolderReader, first: Callable[[], None] | None = None) -> None:
-    """Take the values of all parameters from a folder, after what is done *first*; all or nothing."""
+    """Read the values of all parameters from a folder, after calling *first*; all or nothing."""
     lock = session._lock_outside("restore")
     layout = session._present("restore").engine.layout
     found = reader.read({p.op.name: layout(declared_sharding(p)) for p in session._all_parameters()})
     if first is not None:
         first()
     with lock:
-        # What was read onto a mesh is the engine's own already.
+        # Arrays that were read onto a mesh are the engine's already.
         hold = session._present("restore").engine.hold
         read = {p: found[p.op.name] for p in session._all_parameters()}
         session._replace_all(read if session.mesh is not None else {p: hold(x) for p, x in read.items()})

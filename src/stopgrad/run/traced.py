@@ -1,4 +1,4 @@
-"""Python functions traced into graphs: what they are computed from, and what they return."""
+"""Tracing: Python functions called once on outputs, with the graphs that they build."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from stopgrad.run.tuning import Sample
 from stopgrad.transforms.gradients.tracing import ArgumentGraph, is_tensor
 
 Static = Sequence[tuple[int | str, Constant]]
-"""The static arguments: their positions or names, and what they are."""
+"""The static arguments: their positions or names, and their values."""
 
 Signature = Sequence[tuple[tuple[Any, ...], Any] | Constant]
-"""What tells calls apart: of arrays the shape, perhaps with open sizes, and dtype; of all else the value."""
+"""What calls of one traced function share: shapes and dtypes of arrays, and the values of all else."""
 
 
 class Traced:
@@ -57,34 +57,34 @@ class Traced:
     ) -> None:
         self.name = compiler.name
         self.graph = graph
-        self.inputs, self.paths = inputs, paths  # The traced arguments, and what they are called.
+        self.inputs, self.paths = inputs, paths  # The traced arguments and their paths.
         self.outputs = outputs
         self.called = False
-        self.spec = spec  # The structure of what the function returned; None where that is one result alone.
-        self._leaves = leaves  # What stood in it, with a mark in the place of each result.
-        self._donated = donated  # The positions, among the arrays, of those that may be overwritten.
+        self.spec = spec  # The structure of the function's results; None for a single output.
+        self._leaves = leaves  # Its leaves, with a mark in the place of each output.
+        self._donated = donated  # The positions of arrays that may be overwritten.
         self._compiler = compiler
         self._program: Program | None = None
         self._unsized: dict[Engine, Program] = {}  # What engines that keep sizes symbolic have compiled.
-        # Refers to itself weakly only: once dropped it is freed at once.
+        # Refers to itself weakly, so that it is freed at once when it is dropped.
         size = compiler.options.cache_size
         self._sized = cached(partial(Traced._for_shapes, weakref.proxy(self)), size, "function")
 
     def rebuild(self, results: Sequence[Any]) -> Any:
-        """What the function returned, with these results."""
+        """What the function returned, with these results in the place of outputs."""
         if self.spec is None:
             return results[0]
         given = iter(results)
         return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self._leaves])
 
     def compile(self, engine: Engine, sample: Sample | None = None) -> None:
-        """Compile what was traced now, if all sizes were known then; else each call finds its program."""
+        """Compile it now if all sizes are known; else each call finds or compiles its program."""
         if not any(x.type.symbolic for x in self.inputs):
             prepared = prepare(self.outputs, self.inputs, {}, engine.mesh is not None)
             self._program = self._compiler.compile(engine, prepared, donated=self._donated, sample=sample)
 
     def program(self, engine: Engine, arrays: Sequence[Any], sample: Sample | None = None) -> Program:
-        """What computes the results for arrays of these shapes."""
+        """The program for arrays of these shapes."""
         if self._program is not None:
             return self._program
         found: Program = self._sized(engine, tuple([x.shape for x in arrays]), sample)
@@ -93,7 +93,7 @@ class Traced:
     def _for_shapes(
         self, engine: Engine, shapes: Sequence[tuple[int, ...]], sample: Sample | None
     ) -> Program:
-        """Compile for shapes of the arguments, those sizes that were left open being known now."""
+        """Compile for these shapes of the arguments, which determine the sizes that were left open."""
         paths = dict(zip(self.inputs, self.paths, strict=True))
         try:
             binding = sizes_of(
@@ -117,11 +117,11 @@ def trace(
 
     Args:
         f: the function.
-        compiler: that will compile it; its options say what more is to be returned.
-        engine: for whose mesh it is traced.
-        spec: the structure of the arguments, without the static ones.
-        signature: what stands in it.
-        static: the others.
+        compiler: the one that will compile it; its options say whether probes are returned.
+        engine: the engine, whose mesh becomes the current one.
+        spec: the structure of the arguments without the static ones.
+        signature: the leaves of that structure.
+        static: the static arguments.
     """
     name, options = compiler.name, compiler.options
     paths = argument_paths(f, spec)
@@ -153,7 +153,7 @@ def trace(
 
 
 def _donated(name: str, argnums: Sequence[int], spec: PyTreeSpec, signature: Signature) -> list[int]:
-    """The positions, among the arrays, of those that belong to donated arguments."""
+    """The positions of the arrays that belong to donated arguments."""
     if not argnums:
         return []
     count = spec.child(0).num_children
@@ -172,7 +172,7 @@ def _donated(name: str, argnums: Sequence[int], spec: PyTreeSpec, signature: Sig
 
 
 def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str) -> None:
-    """Refuse what a traced function returned of another graph, and parameters, which it cannot hold."""
+    """Raise if a traced function returned outputs of another graph, or uses parameters."""
     for y in outputs:
         if y.op.graph is not graph:
             raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
@@ -207,8 +207,8 @@ _RESULT = object()
 def probed(operations: Iterable[Operation], name: str) -> dict[str, Any]:
     """The gradients at the probes among operations, by the names of the probes.
 
-    None where no gradient was generated or none arrives; a list, in the order of their generation, where
-    several were.
+    It is None if no gradient was generated or none arrives, and a list, in the order of generation, if there
+    are several.
 
     Raises:
         GradientError: a probe stands in a body, which runs any number of times.
@@ -230,12 +230,12 @@ def probed(operations: Iterable[Operation], name: str) -> dict[str, Any]:
 
 
 def started(graph: Graph | None) -> int:
-    """How many operations a graph has now."""
+    """The number of operations that a graph has now."""
     return 0 if graph is None else len(graph)
 
 
 def probes_since(graph: Graph | None, start: int, name: str) -> dict[str, Any]:
-    """:func:`probed`, of what has been built since."""
+    """:func:`probed`, for the operations that were built after *start*."""
     if graph is None:
         raise ArgumentError(f"{name}: with_probes=True needs a graph to look for probes in")
     return probed(graph.operations[start:], name)

@@ -1,6 +1,6 @@
-"""A measured choice: several ways to run one graph are timed on real values, and the fastest is kept.
+"""Tuning: times several ways to run a graph on real values, and keeps the fastest.
 
-What was found is remembered on disk, by graph and machine, so that it is found once.
+The choice is remembered on disk, by graph and machine, so it is measured once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
 
 
 REPORTS = 32
-"""How many reports a session or a function keeps: those of what was compiled last."""
+"""The number of latest reports that a session or a function keeps."""
 
 
 class Way(NamedTuple):
-    """An engine and the way in which it runs a graph."""
+    """An engine and one of its variants."""
 
     engine: Engine
     variant: Variant
@@ -43,14 +43,14 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Tried:
-    """What one way was found to take.
+    """The time that one way took.
 
     Attributes:
-        engine: its name.
-        variant: its name.
-        seconds: the fastest run; None where it could not run the graph.
-        compiling: how many seconds it took to compile.
-        failure: why it could not.
+        engine: the name of the engine.
+        variant: the name of the variant.
+        seconds: the time of the fastest run; None if it could not run the graph.
+        compiling: the seconds that compiling took.
+        failure: why it could not run the graph.
     """
 
     engine: str
@@ -66,17 +66,17 @@ class Tried:
 
 @dataclass(frozen=True)
 class Report:
-    """How one computation is run.
+    """A report of how one computation is run.
 
     Attributes:
-        what: the results and what they are computed from.
+        what: the types of its inputs and results.
         engine: the name of the engine that runs it.
-        variant: the name of the way in which it does.
-        compiling: how many seconds it took to compile.
-        tried: what was measured, in this process or an earlier one; empty where nothing was.
+        variant: the name of the engine's variant.
+        compiling: the seconds that compiling took.
+        tried: what was measured, in this process or an earlier one; empty if nothing was.
         remembered: whether the choice was made by an earlier process, or for an equal graph.
-        notes: what was done to the graph, and what could not be done, where that makes a difference to how
-            long it takes to compile: which repeated layers run as a loop.
+        notes: rewrites that matter for the time of compiling, done or not possible: which repeated layers run
+            as a loop.
     """
 
     what: str
@@ -95,14 +95,14 @@ class Report:
 
 
 class Sample:
-    """Values of the inputs to measure with; all samples are equal, so that caches do not tell them apart."""
+    """Values of the inputs to measure with. All samples compare equal, so that caches ignore them."""
 
     def __init__(self, arrays: Sequence[Any], anywhere: bool = True) -> None:
         self._arrays = arrays
-        self.anywhere = anywhere  # Whether engines other than the one asked for come into question.
+        self.anywhere = anywhere  # Whether other engines may be measured, too.
 
     def take(self) -> Sequence[Any]:
-        """The values, as NumPy arrays of their own; the sample is empty then, as caches hold no arrays."""
+        """Copies of the values as NumPy arrays. Afterwards the sample is empty: caches hold no arrays."""
         arrays, self._arrays = self._arrays, ()
         return [np.array(x) for x in arrays]
 
@@ -114,7 +114,7 @@ class Sample:
 
 
 def budget(tune: object) -> float:
-    """How many seconds of measuring a setting allows."""
+    """The seconds of measuring that a setting allows."""
     if not isinstance(tune, str) or tune not in BUDGETS:
         raise ArgumentError(f"tune is 'off', 'quick' or 'full', not {tune!r}")
     return BUDGETS[tune]
@@ -130,14 +130,14 @@ def fastest(
     """Compile all ways, run them in turns, and return the one whose fastest run was the fastest.
 
     Args:
-        ways: to compare.
-        compile: makes a function of arrays.
+        ways: the ways to compare.
+        compile: compiles a way to a function of arrays.
         arrays: the inputs' values.
-        assigned: parameters like which engines that reuse memory are given arrays beside the inputs.
-        seconds: for all runs together; each way runs at least twice.
+        assigned: parameters for which engines that reuse memory get further arrays beside the inputs.
+        seconds: the time for all runs together; each way runs at least twice.
 
     Raises:
-        the first way's error, where none can run.
+        the first way's error, if none can run.
     """
     made: list[tuple[Way, Compiled, float]] = []
     failures: list[tuple[Way, Exception]] = []
@@ -176,7 +176,7 @@ def _time(
     arrays: Sequence[np.ndarray[Any, Any]],
     assigned: Sequence[Output],
 ) -> float:
-    """How long one run takes, on arrays of the engine's own, which it may overwrite."""
+    """The time of one run on copies of the arrays, which it may overwrite."""
     engine = way.engine
     given = [engine.hold(x) for x in arrays]
     if engine.reuses:
@@ -204,7 +204,7 @@ def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
 
 
 def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tried]] | None:
-    """What was found before on this machine for an equal graph; None where nothing was."""
+    """The way that was chosen on this machine for an equal graph, and its measurements; None if none was."""
     try:
         stored = json.loads(_path(graph, ways, tune).read_text(encoding="utf-8"))
         tried = [Tried(**one) for one in stored["tried"]]
@@ -215,7 +215,7 @@ def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tr
 
 
 def remember(graph: str, ways: Sequence[Way], tune: str, way: Way, tried: Sequence[Tried]) -> None:
-    """Keep what was found. Where that cannot be, it is found again."""
+    """Store a choice. If that fails, it is only measured again."""
     path = _path(graph, ways, tune)
     found = {
         "engine": way.engine.name,

@@ -1,1 +1,1 @@
-"""Meshes, processes that compute together, folders of divided arrays; nothing of what is computed."""
+"""Meshes, runs of several processes, and folders of divided arrays. Nothing here knows what is computed."""

@@ -1,4 +1,4 @@
-"""Processes compare what they are about to run, through the store of JAX's coordination service."""
+"""Compares what processes are about to run, through the key-value store of JAX's coordination service."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from stopgrad.scale.rendezvous import named
 ROOMS = "stopgrad/agree"
 LEFT = "stopgrad/left"
 FAILED = "stopgrad/failed"
-"""Where in the store stands what is compared, who has read the end of it, and who ended by an exception."""
+"""Folders of the store: what is compared, which processes have left a comparison, and which have failed."""
 
 
 class _Late(Exception):  # noqa: N818
-    """Nobody has written it yet."""
+    """A value has not been written in time."""
 
 
 def _left(room: str) -> str:
-    """Where stands who has left a room."""
+    """The folder of the processes that have left a room."""
     return f"{room.replace(ROOMS, LEFT, 1)}/"
 
 
 class Comparison:
-    """One round: process 0 compares with all, one after the other, and tells them how it ended.
+    """One comparison: process 0 compares with the others, one after the other, and tells them the result.
 
-    Under ``room/0``, ``room/1`` … stands what the processes have, as digests; under ``room/turn0`` … what
-    process 0 says next: to which process a question, which is answered under ``room/answer0`` …, or the end.
+    Each process writes its digests under ``room/0``, ``room/1`` …. Process 0 then writes ``room/turn0`` …:
+    each is a question to one process, which answers under ``room/answer0`` …, or the result.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Comparison:
         hosts[self.index] = socket.gethostname()
 
     def result(self) -> str:
-        """What is wrong, the same in all processes; empty: nothing."""
+        """What is wrong, the same text in all processes; empty if nothing is."""
         complaint = self._collected() if self.index == 0 else self._joined()
         self._leave()
         return complaint
 
     def _collected(self) -> str:
-        """Process 0: what is wrong; empty: nothing."""
+        """The result in process 0: what is wrong, or empty."""
         deadline = time.monotonic() + self.seconds
         own = self._card()
         self._put("0", own)
@@ -89,18 +89,18 @@ class Comparison:
         return complaint
 
     def _joined(self) -> str:
-        """Another process: what is wrong; empty: nothing."""
+        """The result in another process: what is wrong, or empty."""
         own = self._card()
         self._put(str(self.index), own)
         first = self._get("0", time.monotonic() + self.seconds)
         if first is None:
-            # Process 0, should it come only now, shall know that this one does not wait any more.
+            # If process 0 comes late, it must know that this process does not wait any more.
             self._put(str(self.index), {**own, "gone": True})
             first = self._get("0", time.monotonic())
             if first is None:
                 return self._absent(self._missing())
         self.hosts[0] = first["host"]
-        while True:  # Process 0 comes to an end by itself; and should it die, the runtime ends this one.
+        while True:  # Process 0 always finishes; if it dies, the runtime ends this process.
             said = self._get(f"turn{self.turn}", math.inf)
             if "complaint" in said:
                 return str(said["complaint"])
@@ -109,7 +109,7 @@ class Comparison:
             self.turn += 1
 
     def _leave(self) -> None:
-        """Process 0 clears away what was written when it comes again: by then all have read it."""
+        """Process 0 removes what was written when it comes the next time: by then all have read it."""
         if self.index != 0:
             self.client.key_value_set(f"{_left(self.room)}{self.index}", "")
             return
@@ -134,7 +134,7 @@ class Comparison:
         digest = hashlib.sha256()
         for i in range(start, min(stop, len(self.lines))):
             line = self.lines[i].encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(line))  # So that no two texts differ in their division alone.
+            digest.update(b"%d:" % len(line))  # So that it matters where lines are split.
             digest.update(line)
         return digest.hexdigest()
 
@@ -142,9 +142,9 @@ class Comparison:
         self.client.key_value_set(f"{self.room}/{name}", json.dumps(value), allow_overwrite=True)
 
     def _get(self, name: str, deadline: float) -> Any:
-        """What another process has written, or will have until then; None where it has not."""
+        """What another process writes before the deadline; None if it does not."""
         while True:
-            # Not for long at a time: no signal is handled in there.
+            # Not for long at a time, because no signal is handled meanwhile.
             left = min(max(deadline - time.monotonic(), 0.001), 2.0)
             with contextlib.suppress(_Late):
                 return json.loads(self._read(name, math.ceil(1e3 * left)))
@@ -161,10 +161,10 @@ class Comparison:
             raise DistributedError(f"{self.what}: process 0 is gone: {error}") from error
 
     def _heed_failures(self) -> None:
-        """Raise where a process ended by an exception: it does not come any more."""
+        """Raise if a process has ended by an exception, since it will not come."""
         for key, value in self.client.key_value_dir_get(f"{FAILED}/"):
             failure = json.loads(value)
-            if failure["known"]:  # It waited here, too, or has been told of a difference.
+            if failure["known"]:  # It waited here, too, or knows of the difference.
                 raise DistributedError(failure["why"])
             failed = self._named([int(key.rpartition("/")[2])])
             raise DistributedError(f"{failed} does not come to {self.what}: it failed: {failure['why']}")
@@ -175,7 +175,7 @@ class Comparison:
         return named(indices, self.hosts)
 
     def _missing(self) -> list[int]:
-        """Who has not come here, as far as has been written."""
+        """The processes that have not come here, as far as the store says."""
         here = {key.rpartition("/")[2] for key, _ in self.client.key_value_dir_get(f"{self.room}/")}
         return [i for i in range(self.count) if str(i) not in here]
 
@@ -192,7 +192,7 @@ class Comparison:
     # ------------------------------------------------------------------------------------- what is different
 
     def _difference(self, different: Sequence[int]) -> str:
-        """Where the first that differs does so: in a part, a part of that, and so on, down to a line."""
+        """The first line that differs, found by comparing parts, parts of a part, and so on."""
         other = different[0]
         start, stop = 0, max(len(self.lines), self._asked(other, "length"))
         while stop - start > 1:
@@ -213,7 +213,7 @@ class Comparison:
         )
 
     def _asked(self, other: int, *question: object) -> Any:
-        """What another process answers."""
+        """Ask another process, and return its answer."""
         self._put(f"turn{self.turn}", {"to": other, "question": question})
         answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))
         if answer is None:
@@ -231,20 +231,20 @@ class Comparison:
         return {"answer": [self._digest(i, i + step) for i in range(start, stop, step)]}
 
     def _line(self, i: int) -> str | None:
-        """A line as it is shown, not too much of it; None after the last one."""
+        """A line as errors show it, shortened; None after the last one."""
         if i >= len(self.lines):
             return None
         return (self.lines[i] if self.shown is None else self.shown(i))[:_LONGEST]
 
 
 _PARTS = 512
-"""How many digests are sent at once."""
+"""The number of digests that are sent at once."""
 
 _LONGEST = 1 << 16
-"""How much of a line is sent, in characters."""
+"""The most characters of a line that are sent."""
 
 _WIDTH = 240
-"""How much of a line is shown."""
+"""The most characters of a line that are shown."""
 
 _LATE = (
     "Every process must run every step; look at what that one prints, whether it still runs, and whether it "
@@ -257,7 +257,7 @@ _CAUSES = (
 
 
 def _around(text: str | None, other: str | None) -> str:
-    """A line as it is shown: a long one is cut to where it begins to differ."""
+    """A line as errors show it: a long one is cut to where it begins to differ."""
     if text is None:
         return "(no such line)"
     if len(text) <= _WIDTH:

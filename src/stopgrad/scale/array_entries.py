@@ -1,4 +1,4 @@
-"""The checkpoints that one folder holds: what they are called, which is the newest, which are passed over."""
+"""The checkpoints in a folder: their names, which is the newest, and which are skipped."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from stopgrad.scale.array_folders import (
 from stopgrad.scale.distributed import agree
 
 VALUES = "values"
-"""What entries are called that hold the values of a session; those of a run are called by their steps."""
+"""The name of entries with the values of a session. Those of a run are named by their steps."""
 
 _ENTRY = re.compile(r"(?P<stem>values|\d+)(?:\.(?P<serial>\d+))?")
 
 
 class Entry(NamedTuple):
-    """One of the checkpoints that a folder holds. Later ones compare greater.
+    """A checkpoint in a folder. Newer ones compare greater.
 
     Attributes:
         step: its number; 0 for the values of a session.
-        serial: which one of that name it is: an old one stays until the new one is whole.
-        path: of its folder.
+        serial: its number among those of that name: an old one stays until the new one is complete.
+        path: the path of its folder.
     """
 
     step: int
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def entries(folder: str, values: bool) -> list[Entry]:
-    """The entries of a folder, from old to new; the *values* of a session, or those of a run."""
+    """The entries of a folder, from old to new: with *values* those of a session, else those of a run."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -71,16 +71,16 @@ def new_entry(folder: str, stem: str) -> str:
 
 
 def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> FolderReader | None:
-    """The newest entry that is as it was written, checked; None where there is none.
+    """The newest intact entry, which has been checked; None if there is none.
 
-    Newer ones that are broken are passed over, with a warning.
+    Newer ones that are broken are skipped with a warning.
 
     Raises:
-        CheckpointError: the newest good one is another graph's.
+        CheckpointError: the newest intact one belongs to another graph.
     """
     agree(
         f"restoring from {folder}", [], timeout=PATIENCE
-    )  # Till then the first process may remove old ones.
+    )  # Until then the first process may remove old ones.
     found = entries(folder, values)
     agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=PATIENCE)
     for entry in reversed(found):
@@ -92,7 +92,7 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
 
 
 def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
-    """Begin to write the values of a session into a folder; what was there stays until they are whole."""
+    """Begin to write the values of a session into a folder. Older ones stay until it is complete."""
     shown = os.path.abspath(checked_path(folder))
     path = new_entry(shown, VALUES)
 
@@ -107,7 +107,7 @@ def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
 
 
 def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
-    """What a path names, checked: an entry, or the newest good one of the folder."""
+    """Open and check an entry, or the newest intact one of a folder."""
     shown = checked_path(path)
     if os.path.exists(os.path.join(shown, NOTES)):
         return open_folder(shown, wanted)

@@ -1,10 +1,10 @@
 """Arrays in folders, through orbax: each process writes its own part, while the program goes on.
 
-A folder appears whole or not at all. In it, ``arrays`` is orbax's, and :data:`NOTES` says what the arrays are
-called, of what type they are, what else belongs to them, and the sum of every file. Orbax writes and reads
-arrays that are divided among devices and processes, and divides them anew. It is asked for no more than
-that (for a handler, not for its managers): what fails in one process is here an error in all of them at once,
-where its own checkpointers wait for a time-out; and nothing of it notices a flipped bit in an array.
+A folder appears complete or not at all. In it, ``arrays`` is written by orbax; :data:`NOTES` holds the names
+and types of the arrays, the caller's notes, and the checksum of every file. Orbax writes and reads arrays
+that are divided among devices and processes, and redistributes them. Only its handler is used, not its
+managers: here an error in one process is raised in all of them at once, where orbax's checkpointers wait for
+a time-out; and orbax does not notice a flipped bit in an array.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ _PARTS = "parts"
 _PART = ".part"
 _VERSION = 1
 PATIENCE = 3600.0
-"""Seconds for which processes wait for each other: one may have far more to write than another."""
+"""Seconds that processes wait for each other: one may have far more to write than another."""
 
 T = TypeVar("T")
 
 
 class BrokenError(CheckpointError):
-    """A checkpoint whose files are not as they were written."""
+    """The files of a checkpoint are not as they were written."""
 
 
 # ------------------------------------------------------------------------------------- all processes
 
 
 def together(what: str, path: str, step: Callable[[], T]) -> T:
-    """The result of a step that every process of the run takes; where one fails, an error in all of them."""
+    """Take a step in every process of the run. If it fails in one, all raise an error."""
     result, failed = None, None
     try:
         result = step()
-    except Exception as error:  # Told to the others, and raised below.
+    except Exception as error:  # The others are told, and it is raised below.
         failed = error
     if process_count() > 1:
         folder, name = os.path.split(path)
         try:
             why = failed.message if isinstance(failed, StopgradError) else str(failed)
-            line = f"{name}: done" if failed is None else why.replace(path, name)  # Long ones are cut.
+            line = f"{name}: done" if failed is None else why.replace(path, name)  # Errors shorten it.
             agree(f"{what} in {folder}", [line], timeout=PATIENCE)
         except DistributedError as error:
             if failed is None:
-                told = error.message.partition("\nAll run the same")[0]  # What follows is about graphs.
+                told = error.message.partition("\nAll run the same")[0]  # What follows speaks of graphs.
                 raise CheckpointError(f"{what} {path} failed in another process: {told}") from None
     if failed is not None:
         raise failed
@@ -75,19 +75,19 @@ def together(what: str, path: str, step: Callable[[], T]) -> T:
 
 
 def _leads() -> bool:
-    """Whether this process does what is done once."""
+    """Whether this process is the one that does what must be done once."""
     return process_index() == 0
 
 
 def refuse(error: BaseException, path: str, done: str) -> NoReturn:
-    """Raise what happened while *path* was written or read as an error of ours, with a cure if it has one."""
+    """Raise an error of writing or reading *path* as one of ours, with a cure if there is one."""
     if isinstance(error, StopgradError) or not isinstance(error, Exception):
         raise error
     raise CheckpointError(f"{path} cannot be {done}: {_why(error)}") from error
 
 
 def _why(error: BaseException) -> str:
-    """The cure for what happened; the system's own error may be deep inside, or only in the text."""
+    """The cure for an error. The system's own error may be nested in it, or appear in its text only."""
     seen: BaseException | None = error
     text = str(error)
     while seen is not None:
@@ -105,15 +105,15 @@ def _why(error: BaseException) -> str:
 
 
 class Writing:
-    """Arrays on their way to a folder, written by a thread of its own.
+    """Writes arrays into a folder, in a thread of its own.
 
     Args:
-        path: of the folder, which is not there yet; the folder that holds it may be missing, too.
-        arrays: by name: NumPy's, or JAX's as they lie on their devices, of any dtype of ours. Nobody may
-            change them before :meth:`copied` returns.
-        notes: what else belongs to them, for JSON: the same in all processes.
-        own: the same, of this process alone.
-        then: called in the first process when the folder is there.
+        path: the path of the folder, which must not exist; its parent need not exist either.
+        arrays: by name: NumPy's, or JAX's on any devices, of any dtype of ours. They must not change before
+            :meth:`copied` returns.
+        notes: data for JSON that belongs to them, the same in all processes.
+        own: likewise, for this process alone.
+        then: called in the first process when the folder is complete.
     """
 
     def __init__(
@@ -139,14 +139,14 @@ class Writing:
         self._thread.start()
 
     def copied(self) -> None:
-        """Wait until the arrays may change."""
+        """Wait until the arrays have been copied and may change."""
         self._copied.wait()
 
     def wait(self) -> None:
-        """Wait until the folder is there.
+        """Wait until the folder is complete.
 
         Raises:
-            CheckpointError: it will not be there: the disk is full, for instance. Raised once.
+            CheckpointError: it could not be written, for instance because the disk is full. Raised once.
         """
         self._thread.join()
         _UNDER_WAY.discard(self)
@@ -158,7 +158,7 @@ class Writing:
 
     def _run(self) -> None:
         try:
-            with self._jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
+            with self._jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
                 self._write()
         except BaseException as error:
             self._failed = error
@@ -182,7 +182,7 @@ class Writing:
                     _clear(part)
                 raise
         then = self._then
-        if then is not None:  # All wait for it, so that all see the same folder afterwards.
+        if then is not None:  # All wait for it, so that all see the same folder.
             together("tidying up after", self.path, lambda: then() if _leads() else None)
 
     @contextmanager
@@ -193,7 +193,7 @@ class Writing:
             refuse(error, self.path, "written")
 
     def _begin(self, stack: contextlib.ExitStack) -> str:
-        """An empty folder to write into, and no others of processes that died."""
+        """Make an empty folder to write into, and remove those of processes that died."""
         folder, name = os.path.split(self.path)
         part = os.path.join(folder, f".{name}{_PART}")
         if _leads():
@@ -210,26 +210,26 @@ class Writing:
     def _copy(self, part: str) -> Sequence[Any]:
         """Have orbax copy the arrays and begin to write them."""
         arrays = {name: self._as_saved(x) for name, x in self._arrays.items() if math.prod(x.shape)}
-        if not arrays:  # It refuses to write nothing.
+        if not arrays:  # Orbax refuses to write no arrays.
             return []
-        # Compressing takes longer than writing what it saves, a tenth of trained numbers.
+        # Compression saves a tenth of trained weights, and takes longer than writing that.
         self._handler = self._orbax.PyTreeCheckpointHandler(use_compression=False)
         folder = _orbax_path(os.path.join(part, _ARRAYS))
         with self._explained():
             save = self._handler.async_save(folder, args=self._orbax.args.PyTreeSave(arrays))
-            loop = require("asyncio", "saving").new_event_loop()  # Needed by nobody else: 10 ms to import.
+            loop = require("asyncio", "saving").new_event_loop()  # Its import takes 10 ms.
             try:
                 return loop.run_until_complete(save) or []
             finally:
                 loop.close()
 
     def _as_saved(self, x: object) -> Any:
-        # What a process has for itself, orbax writes only as NumPy's, from the first process.
+        # Orbax writes an array of a single process only from the first process, as NumPy's.
         alone = not isinstance(x, self._jax.Array) or (process_count() > 1 and x.is_fully_addressable)
         return np.asarray(x) if alone else x
 
     def _finish_own(self, part: str, futures: Sequence[Any]) -> None:
-        """Wait until this process's part is written, and note what is in its files."""
+        """Wait until this process's part is written, and write its notes and checksums."""
         with self._explained():
             for future in futures:
                 future.result()
@@ -239,7 +239,7 @@ class Writing:
             _write_note(note, {"files": sums, "own": self._own})
 
     def _finish(self, part: str) -> None:
-        """Put the parts together, and give the folder its name."""
+        """Put the parts of all processes together, and give the folder its final name."""
         with self._explained():
             if os.listdir(os.path.join(part, _ARRAYS)):
                 self._handler.finalize(_orbax_path(os.path.join(part, _ARRAYS)))
@@ -266,7 +266,7 @@ _UNDER_WAY: set[Writing] = set()
 
 
 def _finish_all() -> None:
-    """What a program does at its end, so that its last checkpoint is whole though nobody waits for it."""
+    """At the end of the program, wait for checkpoints that are still being written."""
     for writing in list(_UNDER_WAY):
         try:
             writing.wait()
@@ -274,8 +274,8 @@ def _finish_all() -> None:
             warnings.warn(error.message, stacklevel=1)
 
 
-# A callback of atexit would come too late: Python has then stopped the threads that orbax hands work to, as
-# concurrent.futures has asked it to, in this same way. Without it, such a checkpoint would not be written.
+# A callback of atexit would come too late: by then Python has stopped the threads that orbax uses, because
+# concurrent.futures registers its own end in this same way.
 getattr(threading, "_register_atexit", lambda _: None)(_finish_all)
 
 
@@ -284,7 +284,7 @@ def write_folder(
 ) -> Writing:
     """Write arrays by name into a new folder; see :class:`Writing`.
 
-    Returns when the folder is there; without *wait*, as soon as the arrays may change.
+    Returns when the folder is complete; without *wait*, as soon as the arrays may change.
     """
     writing = Writing(path, arrays, notes)
     writing.wait() if wait else writing.copied()
@@ -293,8 +293,8 @@ def write_folder(
 
 @contextmanager
 def _only_one(folder: str) -> Iterator[None]:
-    """Refuse to write where another program writes. The lock of one that was killed is gone with it."""
-    if sys.platform == "win32":  # No folder can be opened there.
+    """Refuse to write where another program is writing. The lock of a killed program is released."""
+    if sys.platform == "win32":  # Folders cannot be opened there.
         yield
         return
     file = os.open(folder, os.O_RDONLY)
@@ -314,7 +314,7 @@ def _orbax_path(path: str) -> Any:
 
 
 def _clear(path: str) -> None:
-    """Remove a folder. Where writing has failed, threads of orbax may be writing into it for a moment yet."""
+    """Remove a folder. After a failure, threads of orbax may still write into it for a moment."""
     for _ in range(50):
         shutil.rmtree(path, ignore_errors=True)
         if not os.path.exists(path):
@@ -323,16 +323,16 @@ def _clear(path: str) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Remove an entry. Killed half-way, it leaves nothing that looks like one."""
+    """Remove an entry. If the process is killed meanwhile, what is left does not look like an entry."""
     folder, name = os.path.split(path)
     gone = os.path.join(folder, f".{name}{_PART}")
-    with contextlib.suppress(OSError):  # The next who saves tries again.
+    with contextlib.suppress(OSError):  # The next save tries again.
         os.rename(path, gone)
         shutil.rmtree(gone)
 
 
 def _sums(part: str, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
-    """Size and CRC-32 of the files in a folder; when this returns, they are on the disk."""
+    """Size and CRC-32 of the files in a folder. When this returns, they have been flushed to the disk."""
     found = {}
     for folder, _, names in os.walk(part):
         for name in names:
@@ -356,7 +356,7 @@ def _sum(path: str, flush: bool = False) -> list[int]:
 
 
 def _write_note(path: str, value: object) -> None:
-    """JSON after the CRC-32 of its text."""
+    """Write the CRC-32 of a JSON text, and the text."""
     text = json.dumps(value, separators=(",", ":")).encode()
     with open(path, "wb") as file:
         file.write(b"%08x " % zlib.crc32(text) + text)
@@ -376,17 +376,17 @@ def _read_note(path: str) -> Any:
 
 
 class FolderReader:
-    """A folder of arrays, open for reading. What stands in its notes is there at once.
+    """A folder of arrays, open for reading. Its notes are read at once.
 
     Attributes:
-        path: of the folder.
-        types: of its arrays, by name.
-        notes: what was given when it was written.
-        own: what each process gave for itself, in their order.
+        path: the path of the folder.
+        types: the types of its arrays, by name.
+        notes: those that were given when it was written.
+        own: those of each process alone, in the order of processes.
 
     Raises:
         BrokenError: it is not as it was written.
-        CheckpointError: it cannot be read, or is none of ours.
+        CheckpointError: it cannot be read, or was not written here.
     """
 
     def __init__(self, path: str) -> None:
@@ -413,13 +413,13 @@ class FolderReader:
         self._files: dict[str, list[int]] = found["files"]
 
     def compare(self, wanted: Mapping[str, TensorType]) -> None:
-        """Refuse it where its arrays are not those wanted: as when it was saved from another graph."""
+        """Raise if its arrays are not those wanted, for instance because it belongs to another graph."""
         lines = differences(self.types, wanted)
         if lines:
             raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))
 
     def check(self) -> None:
-        """Read every file and compare it with how it was written; each process reads its share of them.
+        """Check the checksum of every file; each process reads its share of them.
 
         Raises:
             BrokenError: a file is not as it was written.
@@ -437,7 +437,7 @@ class FolderReader:
                 raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
 
     def read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of these names: JAX's, divided as is said, or NumPy's where None is said."""
+        """Read the arrays of these names: as JAX's, divided as given, or for None as NumPy's."""
         found = together("reading", self.path, lambda: self._read(shardings))
         for name, x in found.items():
             kind = self.types[name]
@@ -448,7 +448,7 @@ class FolderReader:
 
     def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            # Orbax runs an event loop, of which a thread has no more than one.
+            # Orbax runs an event loop, and a thread can have only one.
             with ThreadPoolExecutor(1, "stopgrad-restore") as thread:
                 return thread.submit(self._read_here, shardings).result()
         except Exception as error:
@@ -459,10 +459,10 @@ class FolderReader:
         orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
         found: dict[str, Any] = {}
         asked: dict[str, Any] = {}
-        with jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
+        with jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
             for name, sharding in shardings.items():
                 kind = self.types[name]
-                if not math.prod(kind.shape):  # Of these orbax has stored nothing.
+                if not math.prod(kind.shape):  # Orbax stores nothing for these.
                     empty = np.empty(kind.shape, kind.dtype.numpy)
                     found[name] = empty if sharding is None else jax.device_put(empty, sharding)
                 elif sharding is None:
@@ -481,10 +481,10 @@ class FolderReader:
 
 
 def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
-    """A folder of these arrays, checked; all processes come to the same end.
+    """Open and check a folder of these arrays. All processes succeed, or all raise.
 
     Raises:
-        BrokenError: to one of them it is not as it was written.
+        BrokenError: for one of them it is not as it was written.
         CheckpointError: it holds other arrays, or cannot be read.
     """
 
@@ -516,7 +516,7 @@ def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
 
 
 def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorType]) -> list[str]:
-    """In which arrays a checkpoint and a graph differ, a line for each; the first few, and how many more.
+    """The first few arrays in which a checkpoint and a graph differ, a line for each, and how many more.
 
     Examples:
         >>> old, new = [tensor_type(DTYPES["float32"], (n,)) for n in (2, 3)]

@@ -1,4 +1,4 @@
-"""Several processes that compute together, by ``jax.distributed``; its errors name who is missing.
+"""Runs of several processes, by ``jax.distributed``, with errors that name missing processes.
 
 Every process runs the same script. :func:`initialize` comes first, before JAX's devices are asked for; a
 session or function on a mesh then computes across all of them, each process feeding its own part:
@@ -48,10 +48,10 @@ JAX itself knows one for the coordinator, ``JAX_COORDINATOR_ADDRESS``, but none 
 
 
 class _Run:
-    """What this process knows of its run, beside what JAX does."""
+    """What this process knows of its run, apart from what JAX knows."""
 
     def __init__(self) -> None:
-        self.alone = False  # Initialised, and nobody else is there.
+        self.alone = False  # Whether it was initialised as the only process.
         self.timeout = 300.0
         self.hosts: dict[int, str] = {}
         self.rounds: Counter[str] = Counter()
@@ -85,32 +85,32 @@ def initialize(
     timeout: float = 300.0,
     heartbeat_timeout: float = 100.0,
 ) -> None:
-    """Join the processes of this run; every one of them calls it, before anything computes.
+    """Join the processes of this run. Every process calls it, before anything computes.
 
-    What is not given is found out: the variables that ``stopgrad launch`` sets
-    (``JAX_COORDINATOR_ADDRESS``, ``STOPGRAD_NUM_PROCESSES``, ``STOPGRAD_PROCESS_ID``), then what
-    ``jax.distributed`` detects by itself: Open MPI, Slurm, Cloud TPU, Kubernetes. Where nothing is given and
-    nothing detected, this is a run of one process and no error, so that one script serves both.
+    What is not given is taken from the variables that ``stopgrad launch`` sets
+    (``JAX_COORDINATOR_ADDRESS``, ``STOPGRAD_NUM_PROCESSES``, ``STOPGRAD_PROCESS_ID``), then from what
+    ``jax.distributed`` detects by itself: Open MPI, Slurm, Cloud TPU, Kubernetes. If nothing is given and
+    nothing detected, this is a run of one process and no error, so one script works for both.
 
-    Comes a process not in time, each that did raises an error which names it. Later on, JAX's runtime
-    watches: where a process dies without a word, all others are ended after ``heartbeat_timeout`` seconds
-    (at once, should it be process 0), by an abort whose message names it; no Python error can be had there.
-    A process that ends by an uncaught exception does not wait for the others, which therefore end in the same
-    way; at a normal end, and at ``sys.exit``, each waits until all have come there, 300 s at most.
+    If a process does not come in time, every other one raises an error that names it. Later on, JAX's runtime
+    watches: if a process dies silently, all others are aborted after ``heartbeat_timeout`` seconds (at once
+    if it was process 0) with a message that names it; this cannot be a Python error. A process that ends by
+    an uncaught exception does not wait for the others, which therefore end in the same way. At a normal end,
+    and at ``sys.exit``, each process waits for all others, 300 s at most.
 
     Args:
-        coordinator_address: ``"host:port"`` where process 0 is reached by all, at a free port.
-        num_processes: how many processes there are.
-        process_id: which of them this is, from 0.
-        local_device_ids: the GPUs that are this process's, where it shall not have all of its machine.
+        coordinator_address: ``"host:port"`` at which all processes reach process 0; the port must be free.
+        num_processes: the number of processes.
+        process_id: the index of this process.
+        local_device_ids: the GPUs of this process, if it should not have all of its machine.
             Slurm and Open MPI give each process one.
-        timeout: seconds to wait for the others here, and later wherever processes compare what they run.
+        timeout: seconds to wait for the others here, and later whenever processes compare what they run.
         heartbeat_timeout: seconds after which a silent process is taken for dead.
 
     Raises:
-        ArgumentError: an argument that cannot be, or one that is missing where others are given.
-        DistributedError: a process did not come, two say that they are the same one, initialised before, or
-            JAX's devices are in use already.
+        ArgumentError: an argument is invalid, or missing while others are given.
+        DistributedError: a process did not come, two have the same index, it was called before, or JAX's
+            devices are in use already.
 
     Examples:
         >>> sg.distributed.initialize("10.0.0.1:1234", num_processes=2, process_id=0)  # doctest: +SKIP
@@ -152,7 +152,7 @@ def _initialize(
     began = time.monotonic()
     if count > 1:
         _RUN.hosts = dict(enumerate(rendezvous.meet(address, bind, count, index, seconds[0])))
-    if jax.config.jax_cpu_collectives_implementation is None:  # Without one, CPUs cannot talk to each other.
+    if jax.config.jax_cpu_collectives_implementation is None:  # Without one, CPUs cannot communicate.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(
@@ -174,12 +174,12 @@ def _initialize(
 
 
 def shutdown() -> None:
-    """Leave the run, which waits until all processes do, 300 s at most; nothing where there is none.
+    """Leave the run. Waits for all processes, 300 s at most; does nothing if there is no run.
 
-    It is called by itself when the script ends.
+    It is called automatically when the script ends.
 
     Raises:
-        DistributedError: the others did not come here, or have ended.
+        DistributedError: the others did not call it, or have ended.
     """
     _RUN.alone = False
     if runtime() is None:
@@ -198,9 +198,9 @@ def _positive(seconds: float, name: str) -> float:
 
 
 def _require_unused(jax: ModuleType) -> None:
-    """Raise where JAX has made its devices: it would know those of this process alone for good."""
+    """Raise if JAX has made its devices: it would only ever know those of this process."""
     try:
-        # Public, and refused just then; the value is the one that it has.
+        # A public option that JAX refuses to change once it has devices.
         jax.config.update("jax_num_cpu_devices", jax.config.jax_num_cpu_devices + 1)
     except RuntimeError:
         raise DistributedError(
@@ -222,7 +222,7 @@ def _place(
     local_device_ids: int | Sequence[int] | None,
     timeout: float,
 ) -> _Place | None:
-    """The place of this process in the run, complete; None: it is alone."""
+    """The address, count, index and devices of this process in the run; None if it is alone."""
     if address is not None and not isinstance(address, str):
         raise ArgumentError(f"coordinator_address must be a text 'host:port', not {address!r}")
     count, index = _integer(count, "num_processes", COUNT), _integer(index, "process_id", INDEX)
@@ -253,7 +253,7 @@ def _place(
 
 
 def _integer(given: int | None, name: str, variable: str) -> int | None:
-    """An argument, or else what a variable of the environment says."""
+    """An argument, or else the value of an environment variable."""
     if given is not None:
         try:
             return operator.index(given)
@@ -274,17 +274,17 @@ def _detected(
     local_device_ids: int | Sequence[int] | None,
     timeout: float,
 ) -> tuple[str | None, int | None, int | None, int | Sequence[int] | None]:
-    """What is not given, as JAX detects it; the same as it is where there is nothing to detect.
+    """Complete what is not given by what JAX detects, if it detects anything.
 
-    ``jax.distributed.initialize`` does this on its way, but then does not come back where a process is
-    missing: who is where has to be known before.
+    ``jax.distributed.initialize`` does this, too, but never returns if a process is missing, and the meeting
+    before it needs to know.
     """
     clusters = require("jax._src.clusters", "sg.distributed", "xla")
     try:
         return clusters.ClusterEnv.auto_detect_unset_distributed_params(
             address, count, index, local_device_ids, None, math.ceil(timeout)
         )
-    except Exception as error:  # Whatever a scheduler's client raises.
+    except Exception as error:  # A scheduler's client may raise anything.
         raise DistributedError(
             f"JAX sees a cluster here, but cannot tell this process's place in it "
             f"({type(error).__name__}: {error}). "
@@ -296,11 +296,11 @@ def _detected(
 
 _WORDS = 1000
 _LAST_WORDS = 3.0
-"""Seconds that a process which failed waits for others that fail, too, and for those that ask for it."""
+"""Seconds that a failed process waits for others that fail, too, and for those that ask about it."""
 
 
 def _leave_when_failed() -> None:
-    """Have a process that ends by an uncaught exception end, and not wait for the others, who wait for it."""
+    """Have a process end at once after an uncaught exception, instead of waiting for the others."""
     previous = sys.excepthook
 
     def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -308,7 +308,7 @@ def _leave_when_failed() -> None:
         previous(kind, error, trace)
 
     sys.excepthook = note
-    atexit.register(_leave)  # Runs before what JAX has registered, which would wait 300 s for the others.
+    atexit.register(_leave)  # Runs before JAX's own function, which would wait 300 s for the others.
 
 
 def _leave() -> None:
@@ -316,7 +316,7 @@ def _leave() -> None:
     failed = _RUN.failed
     if failed is None or run is None:
         return
-    # When process 0 is gone, the others are aborted: those that fail with it print their errors before.
+    # When process 0 ends, the others are aborted; so it lets those that fail, too, print their errors first.
     with contextlib.suppress(Exception):
         known = isinstance(failed, DistributedError)
         why = str(failed.args[0]) if known else "".join(traceback.format_exception_only(failed)).strip()
@@ -340,20 +340,21 @@ def agree(
     timeout: float | None = None,
     shown: Callable[[int], str] | None = None,
 ) -> None:
-    """Compare with all other processes; come back when they are all here, with the same lines.
+    """Compare lines with all other processes, and return when all are here and have the same.
 
-    It goes through the store of the coordination service, and never through devices, so that what differs is
-    an error and no hang. Every process comes here equally often with the same *what*; threads may come at the
-    same time with different ones. One process: nothing happens.
+    It uses the store of the coordination service, and no devices, so that a difference is an error and not a
+    hang. Every process must call it equally often with the same *what*; threads may do so at the same time
+    with different ones. With a single process, nothing happens.
 
     Args:
         what: what is compared, as the error names it.
-        lines: what must be equal. It is sent as a digest; only where they differ, the differing line is.
-        timeout: seconds to wait for the others; None: the time given to :func:`initialize`.
-        shown: what shows a line in an error, by its number from 0; None: the line itself does.
+        lines: what must be equal. Digests are sent; of lines that differ, the first.
+        timeout: seconds to wait for the others; as given to :func:`initialize` unless given.
+        shown: maps the number of a line to the text that an error shows; unless given, the line itself.
 
     Raises:
-        DistributedError: in all processes. They differ: in which line, who differs; or one did not come.
+        DistributedError: in all processes: lines differ, and it says which line and in which processes; or a
+            process did not come.
     """
     run = runtime()
     if run is None or run.num_processes == 1:

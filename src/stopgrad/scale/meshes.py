@@ -1,4 +1,4 @@
-"""Meshes: devices in a grid, whose axes have names."""
+"""Meshes: grids of devices with named axes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _JAX = ("jax", "a mesh of devices", "xla")
 class Mesh(Block):
     """Devices in a grid, over whose named axes tensors are divided.
 
-    ``with mesh:`` makes it the mesh for which is built: shardings are held against it at once, and sessions
-    and functions that are made inside run on it.
+    Inside ``with mesh:`` it is the current mesh: shardings are checked against it at once, and sessions and
+    functions that are made there run on it.
 
     Args:
-        mesh: a mesh of JAX's; its devices are taken. Without, those of all processes in JAX's own order.
-        axes: the number of devices along each axis, by name; of one of them -1, for as many as there are.
+        mesh: a mesh of JAX's, whose devices are taken. Unless given, the devices of all processes are taken,
+            in JAX's own order.
+        axes: the number of devices along each axis, by name; for one of them -1: all that remain.
 
     Attributes:
         axes: the number of devices along each axis, by name, in order.
@@ -70,7 +71,7 @@ class Mesh(Block):
 
     @classmethod
     def of(cls, mesh: object) -> Mesh | None:
-        """A mesh of ours, from one of JAX's; for None that for which is built, if there is one."""
+        """Our mesh from one of ours or of JAX's; for None the current mesh, if there is one."""
         if mesh is None:
             found: Mesh | None = current().mesh
             return found
@@ -83,7 +84,7 @@ class Mesh(Block):
         """JAX's mesh of these devices.
 
         Raises:
-            EngineError: there are too few devices; or several processes, some of which would have none.
+            EngineError: there are too few devices; or some of several processes would have none.
         """
         jax = require(*_JAX)
         automatic = (jax.sharding.AxisType.Auto,) * len(self.axes)
@@ -112,7 +113,7 @@ class Mesh(Block):
         return jax.make_mesh(sizes, names, axis_types=automatic, devices=devices[: self.size])
 
     def part(self, *names: str) -> tuple[int, int]:
-        """Which part of a batch this process feeds, and of how many, where these axes divide the batch.
+        """The part of a batch that this process feeds, and the number of parts, with these axes dividing it.
 
         Args:
             names: axes of the mesh, as a sharding names them for the batch's first axis.
@@ -123,7 +124,7 @@ class Mesh(Block):
 
         Raises:
             ArgumentError: an axis that the mesh does not have, or none named.
-            EngineError: what the devices of this process hold is not in one piece.
+            EngineError: the parts on the devices of this process are not contiguous.
 
         Examples:
             >>> sg.Mesh(data=4, model=2).part("data")
@@ -161,7 +162,7 @@ class Mesh(Block):
 
 
 def _filled(axes: dict[str, int]) -> dict[str, int]:
-    """The sizes, that of -1 being what the devices that there are leave for it."""
+    """The sizes, with -1 replaced by the number of devices that remain."""
     open_ones = [name for name, size in axes.items() if size == -1]
     if not open_ones:
         return axes

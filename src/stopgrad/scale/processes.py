@@ -1,4 +1,4 @@
-"""Which process this is, of how many that compute together: all that most need to know of a run."""
+"""The index of this process and the number of processes of the run, without starting JAX's devices."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def runtime() -> Any:
-    """JAX's record of the run; None where there is none, which is so wherever JAX has not been imported.
+    """JAX's record of the run; None if there is none, as long as JAX is not imported.
 
-    There is no public way to the index and the number of processes that would not start JAX's devices, nor to
-    the key-value store: of what is private in JAX, this is all that is used, and a
-    function that :func:`stopgrad.distributed.initialize` calls.
+    No public function tells the index and the number of processes without starting JAX's devices, nor gives
+    access to the key-value store. Of JAX's private parts, only this one is used, and a function that
+    :func:`stopgrad.distributed.initialize` calls.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     return state if getattr(state, "client", None) is not None else None
 
 
 def process_index() -> int:
-    """Which process this is: from 0; 0 where nothing was initialised. JAX's devices are not asked for.
+    """The index of this process; 0 if nothing was initialised. Does not start JAX's devices.
 
     Examples:
         >>> sg.distributed.process_index()
@@ -29,7 +29,7 @@ def process_index() -> int:
 
 
 def process_count() -> int:
-    """How many processes compute together: 1 where nothing was initialised. JAX's devices are not asked for.
+    """The number of processes of the run; 1 if nothing was initialised. Does not start JAX's devices.
 
     Examples:
         >>> sg.distributed.process_count()

@@ -1,9 +1,9 @@
-"""The processes of a run find each other before the engine's own runtime starts.
+"""A meeting of the processes of a run, before the engine's own runtime starts.
 
-JAX's runtime ends a process from C++, without a Python error and without names, when another one does not
-come. So they meet here first, on the port that the runtime takes over afterwards: process 0 listens, the
-others say who they are, and who does not come within the time is named, as an error, in every process that
-did. Nothing else passes here, and nothing that arrives is taken for more than a few short fields.
+If a process does not come, JAX's runtime aborts the others from C++, without a Python error and without
+naming it. So they meet here first, on the port that the runtime uses afterwards: process 0 listens, the
+others say who they are, and every process that came in time raises an error that names those that did not.
+Nothing else is sent here, and of what arrives only a few short fields are read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from stopgrad.base.errors import ArgumentError, DistributedError
 
 LONGEST = 1 << 16
-"""The longest line that is read, in bytes, of those who say who they are: more is none of ours."""
+"""The most bytes that are read of a process that says who it is. Longer lines are not from our processes."""
 
 LONGEST_ANSWER = 1 << 26
-"""The longest that is read of process 0, which names all hosts."""
+"""The most bytes that are read of process 0, which names all hosts."""
 
 _SHOWN = 8
-"""How many processes a message names."""
+"""The most processes that a message names."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -40,14 +40,14 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def meet(address: str, bind_address: str, count: int, index: int, timeout: float) -> list[str]:
-    """Wait until all processes are here; the names of their hosts, in order.
+    """Wait until all processes are here, and return the names of their hosts, in order.
 
     Args:
         address: where process 0 is reached.
         bind_address: where process 0 listens.
         count: how many processes there are.
-        index: which one this is.
-        timeout: seconds.
+        index: the index of this process.
+        timeout: seconds to wait.
 
     Raises:
         DistributedError: one did not come in time, two say that they are the same one, or they do not agree
@@ -77,7 +77,7 @@ def named(indices: Collection[int], hosts: Mapping[int, str]) -> str:
 
 
 class _Connection:
-    """Somebody who has called process 0: who, once it has been said."""
+    """A connection to process 0, and the index of the process that called, once it has said it."""
 
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
@@ -85,7 +85,7 @@ class _Connection:
         self.index: int | None = None
 
     def tell(self, **message: object) -> None:
-        """Send a line; who has left does not hear it."""
+        """Send a line, unless the other side has left."""
         with contextlib.suppress(OSError):
             self.endpoint.settimeout(5.0)
             self.endpoint.sendall(json.dumps(message).encode() + b"\n")
@@ -103,13 +103,13 @@ class _Meeting:
         self.selector = selectors.DefaultSelector()
 
     def held(self, host: str, port: int, deadline: float) -> list[str]:
-        """The hosts of all, who know them too afterwards; or an error, which they know too."""
+        """The hosts of all processes. All of them get these, or all get the error."""
         try:
             with _listening(host, port) as listener:
                 self.selector.register(listener, selectors.EVENT_READ)
                 self._gather(listener, deadline)
             hosts = [self.hosts[i] for i in range(self.count)]
-            # The port is free again by now: who hears this calls the runtime that listens there next.
+            # The port must be free by now: who gets this connects to the runtime that listens there next.
             self._close(hosts=hosts)
             return hosts
         except DistributedError as error:
@@ -157,11 +157,11 @@ class _Meeting:
         if not heard or not known or len(caller.heard) > LONGEST:
             self.selector.unregister(caller.endpoint)
             caller.endpoint.close()
-            if caller.index is not None:  # It may come again, started anew.
+            if caller.index is not None:  # It may be restarted and come again.
                 del self.present[caller.index]
 
     def _understand(self, caller: _Connection, message: Mapping[str, Any]) -> bool:
-        """Whether it is one of ours who says so."""
+        """Read the message of a caller; returns whether it is one of our processes."""
         if message.get("who") is True:
             caller.tell(missing=self._missing(), hosts={str(i): h for i, h in self.hosts.items()})
             return True
@@ -192,7 +192,7 @@ class _Meeting:
         self.hosts[index] = host
 
     def _close(self, **message: object) -> None:
-        """Tell all how it ended, and wait shortly until they have heard it."""
+        """Tell all processes the result, and wait briefly until they have received it."""
         for caller in self.present.values():
             caller.tell(**message)
         until = time.monotonic() + 2.0
@@ -200,7 +200,7 @@ class _Meeting:
             for key, _ in self.selector.select(until - time.monotonic()):
                 if isinstance(key.data, _Connection):
                     self._hear(key.data)
-                else:  # The door is shut.
+                else:  # Nothing is listening any more.
                     self.selector.unregister(key.fileobj)
 
 
@@ -231,7 +231,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 class _Guest:
-    """The side of a process other than 0."""
+    """The side of the other processes."""
 
     def __init__(self, address: str, count: int, index: int, timeout: float) -> None:
         self.address = address
@@ -241,12 +241,12 @@ class _Guest:
         self.why = "nobody answers"
 
     def admitted(self, deadline: float) -> list[str]:
-        """The hosts of all; waits until process 0 is there, and all others are."""
+        """Wait until all processes are here, and return their hosts."""
         wait = 0.05
         while (left := deadline - time.monotonic()) > 0:
             try:
                 endpoint = socket.create_connection(self.place, timeout=min(left, 10.0))
-            except OSError as error:  # Not started yet, or its name not known yet.
+            except OSError as error:  # Process 0 has not started, or its name is not known yet.
                 self.why = str(error.strerror or error)
                 time.sleep(min(wait, left))
                 wait = min(2 * wait, 1.0)
@@ -264,7 +264,7 @@ class _Guest:
         )
 
     def _waited(self, endpoint: socket.socket, deadline: float) -> list[str] | None:
-        """The hosts of all; None where who listens is not, or no longer, process 0."""
+        """The hosts of all; None if the listener is not process 0, or no longer."""
         asked, heard = False, bytearray()
         try:
             endpoint.sendall(json.dumps(self.introduction).encode() + b"\n")
@@ -275,7 +275,7 @@ class _Guest:
                 except TimeoutError:
                     if asked:
                         raise
-                    asked = True  # The time is over here, but not there: who is it that we waited for?
+                    asked = True  # Process 0 may wait longer: ask it who is missing.
                     endpoint.sendall(b'{"who": true}\n')
                     continue
                 if message is None:
@@ -299,7 +299,7 @@ class _Guest:
             )
 
     def _await_runtime(self, deadline: float) -> None:
-        """Wait until process 0 listens again: the runtime itself, called too early, sleeps for a second."""
+        """Wait until process 0 listens again: if the runtime connects too early, it sleeps for a second."""
         while time.monotonic() < deadline:
             try:
                 socket.create_connection(self.place, timeout=5.0).close()
@@ -309,7 +309,7 @@ class _Guest:
 
 
 def _line(endpoint: socket.socket, heard: bytearray) -> bytes:
-    """A line, or what there is of it at the end; what comes after it stays in what was heard."""
+    """The next line, or its beginning if the connection ends; what follows stays in *heard*."""
     more = b"-"
     while more and b"\n" not in heard and len(heard) < LONGEST_ANSWER:
         more = endpoint.recv(LONGEST)
@@ -320,7 +320,7 @@ def _line(endpoint: socket.socket, heard: bytearray) -> bytes:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """What was said; None where it is nothing of ours."""
+    """The fields of a message; None if it is not ours."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

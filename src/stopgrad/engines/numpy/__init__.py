@@ -1,4 +1,4 @@
-"""The reference: NumPy, one operation after the other; large arrays in pieces, with the same results."""
+"""The reference engine: NumPy, one operation after the other. Large arrays are computed in pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stopgrad.graph.interpreter import computation
 
 @register
 class NumPyEngine(Engine):
-    """Interprets with NumPy. Floating-point warnings are off: values say what happened."""
+    """Interprets a graph with NumPy, without NumPy's floating-point warnings."""
 
     name = "numpy"
     priority = 0
@@ -41,9 +41,9 @@ class NumPyEngine(Engine):
 
 
 def _apart(values: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Results that share no memory with what was fed, nor with each other.
+    """Copies results that share memory with what was fed or with each other.
 
-    One may be handed out, another kept.
+    A session may hand one result out and keep another.
     """
     taken = {id(array) for array in arrays}
     apart = []

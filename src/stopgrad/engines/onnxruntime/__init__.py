@@ -16,7 +16,7 @@ from stopgrad.engines.registry import register
 from stopgrad.graph.graph import Operation, Output
 
 _INEXACT = ["MatMulScaleFusion"]
-"""Optimisations that bring a number of float64 into an attribute, which is float32."""
+"""Optimisations that move a float64 number into an attribute, where it is rounded to float32."""
 
 
 def _has_float64(program: Program) -> bool:
@@ -82,6 +82,6 @@ class OnnxRuntimeEngine(Engine):
 
 
 def _fed(array: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
-    """An array as the runtime takes it: it knows bfloat16 by its bits only."""
+    """An array as the runtime takes it: bfloat16 is passed as int16 with the same bits."""
     array = np.asarray(array, dtype)
     return array.view(np.int16) if dtype == bfloat16.numpy else array

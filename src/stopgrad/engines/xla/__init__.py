@@ -41,7 +41,7 @@ _WIDE = (float64, int64, uint64, complex128)
 
 
 class JaxNamespace(Namespace):
-    """JAX's functions; and how it is told that an array is divided over a mesh: not at all, without one."""
+    """JAX's functions; and *constrained*, which tells JAX how an array is divided over the mesh, if any."""
 
     constrained: Callable[[Any, Spec], Any] = staticmethod(lambda x, spec: x)
 
@@ -58,8 +58,8 @@ def jax_namespace() -> JaxNamespace:
 class XlaEngine(Engine):
     """Compiles with XLA, for JAX's default device.
 
-    The process's own JAX settings have no influence on what is computed, and stay as they are. Arrays given
-    to it that lie on other devices are computed with where they lie.
+    The process's own JAX settings do not change what is computed, and are left alone. Given arrays on other
+    devices, it computes there.
     """
 
     name = "xla"
@@ -89,9 +89,9 @@ class XlaEngine(Engine):
         self._settings = Settings(self._jax)
 
     def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
-        """What a lowering returned, as an array of the inferred dtype."""
+        """A lowering's result as an array of the inferred dtype."""
         if isinstance(value, self._array) and value.dtype == dtype and not value.weak_type:
-            return value  # As nearly always; asking JAX takes as long as many an operation.
+            return value  # The usual case; asking JAX takes as long as a small operation.
         return self.namespace.asarray(value, dtype)
 
     def compile(
@@ -108,12 +108,12 @@ class XlaEngine(Engine):
         return found.around(inner, self)
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
-        """A program that stacks so many arrays of a type."""
+        """A program that stacks *count* arrays of a type."""
         inputs = [emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", Graph()).outputs[0]] * count
         return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], how=("stacker",))
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
-        """A program that cuts so many parts out of an array of a type, from a given position on."""
+        """A program that cuts *count* consecutive parts out of an array of a type, from a position on."""
         graph = Graph()
         whole = emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
         first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
@@ -139,14 +139,14 @@ class XlaEngine(Engine):
         fast = program(inputs, outputs, self, noted) if native else interpret
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         if native:
-            # The interpreter looks into bodies only while JAX traces, which a stored program spares.
+            # The interpreter visits bodies only while JAX traces, which does not happen for a stored program.
             for body in {body for op in operations for body in bodies_in(op.values)}:
                 noted(body.operations(), body.results)
         wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
-        # What was compiled with kernels is of no use without them.
+        # A program that was compiled with kernels cannot run without them.
         how = (variant.name, loaded() if found else None)
         return self._jitted(
             lambda *arrays: fast(arrays),
@@ -177,7 +177,7 @@ class XlaEngine(Engine):
         settings = self._settings
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide or wide_inputs
-        # What is given up is kept even if nothing reads it: results are written into it.
+        # Donated inputs are kept even if nothing reads them: results are written into them.
         jit = partial(self._jax.jit, donate_argnums=tuple(donate), keep_unused=bool(donate))
         ahead, traced = jit(function), jit(anywhere or function)
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
@@ -200,13 +200,13 @@ class XlaEngine(Engine):
             try:
                 if donate and (config.jax_debug_nans or config.jax_debug_infs):
                     return settings.fixed(wide, compiled, *arrays)
-                if wide_inputs and np.ndarray in map(type, arrays):  # JAX would make their numbers narrow.
+                if wide_inputs and np.ndarray in map(type, arrays):  # JAX would narrow their 64-bit numbers.
                     return settings.wide(compiled, *arrays)
                 return compiled(*arrays)
-            except FloatingPointError:  # JAX was asked to raise where there are NaNs.
+            except FloatingPointError:  # The user asked JAX to raise for NaN.
                 return settings.fixed(wide, compiled, *arrays)
             except (TypeError, ValueError):
-                # Arrays on other devices, what JAX traces with, and disable_jit.
+                # Arrays on other devices, JAX's tracers, and disable_jit.
                 if [(np.shape(x), getattr(x, "dtype", None)) for x in arrays] != types:
                     raise
                 return settings.fixed(wide, anyhow, *arrays)
@@ -222,13 +222,13 @@ class XlaEngine(Engine):
         return isinstance(x, self._array)
 
     def finish(self, values: Iterable[Any]) -> None:
-        # NumPy must not look at an array whose computation failed: jaxlib would end the process.
+        # If NumPy reads an array whose computation failed, jaxlib ends the process.
         for value in values:
             if isinstance(value, self._array):
                 value.block_until_ready()
 
 
-# JAX computes in threads of its own, which a forked process lacks: there it waits for them for ever.
+# JAX computes in its own threads. A forked process does not have them, and would wait for ever.
 _FORKED = (
     "JAX was running when this process was forked from another, and its threads do not come along; "
     "start the process with multiprocessing.get_context('spawn'), or compute in it with engine='numpy'"
@@ -239,7 +239,7 @@ _running = False
 def _before_fork() -> None:
     global _running
     bridge = sys.modules.get("jax._src.xla_bridge")
-    # Nothing public tells. Without the answer, what was imported counts as running.
+    # No public function tells. If the private one is gone, JAX counts as running once it is imported.
     _running = bridge is not None and bool(getattr(bridge, "_backends", True))
 
 

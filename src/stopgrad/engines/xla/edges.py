@@ -1,7 +1,7 @@
-"""Many arrays that a program stacks, and many that it cuts out of one: stacked and cut outside of it.
+"""Stacks many inputs, and cuts an array into many results, outside of the compiled program.
 
-XLA compiles a kernel for each part that is cut out, in 18 ms, and takes seconds to stack a thousand operands.
-Here a small program stacks or cuts a few at a time: compiled once, called many times.
+XLA needs 18 ms to compile a kernel for each part that is cut out, and seconds for a stack of a thousand
+operands. Here a small program, compiled once and called many times, stacks or cuts a few at a time.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from stopgrad.ops.shapes.reshape import Reshape
 from stopgrad.rewrite.engine import Copying
 
 STACKED = 50
-"""How many arrays are stacked by one call. Fewer than twice as many the program stacks itself."""
+"""The number of arrays that one call stacks. Fewer than twice as many are stacked in the program itself."""
 CUT = 4
-"""How many parts are cut out by one call."""
+"""The number of parts that one call cuts out."""
 MANY = 24
-"""So many parts are cut out outside of the program; fewer it cuts out itself."""
+"""The least number of parts that are cut out outside of the program."""
 
 
 class Helpers(Protocol):
-    """What an engine compiles for this."""
+    """The helper programs that an engine compiles."""
 
     def hold(self, array: npt.ArrayLike) -> Any: ...
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
-        """From so many arrays to one stack, the only result."""
+        """A program that stacks *count* arrays; the stack is its only result."""
         ...
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
-        """From an array and the position of the first part to so many parts."""
+        """A program that takes an array and a position, and returns *count* parts from there on."""
         ...
 
 
 class Kept(NamedTuple):
-    """Where an output is: in which of the new ones, which part of that, and how many before are the same."""
+    """Where an old output is: the new output, the part of it, and how many old ones before are that part."""
 
     new: int
     part: int | None = None
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """A graph without what is done outside of it.
+    """A graph without the stacks and cuts that are made outside of it.
 
     Attributes:
         inputs: of the smaller graph.
@@ -70,7 +70,7 @@ class Edges(NamedTuple):
     kept: Sequence[Kept]
 
     def donated(self, donate: Sequence[int]) -> list[int]:
-        """Which of the new inputs may be overwritten, and are of use for that."""
+        """Which of the new inputs may be overwritten, and have the type of an output."""
         free = [y.type for y in self.outputs]
         found = []
         for new, old in enumerate(self.direct):
@@ -80,7 +80,7 @@ class Edges(NamedTuple):
         return found
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
-        """The whole computation, from the compiled smaller graph."""
+        """The whole computation, built around the compiled smaller graph."""
         stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
         cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
         cutters = {new: _Cutter(self.outputs[new].type, helpers) for new, _ in cuts}
@@ -91,19 +91,19 @@ class Edges(NamedTuple):
             for positions, kind in groups:
                 given += stackers[kind]([arrays[i] for i in positions])
             made = inner(given)
-            if {*map(type, arrays)} == {np.ndarray}:  # The caller's; results are for NumPy, too.
+            if {*map(type, arrays)} == {np.ndarray}:  # All are the caller's, who gets NumPy's back.
                 rows = {new: np.asarray(made[new]) for new in cutters}
                 return [made[new] if part is None else np.array(rows[new][part]) for new, part, _ in kept]
             parts = {cut: cutters[cut[0]](made[cut[0]]) for cut in cuts}
             return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
 
-        # What computes; the others only put together and cut apart what it takes and makes.
+        # The main program; the helpers only stack its inputs and cut its outputs.
         run.executable = getattr(inner, "executable", None)  # type: ignore[attr-defined]
         return run
 
 
 def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
-    """What of a graph is to be done outside of it; None where there is nothing."""
+    """The graph without stacks and cuts that should be made outside; None if there are none."""
     operations = needed(outputs, set(inputs))
     given = {x: i for i, x in enumerate(inputs)}
     packs = [op for op in operations if _stacks_inputs(op, given)]
@@ -121,7 +121,7 @@ def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
     asked: dict[tuple[Output, int], int] = {}
     for y, part in zip(outputs, parts, strict=True):
         if part is not None and part[0] in many:
-            # What is asked for again is cut out again: results share no memory.
+            # A part that is asked for twice is cut out twice: results share no memory.
             asked[part] = asked.get(part, -1) + 1
             kept.append(Kept(many[part[0]], part[1], asked[part]))
         else:
@@ -159,7 +159,7 @@ def _without(
         if alone:
             made.append(copying.add(Pack, tuple(alone), (0,), pack)[0])
         mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(made), (0,), pack)[0]
-    copying.bodies = {body: body for op in rest for body in bodies_in(op.values)}  # They stay as they are.
+    copying.bodies = {body: body for op in rest for body in bodies_in(op.values)}  # They are not copied.
     copying.copy(rest, mapping)
     return Edges(new_inputs, [mapping[y] for y in wanted], direct, groups, kept)
 
@@ -174,7 +174,7 @@ def _stacks_inputs(op: Operation, given: dict[Output, int]) -> bool:
 
 
 def _part(y: Output) -> tuple[Output, int] | None:
-    """Of which tensor an output is a part along the first axis, and which one."""
+    """The tensor that an output is a part of along the first axis, and its index; None if it is none."""
     if y.op.definition is not Reshape or y.op.inputs[0].op.definition is not StridedSlice:
         return None
     cut = y.op.inputs[0].op
@@ -190,14 +190,14 @@ def _part(y: Output) -> tuple[Output, int] | None:
 
 
 class _Stacker:
-    """Makes stacks of a few out of many arrays of a type. Compiled when JAX's own come for the first time."""
+    """Stacks arrays of a type, a few at a time. Compiled when it first gets arrays of JAX's."""
 
     def __init__(self, kind: TensorType, helpers: Helpers) -> None:
         self._kind, self._helpers = kind, helpers
         self._program: Compiled | None = None
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
-        """The stacks, then by themselves the arrays that are left over."""
+        """The stacks, then the arrays that are left over."""
         whole = len(values) // STACKED * STACKED
         dtype, shape = self._kind.dtype.numpy, self._kind.shape
         if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
@@ -210,7 +210,7 @@ class _Stacker:
 
 
 class _Cutter:
-    """Cuts an array along its first axis. Compiled when it is called first."""
+    """Cuts an array along its first axis. Compiled at the first call."""
 
     def __init__(self, kind: TensorType, helpers: Helpers) -> None:
         self._kind, self._helpers = kind, helpers
@@ -225,7 +225,7 @@ class _Cutter:
 
     def _make_ready(self) -> tuple[Compiled, Sequence[tuple[int, Any]]]:
         count = int(self._kind.shape[0])
-        # The last call begins earlier, where the parts are no multiple of what a call cuts out.
+        # The last call begins earlier if the number of parts is no multiple of CUT.
         starts = [min(i, count - CUT) for i in range(0, count, CUT)]
         held = [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
         ready = self._ready = self._helpers.cutter(self._kind, CUT), held

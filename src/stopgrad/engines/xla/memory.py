@@ -1,8 +1,8 @@
-"""The process's memory between calls: kept, rather than given back to the system and asked for again.
+"""Keeps the process's memory between calls, instead of returning it to the system each time.
 
-For each call XLA takes memory for results and intermediate values. Large pieces of it glibc takes from the
-system and gives back, every time: the system clears them page by page, which takes longer than many
-computations do. Kept, most calls that are bound by memory take half the time (``docs/performance.md``).
+XLA allocates memory for results and intermediate values in each call. glibc gets large blocks from the system
+and returns them each time, and the system clears them page by page, which takes longer than many
+computations. With memory kept, most calls that are bound by it take half the time (``docs/performance.md``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def keep_memory() -> bool:
-    """Let this process keep the memory that it has had; tells whether it does.
+    """Have the whole process keep memory that was freed. Returns whether that worked.
 
-    That of everything in the process, on Linux with glibc. ``STOPGRAD_KEEP_MEMORY=0`` in the environment
-    leaves it as it is.
+    It works on Linux with glibc. ``STOPGRAD_KEEP_MEMORY=0`` in the environment switches it off.
     """
     if os.environ.get("STOPGRAD_KEEP_MEMORY") == "0" or platform.libc_ver()[0] != "glibc":
         return False

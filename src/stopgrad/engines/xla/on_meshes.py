@@ -1,4 +1,4 @@
-"""XLA on a mesh of devices: one program, which its partitioner divides. Imported with the first mesh."""
+"""XLA on a mesh of devices: one program, which XLA's partitioner divides. Imported with the first mesh."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stopgrad.scale.processes import process_count
 class XlaOnMesh(XlaEngine):
     """Compiles with XLA, for the devices of a mesh."""
 
-    # XLA divides its own operations, not our kernels.
+    # XLA can divide its own operations, but not our kernels.
     variants = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN)
     checks = False
 

@@ -1,4 +1,4 @@
-"""Options of XLA's compiler, by what a graph holds."""
+"""Options of XLA's compiler, which depend on a graph's operations."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 
-# The library to which XLA hands parts of a graph is good at sums and products, and computes convolutions in
-# one thread: without it a convolution 3 × 3, 32 → 64 takes 10 ms instead of 19 on two cores.
+# The library that XLA uses for parts of a graph is good at sums and products, but computes convolutions in
+# one thread: without it, a convolution 3 × 3, 32 → 64 takes 10 ms instead of 19 on two cores.
 _NO_CONVOLUTIONS = "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
 CHEAP_KERNELS: Mapping[str, str | bool] = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
-"""For programs that only cut arrays apart: kernels that are compiled in half the time."""
+"""Options for programs that only cut arrays apart: their kernels compile in half the time."""
 
 
 def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str, str]:
-    """What XLA is asked for when it compiles these operations, and those in their bodies, for a platform."""
+    """The options for a graph of these operations, those in bodies included, on a platform."""
     if platform == "cpu" and any(op.definition in _CONVOLUTIONS for op in operations):
         return {"xla_cpu_experimental_ynn_fusion_type": _NO_CONVOLUTIONS}
     return {}
 
 
 def compile_lowered(lowered: jax.stages.Lowered, options: Mapping[str, str | bool]) -> Any:
-    """What JAX lowered, compiled; without the options where this version of XLA does not know them."""
+    """Compile what JAX lowered; without the options if this version of XLA does not know them."""
     if options:
         try:
             return lowered.compile(compiler_options=dict(options))

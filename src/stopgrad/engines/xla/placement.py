@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Placement:
-    """Puts arrays on a mesh, and takes them from it.
+    """Puts arrays on a mesh, and reads them back.
 
-    JAX narrows 64-bit numbers unless it is asked not to: everything here is under the engine's settings.
+    JAX narrows 64-bit numbers by default, so everything here runs under the engine's settings.
     """
 
     def __init__(self, jax: ModuleType, mesh: Mesh, settings: Settings) -> None:
@@ -37,24 +37,24 @@ class Placement:
         return list(self._native.devices.flat)
 
     def sharding(self, spec: Spec) -> Any:
-        """JAX's form of a spec; what is left to the engine is not divided."""
+        """JAX's sharding for a spec. Axes that are left to the engine are not divided."""
         return self._sharding(self._native, self._spec(*[None if entry == FREE else entry for entry in spec]))
 
     def constrained(self, x: Array, spec: Spec) -> Any:
-        """An array of which JAX's partitioner is told how it is divided."""
+        """An array, with a hint for JAX's partitioner how it is divided."""
         free = self._spec.UNCONSTRAINED
         told = self._spec(*[free if entry == FREE else entry for entry in spec])
         return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, told))
 
     def spec_of(self, x: Any) -> Spec | None:
-        """How an array of JAX's is divided over this mesh; None where it lies elsewhere."""
+        """How an array of JAX's is divided over this mesh; None if it is not on it."""
         found = getattr(x, "sharding", None)
         if not isinstance(found, self._sharding) or found.mesh != self._native:
             return None
         return tuple(found.spec) + (None,) * (x.ndim - len(found.spec))
 
     def hold(self, array: npt.ArrayLike, spec: Spec) -> Any:
-        """A whole array, which all processes have, on the mesh: as a copy."""
+        """Copy a whole array, which all processes have, to the mesh."""
         array = np.asarray(array)
         check_spec(spec, array.shape, self._mesh.axes)
 
@@ -65,11 +65,11 @@ class Placement:
         return self._settings.fixed(True, make, array.shape, self.sharding(spec), part)
 
     def place(self, value: Array, spec: Spec) -> Any:
-        """What a process has of a value, on the mesh: its own part along axes that divide the processes.
+        """Put a value on the mesh. Along axes that divide the processes, each process gives its own part.
 
         Raises:
             ArgumentError: the mesh has no axis of this name.
-            ShapeError: the size of the part does not go with the devices of this process.
+            ShapeError: the size of the part cannot be divided over the devices of this process.
         """
         check_spec(spec, (None,) * len(value.shape), self._mesh.axes)
         wanted = self.sharding(spec)
@@ -97,7 +97,7 @@ class Placement:
             ) from None
 
     def _parts(self, names: tuple[str, ...]) -> tuple[int, int]:
-        """Into how many parts axes of the mesh divide: how many of them are this process's, and all."""
+        """The number of parts into which axes of the mesh divide an array: this process's, and all."""
         grid, me = self._native.devices, self._jax.process_index()
         axes = [self._native.axis_names.index(name) for name in names]
         local = {
@@ -108,7 +108,7 @@ class Placement:
         return max(len(local), 1), int(np.prod([grid.shape[axis] for axis in axes], dtype=int))
 
     def ready(self, x: npt.ArrayLike, wanted: jax.sharding.NamedSharding) -> Any:
-        """An array that is divided as a program expects it."""
+        """An array divided as a program expects it."""
         if isinstance(x, self._jax.Array):
             if x.sharding is wanted or x.sharding.is_equivalent_to(wanted, x.ndim):
                 return x
@@ -116,7 +116,7 @@ class Placement:
         return self.hold(x, tuple(wanted.spec))
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
-        """The whole of an array. Where its parts lie with several processes, all of them must ask."""
+        """The whole of an array. If several processes hold its parts, all of them must call this."""
         if not isinstance(value, self._jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
             return np.asarray(value)
         gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather

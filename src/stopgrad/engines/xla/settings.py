@@ -1,4 +1,4 @@
-"""JAX's settings: the same whenever this engine computes, and as they were when it has."""
+"""Fixes JAX's settings while this engine traces and computes, and restores them afterwards."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from types import ModuleType
 from typing import Any
 
 _Setting = tuple[Callable[[Any], Any], str, Any]
-"""A setting's context manager, its name, and the value that it is given."""
+"""The context manager of a setting, its name, and its value here."""
 
 
 class Settings:
-    """The settings of JAX that change what is traced, or stop what is compiled.
+    """The settings of JAX that change what is traced, or stop a compiled program.
 
-    JAX reads them from the process and from the thread, whenever something is traced. An executable that was
-    compiled ahead asks for few: whether 64-bit NumPy arrays stay 64 bits wide, and the three debugging aids.
+    JAX reads them from the process and the thread whenever it traces. An executable that was compiled ahead
+    of time reads only the one for 64-bit NumPy arrays, and those of the three debugging aids.
     """
 
     def __init__(self, jax: ModuleType) -> None:
@@ -32,12 +32,12 @@ class Settings:
         ]
 
     def fixed(self, wide: bool, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a function under the engine's own settings; *wide*: with 64-bit types."""
+        """Call a function under the engine's own settings; *wide* says whether with 64-bit types."""
         fixed = [(self.enable_x64, "jax_enable_x64", wide), *self._fixed]
         return self._under(fixed, function, *arguments)
 
     def wide(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a function with 64-bit types, and with all else as it is."""
+        """Call a function with 64-bit types, and all other settings unchanged."""
         if self._config.jax_enable_x64:
             return function(*arguments)
         try:
@@ -62,5 +62,5 @@ class Settings:
 
     @staticmethod
     def _repair(context: Callable[[Any], Any], value: object) -> None:
-        """Give a setting its value back: where an interrupt comes while JAX changes it, JAX does not."""
+        """Restore a setting. JAX does not, if it is interrupted while it changes one."""
         context(value).__enter__()

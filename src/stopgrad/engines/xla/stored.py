@@ -1,7 +1,7 @@
-"""Compiled programs on disk: what XLA has compiled once on this machine is loaded by the next process.
+"""Compiled programs on disk: what one process has compiled with XLA, the next one loads.
 
-A file stands for a graph, the options and all that is known to change what comes out of them. XLA's
-executables are code: files are read only from a folder that nobody but this user can write to.
+The name of a file is a digest of the graph, the options and everything known to change the result. XLA's
+executables are code, so files are read only from a folder that no other user can write to.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import jax
 
 WORTH = 0.1
-"""Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""
+"""Programs that took at least so many seconds to lower and compile are stored. Loading takes about 0.03 s."""
 
 LAPACK = b"lapack_"
-"""How the names of functions begin that a program calls for linear algebra on CPUs."""
+"""The prefix of the functions that programs call for linear algebra on CPUs."""
 
 ROOM = 2**30
-"""Bytes that the folder may hold; beyond it, what was used longest ago goes."""
+"""The most bytes in the folder. Beyond it, the least recently used files are removed."""
 
 
 class Programs:
@@ -57,17 +57,17 @@ class Programs:
         how: object,
         devices: Sequence[Any] = (),
     ) -> Any:
-        """A graph compiled; loaded, where it was compiled before.
+        """Compile a graph, or load it if it was compiled before.
 
-        Programs for the devices of several processes are not kept.
+        Programs for the devices of several processes are not stored.
 
         Args:
-            lower: asks JAX to lower it, to a function from positional arrays to a list of arrays.
-            inputs: of the graph.
-            outputs: of the graph.
-            options: of the compiler.
-            how: what else makes a difference, as far as it can be printed.
-            devices: on which it runs, where that is not the first.
+            lower: has JAX lower it to a function of arrays that returns a list of arrays.
+            inputs: the inputs of the graph.
+            outputs: the outputs of the graph.
+            options: those of the compiler.
+            how: everything else that makes a difference; its ``repr`` counts.
+            devices: those on which it runs; the first one unless given.
         """
         off = os.environ.get("STOPGRAD_COMPILED") == "0" or (devices and process_count() > 1)
         folder = None if off else private_folder("xla")
@@ -76,12 +76,12 @@ class Programs:
         if folder is None or graph is None:
             return compile_lowered(lower(), options)
         path = folder / self._key(graph, options, (how, [device.id for device in devices]))
-        with contextlib.suppress(Exception):  # Whatever is wrong with a file: it is made again.
+        with contextlib.suppress(Exception):  # If anything is wrong with the file, it is made again.
             return self._load(path, len(inputs), len(outputs), run_on)
         start = time.perf_counter()
         compiled = compile_lowered(lower(), options)
         if time.perf_counter() - start >= WORTH:
-            # Some programs cannot be kept, disks are full: then they are compiled again.
+            # A program that cannot be stored, or a full disk, only means compiling again.
             with contextlib.suppress(FileError, OSError, ValueError, NotImplementedError, RuntimeError):
                 self._save(path, compiled)
         return compiled
@@ -109,15 +109,15 @@ class Programs:
             data,
             structure(((0,) * inputs, {})),
             structure([0] * outputs),
-            execution_devices=devices,  # Else it would run on all that there are.
+            execution_devices=devices,  # Else it would run on all devices.
         )
         os.utime(path)
         return compiled
 
     def _find_lapack(self) -> None:
-        """Have JAX look up LAPACK's functions, as it does when it lowers a call of one, not on loading.
+        """Have JAX look up LAPACK's functions, which it does on lowering a call of one, but not on loading.
 
-        Without, the program would call functions at no address.
+        Without this, the loaded program would call null pointers.
         """
         matrix = self._jax.ShapeDtypeStruct((1, 1), "float32")
         self._jax.jit(self._jax.numpy.linalg.cholesky).lower(matrix)
@@ -130,7 +130,7 @@ class Programs:
 
 
 def _make_room(folder: Path, size: int) -> None:
-    """Remove what was used longest ago, until there is room for so many bytes more."""
+    """Remove the least recently used files, until there is room for *size* more bytes."""
     files = sorted(_files(folder), key=lambda found: found[1].st_mtime)
     total = size + sum(found.st_size for _, found in files)
     for path, found in files:
@@ -142,5 +142,5 @@ def _make_room(folder: Path, size: int) -> None:
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # Another process made room.
+        with contextlib.suppress(FileNotFoundError):  # Another process removed it.
             yield path, path.stat()

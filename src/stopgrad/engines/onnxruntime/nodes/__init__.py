@@ -1,4 +1,4 @@
-"""Graphs as nodes of ONNX, through an array namespace that writes them; without the package of that name."""
+"""Writes graphs as nodes of ONNX, through an array namespace. It does not need the package ``onnx``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Elementary functions that ONNX lacks, or that runtimes have in float32 only, from those that they have.
+"""Formulas for elementary functions that ONNX lacks, or that runtimes have in float32 only.
 
-Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the
-namespace arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and
-``floor``. Errors are a few ulps of float64, measured in tests/engines/onnxruntime/test_mathematics.py.
+Each takes an array namespace and operands of one floating-point dtype, mostly float64. Of the namespace they
+use arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and ``floor``.
+Errors are a few ulps of float64, measured in tests/engines/onnxruntime/test_mathematics.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stopgrad.engines.onnxruntime.nodes import series
 from stopgrad.engines.onnxruntime.nodes.values import Value
 
 _HALF_PI_LOW = 6.123233995736766e-17
-"""What π/2 lacks in float64."""
+"""π/2 less its value in float64."""
 _BIG = 2.0**28
 
 
 def horner(coefficients: Sequence[float], t: Value) -> Any:
-    """A polynomial, the coefficients from the highest power."""
+    """The value of a polynomial at *t*. Coefficients are given from the highest power down."""
     first, second, *others = coefficients
     found = t * first + second
     for a in others:
@@ -33,12 +33,12 @@ def horner(coefficients: Sequence[float], t: Value) -> Any:
 
 
 def on(low: float, high: float, x: Value) -> Any:
-    """From [low, high] to [-1, 1], where the polynomials of :mod:`series` are."""
+    """Maps [low, high] to [-1, 1], the domain of the polynomials in :mod:`series`."""
     return (x - (high + low) / 2) * (2 / (high - low))
 
 
 def expm1(xp: Namespace, x: Value) -> Any:
-    """By W. Kahan: the error of u = exp x is undone by dividing by log u."""
+    """W. Kahan's method: dividing by log u cancels the rounding error of u = exp x."""
     u = xp.exp(x)
     v = u - 1
     plain = (v == -1) | (u == math.inf)
@@ -46,7 +46,7 @@ def expm1(xp: Namespace, x: Value) -> Any:
 
 
 def log1p(xp: Namespace, x: Value) -> Any:
-    """By W. Kahan: the error of u = 1 + x is undone by multiplying with x / (u - 1)."""
+    """W. Kahan's method: multiplying by x / (u - 1) cancels the rounding error of u = 1 + x."""
     u = x + 1
     v = u - 1
     return xp.where(v == 0, x, xp.where(u == math.inf, u, xp.log(u) * (x / v)))
@@ -58,23 +58,23 @@ def logaddexp(xp: Namespace, x: Value, y: Value) -> Any:
 
 
 _PI = (3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21)
-"""π in three parts, of which the first two are exact times whole numbers below 2²⁰."""
+"""π as a sum of three parts. Products of the first two with integers below 2²⁰ are exact."""
 
 
 def _less_turns(xp: Namespace, x: Value, turns: Value) -> Any:
-    """x less so many times π, without the error of π."""
+    """x - turns * π, without the rounding error of π."""
     return ((x - turns * _PI[0]) - turns * _PI[1]) - turns * _PI[2]
 
 
 def sin(xp: Namespace, x: Value, sine: Callable[[Any], Any]) -> Any:
-    """Near the multiples of π the runtime's sine in float64 is precise by size only, not by digits."""
+    """Near multiples of π the runtime's float64 sine has a small absolute, but not relative, error."""
     turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
     found = sine(_less_turns(xp, x, turns))
     return xp.where(xp.fmod(turns, 2.0) == 0, found, -found)
 
 
 def cos(xp: Namespace, x: Value, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
-    """As :func:`sin`, a quarter of a turn on."""
+    """The same as :func:`sin`, a quarter of a turn further."""
     small = xp.abs(x) < 1e6
     turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
     found = sine(_less_turns(xp, x, turns))
@@ -161,7 +161,7 @@ def hypot(xp: Namespace, x: Value, y: Value) -> Any:
 
 
 def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
-    """A little more than half a unit in the last place is added, and the sum is rounded.
+    """Adds a little more than half a unit in the last place, and rounds the sum.
 
     By S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in
     rounding to nearest".
@@ -193,11 +193,11 @@ def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
 
 
 def to_11_bits(xp: Namespace, x: Value) -> Any:
-    """float64 as float16 rounds it. What is float32 already stays as it is.
+    """Rounds float64 to the 11 bits of float16. Numbers that float32 holds exactly stay as they are.
 
     By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the
-    available precision"); numbers below the normal ones of float16 are rounded where they are added to a
-    large one.
+    available precision"); subnormal numbers of float16 are rounded by adding a
+    large number and subtracting it again.
     """
     bounded = xp.where(xp.abs(x) > 1e6, xp.sign(x) * math.inf, x)
     scaled = bounded * (2.0**42 + 1)

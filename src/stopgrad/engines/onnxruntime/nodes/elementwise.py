@@ -16,12 +16,12 @@ from stopgrad.engines.onnxruntime.nodes.writing import BOOL, Writing, writes
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
-# Functions of NumPy's that are one operator of ONNX.
+# NumPy's functions that are a single operator of ONNX.
 _UNARY = {
     **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log"},
     **{"tanh": "Tanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "reciprocal": "Reciprocal"},
 }
-# Those which runtimes have in float32 only: in float64 they are written as formulas.
+# Functions that runtimes have in float32 only. In float64 they are written as formulas.
 _UNARY_IN_FLOAT32 = {
     **{"tan": "Tan", "arcsin": "Asin", "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh"},
     **{"arcsinh": "Asinh", "arccosh": "Acosh", "arctanh": "Atanh"},
@@ -36,7 +36,7 @@ _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
 
 
 def _floating(x: Array) -> Any:
-    """The dtype in which a function of real numbers is computed that NumPy gives a floating-point result."""
+    """The dtype in which a function whose result is floating-point is computed, as in NumPy."""
     return FLOAT64 if x.dtype.kind in "biu" else x.dtype
 
 
@@ -93,7 +93,7 @@ class Elementwise(Writing):
         return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
 
     def _divisor(self, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Any, Any]:
-        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; where these are."""
+        """y with 1 in the place of 0 and -1, by which runtimes crash; and where these are."""
         if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
             return self.value(y, dtype), None, None
         y = self.value(y, dtype)
@@ -102,7 +102,7 @@ class Elementwise(Writing):
         return self.where(barred, np.ones((), dtype), y), zero, negative
 
     def _whole_quotient(self, x: Value, y: Operand) -> Value:
-        """Rounded down. As NumPy has it, 0 where y is."""
+        """The quotient rounded down; as in NumPy, 0 where y is 0."""
         divisor, zero, negative = self._divisor(y, x.dtype)
         found = self.elementwise("Div", x, divisor)
         if x.dtype.kind == "i":
@@ -117,7 +117,7 @@ class Elementwise(Writing):
     def remainder(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
-            # By 1 there is no remainder, as there is none by -1 and, in NumPy, none by 0.
+            # The divisor is 1 in the place of -1 and 0: the remainder is 0, as NumPy has it for both.
             return self.elementwise("Mod", self.value(x, dtype), self._divisor(y, dtype)[0])
         x, y = self.value(x, dtype), self.value(y, dtype)
         rest = self.fmod(x, y)
@@ -132,7 +132,7 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         if dtype.kind not in "iu":
             return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
-        # Of integers the runtime computes this with floats.
+        # For integers, the runtime would compute fmod with floats.
         x, y = self.value(x, dtype), self._divisor(y, dtype)[0]
         found = self.elementwise("Mod", x, y)
         if dtype.kind == "u":
@@ -149,7 +149,7 @@ class Elementwise(Writing):
     float_power = power
 
     def _whole_power(self, x: Value, y: Value) -> Value:
-        """Modulo 2ⁿ, by squaring: a loop over the bits of the exponent. Runtimes compute it with floats."""
+        """Integer powers modulo 2ⁿ: squares in a loop over the bits of the exponent. Runtimes use floats."""
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
@@ -236,7 +236,7 @@ class Elementwise(Writing):
     def right_shift(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
-        if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
+        if dtype.kind == "i":  # The complement of a negative number is shifted, and complemented again.
             mask = self.cast(
                 self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype
             )
@@ -246,7 +246,7 @@ class Elementwise(Writing):
         return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
 
     def _shifted(self, x: Operand, y: Operand, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
-        """The bits of x, how far they are shifted, and where that is more than there are, as NumPy allows."""
+        """The bits of x, the distance, and where the distance exceeds the number of bits, as NumPy allows."""
         bits = np.dtype(f"uint{dtype.itemsize * 8}")
         x = self.cast(self.value(x, dtype), bits)
         if not isinstance(y, Value) and np.all((np.asarray(y) >= 0) & (np.asarray(y) < dtype.itemsize * 8)):
@@ -257,7 +257,7 @@ class Elementwise(Writing):
 
     @writes
     def signbit(self, x: Array) -> Any:
-        """Of NaN there is none before version 26 of ONNX, which can look at bits."""
+        """False for NaN before version 26 of ONNX, which brings the operator that reads bits."""
         if x.dtype.kind in "biu":
             return x < 0
         if self.opset >= 26:
@@ -265,14 +265,14 @@ class Elementwise(Writing):
         return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
 
     def same_bits(self, x: Array, dtype: npt.DTypeLike) -> Value:
-        """The same bits as another dtype of that size; from version 26 of ONNX on."""
+        """The same bits as another dtype of the same size. Needs version 26 of ONNX."""
         return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
     def copysign(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
-        # Not chosen from -|x| and |x|: the runtime's Where gives 0.0 for -0.0.
+        # Not a choice between -|x| and |x|: the runtime's Where makes 0.0 of -0.0.
         return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
@@ -284,7 +284,7 @@ class Elementwise(Writing):
     # --------------------------------------------------------------------------------------- mathematics
 
     def in_float64(self, function: Callable[..., Any], *xs: Operand) -> Value:
-        """A formula for float64 on operands of any dtype; the result has theirs."""
+        """Applies a float64 formula to operands of any dtype, and casts the result back."""
         dtype = self.common(*xs)
         dtype = FLOAT64 if dtype.kind in "biu" else dtype
         return self.cast(function(self, *[self.value(x, FLOAT64) for x in xs]), dtype)

@@ -1,7 +1,7 @@
-"""In which dtypes runtimes compute what: nodes in others are computed in wider ones, and cast back.
+"""The dtypes that runtimes have kernels for. Nodes of other dtypes are computed in wider ones, and cast back.
 
-What ONNX allows and what runtimes have are different things: stock onnxruntime adds no bfloat16 numbers, and
-sums none of 8 bits. Integers come out right modulo 2ⁿ, whatever they are computed in.
+Runtimes have fewer kernels than ONNX allows: stock onnxruntime cannot add bfloat16 numbers, nor sum 8-bit
+integers. Integers are right modulo 2ⁿ, whatever dtype they are computed in.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ _KERNELS = {
 26 of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/helpers/onnx_kernels.py."""
 
 KERNELS = {operator: letters for letters, names in _KERNELS.items() for operator in names.split()}
-"""The same, by operator; in brackets stands what an attribute says."""
+"""The dtypes by operator. Brackets hold the value of an attribute that matters."""
 
 _WIDER = {
     **{"e": "fd", "E": "fd", "f": "d", "b": "hil", "h": "il", "i": "l", "l": "L"},
     **{"B": "ilIL", "H": "ilIL", "I": "lL", "L": "l", "?": "Bil"},
 }
-"""Where to compute instead, the best first. uint64 goes to int64: the same modulo 2⁶⁴, in another order."""
+"""The dtypes to compute in instead, the best first. uint64 becomes int64, which has another order."""
 
 _LETTERS = {bfloat16.numpy: "E"} | {np.dtype(c): c for c in "efdbhilBHIL?"}
 _DTYPES = {letter: dtype for dtype, letter in _LETTERS.items()}
@@ -86,7 +86,7 @@ _DTYPES = {letter: dtype for dtype, letter in _LETTERS.items()}
 
 _TOLD_APART = {"Pad": ("mode", "constant"), "ScatterElements": ("reduction", "none")}
 _TOLD_APART["ScatterND"] = _TOLD_APART["ScatterElements"]
-"""Operators of which an attribute decides what there is, and its default."""
+"""Operators whose kernels depend on an attribute: its name and its default."""
 
 _DATA = {
     **dict.fromkeys(
@@ -96,7 +96,7 @@ _DATA = {
     **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "Gemm", "Softmax", "LogSoftmax", "Gelu"), 0),
     "Where": 1,
 }
-"""Operators that are written for operands of any dtype, and which operand says it."""
+"""Operators that are written for any dtype, and the position of the operand whose dtype counts."""
 
 
 def data_operand(op_type: str, attributes: Mapping[str, Any]) -> tuple[str, int] | None:
@@ -119,7 +119,7 @@ def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:
 
 
 def computed_in(operator: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which an operator is to be computed whose operands have this one."""
+    """The dtype in which to compute an operator for operands of *dtype*."""
     dtype = np.dtype(dtype)
     if dtype.kind == "c":
         raise NotInOnnx(NO_COMPLEX)

@@ -1,7 +1,7 @@
-"""Transposes are moved behind what is computed elementwise, where they meet others and vanish.
+"""Moves transposes behind elementwise nodes, where they meet their inverses and vanish.
 
-Our convolutions have their channels last, those of ONNX first: without this, each would stand between two
-transposes.
+Our convolutions have channels last, ONNX's have them first: without this, each convolution would stand
+between two transposes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _ELEMENTWISE = frozenset(
 _REDUCTIONS = frozenset(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"])
 
 _RANK = 3
-"""Of fewer axes, transposes are those of matrices, which products take as they are."""
+"""Transposes of fewer axes are left alone: they are those of matrices, and products can take them."""
 
 
 def producer(xp: Namespace, x: object) -> Node | None:
@@ -82,7 +82,7 @@ def producer(xp: Namespace, x: object) -> Node | None:
 
 
 def source(xp: Namespace, x: object) -> tuple[Value, tuple[int, ...]] | None:
-    """What a value is the transpose of, and the order of the axes."""
+    """The value that *x* is the transpose of, and the order of the axes; None if it is none."""
     node = producer(xp, x)
     if node is None or node.op_type != "Transpose":
         return None
@@ -93,8 +93,8 @@ def source(xp: Namespace, x: object) -> tuple[Value, tuple[int, ...]] | None:
 def behind(
     xp: Namespace, op_type: str, inputs: Sequence[Any], kind: tuple[Any, Any], attributes: Mapping[str, Any]
 ) -> Value | None:
-    """The result of a node, as the transpose of what it makes of operands before they were transposed."""
-    # What is transposed outside of a loop's body stays transposed there, once.
+    """The result of a node, computed from the operands before they were transposed, and transposed itself."""
+    # A transpose outside of a loop's body stays there, where it runs once.
     found = [source(xp, x) if getattr(x, "name", None) in xp.nodes.here else None for x in inputs]
     turned = next((one for one in found if one is not None and len(one[1]) >= _RANK), None)
     if turned is None:
@@ -117,7 +117,7 @@ def _turned(xp: Namespace, x: Value, perm: Sequence[int]) -> Value:
 
 
 def _back(shape: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
-    """The shape before axes were put in this order."""
+    """The shape before it was permuted by *perm*."""
     found: list[Any] = [1] * len(perm)
     for size, axis in zip(shape, perm, strict=True):
         found[axis] = size
@@ -141,7 +141,7 @@ def _elementwise(
             operands.append(one[0])
         elif not wide:
             operands.append(x)
-        elif len(wide) == 1:  # To say it for the other order moves no data.
+        elif len(wide) == 1:  # With one axis that is not 1, a reshape does it, which moves no data.
             full = (1,) * (len(perm) - len(shape)) + tuple(shape)
             operands.append(xp.reshape(x, _back(full, perm)))
         else:

@@ -1,4 +1,4 @@
-"""Loops of lowerings, with JAX's names, as loops of ONNX."""
+"""``while_loop`` and ``fori_loop`` for lowerings, named as in JAX, as loops of ONNX."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Loops:
     def while_loop(
         self, goes_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Sequence[Operand]
     ) -> Any:
-        """Steps while a condition of the state holds."""
+        """Calls *step* on the state while *goes_on* of it is true."""
         xp = self._xp
         state = [xp.value(x) for x in start]
         kinds = [(x.dtype, x.shape) for x in state]
@@ -37,7 +37,7 @@ class Loops:
     def fori_loop(
         self, low: int, high: int | Value, step: Callable[[Any, Any], Any], start: Sequence[Operand]
     ) -> Any:
-        """Steps with the numbers from *low* to *high*, which may be an array."""
+        """Calls *step* with each number from *low* to *high*, which may be an array."""
         xp = self._xp
         alone = not isinstance(start, (tuple, list))
         state = [xp.value(x) for x in ((start,) if alone else start)]
@@ -53,7 +53,7 @@ class Loops:
         return found[0] if alone else tuple(found)
 
     def _fitted(self, values: Sequence[Operand], kinds: Sequence[Kind]) -> list[Value]:
-        """What a step makes, of the types that the state has."""
+        """The results of a step, cast and broadcast to the types of the state."""
         xp = self._xp
         return [
             xp.broadcast_to(xp.value(x, dtype), shape)

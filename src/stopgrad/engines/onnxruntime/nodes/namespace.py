@@ -1,4 +1,4 @@
-"""The namespace that lowerings get: NumPy's functions, which write nodes where operands are values."""
+"""The namespace that lowerings get: NumPy's functions, which write nodes for operands that are values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
 
 
 class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
-    """All of it."""
+    """The whole namespace."""
 
     def __getattr__(self, name: str) -> Any:
         return _otherwise(self, np, name)
@@ -45,7 +45,7 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 
 
 class Part:
-    """A module of NumPy's or SciPy's: its functions of what is known."""
+    """A module of NumPy's or SciPy's, whose functions take known operands only."""
 
     def __init__(self, xp: Writing, module: str) -> None:
         self.xp, self._module = xp, module
@@ -55,14 +55,14 @@ class Part:
 
 
 class Linalg(Part):
-    """NumPy's linear algebra: what elimination gives."""
+    """NumPy's linear algebra, as far as elimination computes it."""
 
     def solve(self, matrix: Operand, rhs: Operand) -> Any:
         return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
 
 
 class Special(Part):
-    """SciPy's special functions: formulas for float64, which are precise enough for all dtypes."""
+    """SciPy's special functions, by float64 formulas, which are precise enough for all dtypes."""
 
     def erf(self, x: Operand) -> Any:
         if isinstance(x, Value) and x.dtype != np.float64:
@@ -104,7 +104,7 @@ for _name in ("erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e")
 
 
 def _otherwise(xp: Writing, module: ModuleType, name: str) -> Any:
-    """What NumPy has under a name; a function, for what is known when the graph is written."""
+    """NumPy's object of a name. Functions raise for values: they take known operands only."""
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(module, name)

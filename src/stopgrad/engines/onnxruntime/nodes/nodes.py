@@ -1,4 +1,4 @@
-"""The nodes of one graph while it is written: what computes what, by names."""
+"""The nodes of a graph while it is written."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NO_COMPLEX = "runtimes of ONNX compute no complex numbers; write their real and 
 
 
 class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebody's
-    """What ONNX has no form for.
+    """Something has no form in ONNX.
 
     Attributes:
-        sizes: whether it has one where all sizes are known.
+        sizes: whether it has one if all sizes are known.
     """
 
     def __init__(self, message: str, sizes: bool = False) -> None:
@@ -32,7 +32,7 @@ class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebod
 
 
 class Named(NamedTuple):
-    """A value of a graph: what it is called, and its type."""
+    """The name and the type of a value."""
 
     name: str
     dtype: np.dtype[Any]
@@ -51,7 +51,7 @@ class Node(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A graph inside a node, which sees the values around it. An attribute of loops and branches."""
+    """A graph in an attribute of a loop or branch. It can use the values of the graph around it."""
 
     nodes: Sequence[Node]
     inputs: Sequence[Named]
@@ -59,17 +59,17 @@ class Body(NamedTuple):
 
 
 class Nodes:
-    """The nodes of a graph, or of a body, in order. Equal ones are written once.
+    """The nodes of a graph or body, in order. Equal nodes are written once.
 
     Attributes:
         opset: the version of ONNX's operators.
         written: the nodes.
         constants: arrays by name; they belong to the outermost graph.
-        types: of all values by name, those of bodies too.
-        made: the nodes by what they make, likewise.
-        here: what is made in this graph or body itself.
-        results: which values are results of operations, and what these are called.
-        place: what new names begin with: the operation that is being written.
+        types: dtypes and shapes of all values by name, bodies included.
+        made: the node that makes each value, bodies included.
+        here: the names of values that are made in this graph or body itself.
+        results: for values that are results of operations, the names of these operations.
+        place: the name of the operation that is being written, with which new names begin.
     """
 
     def __init__(self, opset: int, outer: Nodes | None = None) -> None:
@@ -94,7 +94,7 @@ class Nodes:
 
     @contextmanager
     def at(self, place: str) -> Iterator[None]:
-        """Inside, names begin with that of an operation."""
+        """A context in which new names begin with *place*."""
         before, self.place = self.place, place
         try:
             yield
@@ -102,7 +102,7 @@ class Nodes:
             self.place = before
 
     def unique(self, name: str) -> str:
-        """The name, or one that begins so and is not taken."""
+        """*name* itself, or with a number behind it if it is taken."""
         while True:
             count = self._taken.get(name, 0)
             self._taken[name] = count + 1
@@ -111,13 +111,13 @@ class Nodes:
             name = f"{name}_{count}"
 
     def declare(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> str:
-        """A new value of this type; its name."""
+        """Declare a new value of this type, and return its name."""
         found = self.unique(name)
         self.has_type(found, dtype, shape)
         return found
 
     def has_type(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> None:
-        """Say the type of a value."""
+        """Record the type of a value."""
         dtype = np.dtype(dtype)
         if dtype.kind == "c":
             raise NotInOnnx(NO_COMPLEX)
@@ -132,9 +132,9 @@ class Nodes:
         /,
         **attributes: object,
     ) -> tuple[str, ...]:
-        """Write a node; the names of its outputs, which have these types."""
+        """Write a node whose outputs have these types, and return their names."""
         key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
-        writer: Nodes | None = None if domain else self  # Gates are never one.
+        writer: Nodes | None = None if domain else self  # Equal gates are not merged.
         while writer is not None:
             if key in writer._known:
                 return writer._known[key]
@@ -152,7 +152,7 @@ class Nodes:
         return f"{self.place}/{op_type}" if self.place else op_type
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
-        """The name of an array; equal ones have one name."""
+        """The name of a constant; equal arrays share one name."""
         array = np.asarray(array)
         key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes())
         name = self._arrays.get(key)
@@ -164,7 +164,7 @@ class Nodes:
 
 
 def _key(attributes: Mapping[str, Any]) -> Any:
-    """What tells attributes apart; None where bodies are among them, which are never taken for equal."""
+    """A key by which attributes are compared; None if there is a body among them."""
     found = []
     for name, value in sorted(attributes.items()):
         if isinstance(value, Body):

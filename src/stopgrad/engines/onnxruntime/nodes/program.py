@@ -1,4 +1,4 @@
-"""A graph written as nodes: operations run, by the one interpreter, over the namespace that writes."""
+"""Writes a graph as nodes: the interpreter runs its operations over the namespace that writes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from stopgrad.graph.op import Unsupported
 from stopgrad.ops.gates import stopping as gates
 
 LATEST = 26
-"""The newest version of ONNX's operators that is written."""
+"""The newest version of ONNX's operators that can be written."""
 
 OLDEST = 18
-"""The oldest one."""
+"""The oldest one that can be written."""
 
 for _definition, _form in FORMS.items():
     setattr(_definition, "onnx", staticmethod(_form) if callable(_form) else _form)  # noqa: B010
@@ -38,11 +38,11 @@ class Program(NamedTuple):
     Attributes:
         opset: the version of ONNX's operators.
         nodes: in order.
-        inputs: named as asked for.
+        inputs: with the names that the caller gave.
         outputs: likewise.
         constants: arrays by name.
-        functions: gates that are used, by type: the largest number of operands, and the names of attributes.
-        types: of all values by name.
+        functions: for each type of gate in use, the largest number of operands and the names of attributes.
+        types: dtypes and shapes of all values, by name.
     """
 
     opset: int
@@ -55,7 +55,7 @@ class Program(NamedTuple):
 
 
 class _Backend:
-    """What the interpreter needs to know."""
+    """The namespace as a backend of the interpreter."""
 
     name = "onnx"
 
@@ -72,13 +72,13 @@ def written(
     """The nodes that compute outputs from inputs.
 
     Args:
-        inputs: by the names that they are to have: placeholders, and parameters whose values are given.
-        outputs: by the names that they are to have.
+        inputs: placeholders, and parameters whose values are given, by their names in the model.
+        outputs: by their names in the model.
         opset: the version of ONNX's operators.
-        bits: whether bfloat16 goes in and out as the bits of int16, which NumPy knows; from version 26 on.
+        bits: whether inputs and outputs of bfloat16 are int16 with the same bits. Needs version 26.
 
     Raises:
-        NotInOnnx: an operation has no form; it is named.
+        NotInOnnx: an operation, which it names, has no form.
         EngineError: likewise.
     """
     nodes = Nodes(opset)
@@ -96,7 +96,7 @@ def written(
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, observer=_Naming(xp))
-    made = quietly(run, given)  # What is known is computed by NumPy at once.
+    made = quietly(run, given)  # NumPy computes at once what is known.
     results = []
     for y, value in zip(outputs.values(), made, strict=True):
         value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
@@ -127,7 +127,7 @@ def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
 
 
 class _Naming(Observer):
-    """What operations write is called as they are; gates write calls of their functions."""
+    """Names values after the operations that compute them; writes gates as calls of their functions."""
 
     def __init__(self, xp: Xp) -> None:
         self._xp = xp
@@ -156,7 +156,7 @@ class _Naming(Observer):
 
 
 def _note(xp: Xp, value: object, op: Operation) -> None:
-    """Note what is the result of an operation; of one that stands behind a transpose, that too."""
+    """Record that a value, and what it is the transpose of, are results of an operation."""
     before = source(xp, value)
     for one in (value, *(before or ())[:1]):
         if isinstance(one, Value) and (op.definition is gates.Named or one.name not in xp.nodes.results):
@@ -164,7 +164,7 @@ def _note(xp: Xp, value: object, op: Operation) -> None:
 
 
 def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
-    """The names of values: those given, and those of the operations whose results they are."""
+    """Adds to *names*: results of operations are called as these are."""
     for node in written:
         for value in node.attributes.values():
             if isinstance(value, Body):
@@ -176,7 +176,7 @@ def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dic
 
 
 def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
-    """Nodes with other names for values, in bodies too."""
+    """Nodes with the values renamed, also in bodies."""
     if not names:
         return list(nodes)
     renamed = []
@@ -197,7 +197,7 @@ def _renamed_body(body: Body, names: Mapping[str, str]) -> Body:
 
 
 def unwritable(operations: Sequence[Operation]) -> str | None:
-    """Why operations cannot be written, sizes apart; None where all can."""
+    """Why these operations cannot be written, apart from unknown sizes; None if they can."""
     tried: set[Any] = set()
     for op in operations:
         key = (op.type, tuple([x.type for x in op.inputs]), op.values)

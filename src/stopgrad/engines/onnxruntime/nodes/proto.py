@@ -28,7 +28,7 @@ class Beside:
     """
 
     LEAST = 1024
-    """Arrays of as many bytes are kept there."""
+    """The fewest bytes of an array that is kept there."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -36,8 +36,8 @@ class Beside:
         self._end = 0
 
     def place(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
-        """Find a place for an array; what the model says of it."""
-        # Large ones where pages begin, so that runtimes need no copy of them.
+        """Reserve a place for an array, and return what the model says of it."""
+        # Large arrays begin at a page, so that runtimes need not copy them.
         step = 4096 if array.nbytes >= 1 << 20 else 64
         start = -(-self._end // step) * step
         self._end = start + array.nbytes
@@ -55,9 +55,9 @@ def model_of(
 
     Args:
         program: the nodes.
-        stored: the values of inputs that the model is to hold itself, by name.
+        stored: by name, the values of inputs that the model holds itself.
         name: of the graph.
-        beside: what takes large arrays, which the model then only refers to.
+        beside: the file for large arrays, to which the model then refers.
     """
     return _Writer(require("onnx", "writing ONNX", "onnx"), beside).model(program, dict(stored or {}), name)
 
@@ -98,7 +98,7 @@ class _Writer:
         )
 
     def function(self, opset: int, op_type: str, operands: int, attributes: Sequence[str]) -> Any:
-        """The identity, under the name of a gate. A call may leave out the last operands."""
+        """The function of a gate: the identity of its first operand. Calls may omit the last operands."""
         helper = self._helper
         return helper.make_function(
             DOMAIN,
@@ -137,7 +137,7 @@ class _Writer:
         return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
 
     def _is_node(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether a constant is a node: readers take floating-point initializers for parameters."""
+        """Whether a constant becomes a node: readers take floating-point initializers for parameters."""
         return array.dtype.kind not in "biu" and (self._beside is None or array.nbytes < Beside.LEAST)
 
     def constant(self, array: np.ndarray[Any, Any], name: str) -> Any:

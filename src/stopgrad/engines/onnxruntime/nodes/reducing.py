@@ -20,7 +20,7 @@ _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.
 
 
 def _counted(x: Array, dtype: npt.DTypeLike | None) -> Any:
-    """The dtype in which NumPy adds and multiplies: none is narrower than 64 bits, if none is asked for."""
+    """The dtype of a sum or product: as in NumPy, 64 bits for integers unless a dtype is given."""
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
     return np.dtype(np.uint64) if x.dtype.kind == "u" else INT64
@@ -75,7 +75,7 @@ class Reducing(Writing):
     def _exactly(
         self, x: Value, axis: int | Sequence[int] | None, keepdims: bool, function: Callable[[Value], Value]
     ) -> Value:
-        """A reduction of integers modulo 2ⁿ, by one along the last axis of a matrix."""
+        """A reduction of integers modulo 2ⁿ. *function* reduces the rows of a matrix."""
         axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
         if not axes:
@@ -92,7 +92,7 @@ class Reducing(Writing):
         return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
 
     def _multiplied(self, table: Value) -> Value:
-        """Column by column; another one in front, since a scan goes over one at least."""
+        """A Scan over the columns, with a column of ones in front, because it needs at least one."""
         rows = (table.shape[0],)
         one = self.full((*rows, 1), 1, table.dtype)
         table = self.concatenate([one, table], 1)
@@ -123,11 +123,11 @@ class Reducing(Writing):
     # --------------------------------------------------------------------------------- what is ordered
 
     def ordered(self, operator: str, x: Value) -> tuple[Value, Any]:
-        """Numbers in the same order, for which runtimes have an operator; and what leads back."""
+        """Numbers in the same order, of a dtype that runtimes can compare; and the function back."""
         dtype, signed = x.dtype, _SIGNED.get(x.dtype)
         if signed is None or has_kernel(operator, dtype):
             return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
-        # An exclusive or with the first bit makes the order that of signed integers.
+        # With the first bit flipped, unsigned integers have the order of signed ones.
         first = np.array(np.iinfo(signed).min, signed)
         return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
 
@@ -162,17 +162,17 @@ class Reducing(Writing):
             return back(self._exactly(given, axis, keepdims, extreme))
         found = back(self.reduce(op_type, given, axis, keepdims))
         if initial is not None and given.dtype != x.dtype and not _has_elements(x):
-            # Of no elements the runtime gives the limit of the wider dtype.
+            # For no elements the runtime returns the limit of the wider dtype.
             none = np.asarray(initial, x.dtype)
             found = self.where(self._is_empty(x), none, found)
         if x.dtype.kind in "biu" or found is x:
             return found
-        # Runtimes pass over NaN, depending on where it stands.
+        # Runtimes may miss a NaN, depending on its position.
         bad = self.any(self.isnan(x), axis, keepdims)
         return self.where(bad, np.asarray(np.nan, x.dtype), found)
 
     def _extreme_of_rows(self, op_type: str, table: Value) -> Value:
-        """By where it stands: onnxruntime's ReduceMax of int64 compares some of the bits only."""
+        """By ArgMax or ArgMin: onnxruntime's ReduceMax of int64 compares only some of the bits."""
         limits = np.iinfo(table.dtype)
         if not _has_elements(table):
             none = limits.min if op_type == "ReduceMax" else limits.max
@@ -196,7 +196,7 @@ class Reducing(Writing):
         return self._arg("ArgMin", x, axis, keepdims)
 
     def _arg(self, op_type: str, x: Value, axis: int | None, keepdims: bool) -> Value:
-        """The first NaN, if there is one."""
+        """The position of the extreme, or of the first NaN if there is one."""
         if axis is None:
             x, axis = x.reshape(-1), 0
         axis %= x.ndim
@@ -215,10 +215,10 @@ class Reducing(Writing):
 
 
 def _most(size: int | Dim) -> float:
-    """How many elements an array may have."""
+    """An upper bound of a number of elements, as a float."""
     return 2.0**30 if isinstance(size, Dim) else float(size)
 
 
 def _has_elements(x: Value) -> bool:
-    """Whether it is known that an array has some."""
+    """Whether an array is known to have elements."""
     return not any(isinstance(size, Dim) or size == 0 for size in x.shape)

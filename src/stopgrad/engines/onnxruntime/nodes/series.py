@@ -1,4 +1,4 @@
-"""Polynomials on [-1, 1], the highest power first. Made by tests/helpers/onnx_series.py."""
+"""Coefficients of polynomials on [-1, 1], the highest power first. Made by tests/helpers/onnx_series.py."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SCALED_ERFC_IN_FLOAT32 = (
     -0.09276376277486964,
     1.2769783814270295,
 )
-"""the same, as precise as float32."""
+"""The same, with the precision of float32."""
 
 MIDDLE_QUANTILE = (
     2.884638624685733e-09,

@@ -17,7 +17,7 @@ from stopgrad.engines.onnxruntime.nodes.writing import INT64, SMALL, Writing, ha
 
 
 class Shaping(Writing):
-    """Functions of shapes."""
+    """Functions that make, reshape and join arrays."""
 
     def asarray(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Any:
         if has_value(x):
@@ -60,7 +60,7 @@ class Shaping(Writing):
     def arange(
         self, start: Size, stop: Size | None = None, step: int = 1, dtype: np.dtype[Any] | None = None
     ) -> Any:
-        """Of whole numbers, which may be symbolic."""
+        """A range of integers; its bounds may be symbolic."""
         first, last = (0, start) if stop is None else (start, stop)
         count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
         whole = isinstance(count, int) and all(isinstance(n, int) for n in (first, last, step))
@@ -82,10 +82,10 @@ class Shaping(Writing):
         empty = [
             not isinstance(size, Dim) and size == 0 != have for have, size in zip(behind, shape, strict=True)
         ]
-        if any(empty):  # onnxruntime's Expand takes 0 for 1.
+        if any(empty):  # onnxruntime's Expand mistakes a size of 0 for 1.
             wide = self.broadcast_to(x, [1 if none else n for none, n in zip(empty, shape, strict=True)])
             return wide[tuple(slice(0) if none else slice(None) for none in empty)]
-        # Expand leaves an axis as it is that is to have size 1: no size has to be read for it.
+        # Given 1, Expand leaves an axis as it is, so no size has to be computed for it.
         kept = [1 if have == size else size for have, size in zip(behind, shape, strict=True)]
         return self.node("Expand", [x, self.shape(kept)], x.dtype, shape)
 
@@ -98,7 +98,7 @@ class Shaping(Writing):
             rest: Any = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
             shape = tuple(rest if not isinstance(size, Dim) and size == -1 else size for size in shape)
         before = producer(self, x)
-        if before is not None and before.op_type == "Reshape":  # Two in a row are one.
+        if before is not None and before.op_type == "Reshape":  # Two in a row become one.
             x = Value(self, before.inputs[0], *self.nodes.types[before.inputs[0]])
         if x.shape == shape:
             return x
@@ -112,7 +112,7 @@ class Shaping(Writing):
         x = self.value(x)
         axes = tuple(range(x.ndim))[::-1] if axes is None else tuple(int(a) % x.ndim for a in axes)
         before = source(self, x)
-        if before is not None:  # Two in a row are one.
+        if before is not None:  # Two in a row become one.
             x, axes = before[0], tuple(before[1][a] for a in axes)
         if axes == tuple(range(x.ndim)):
             return x
@@ -167,7 +167,7 @@ class Shaping(Writing):
 
 
 def _sizes(shape: Size | Sequence[Size]) -> Shape:
-    """A shape, which may be given as the one size."""
+    """A shape, which may be given as a single size."""
     return (shape,) if isinstance(shape, (int, np.integer, Dim)) else tuple(shape)
 
 
@@ -176,9 +176,9 @@ def _numbers(shape: Sequence[Any]) -> list[int]:
 
 
 def _in_short(old: Sequence[Any], new: Sequence[Any]) -> list[int] | None:
-    """A shape as Reshape takes it, with 0 for a size that stands where it stood, and -1 for one other.
+    """A shape as Reshape takes it: 0 for a size that stays in its place, and -1 for one other size.
 
-    None where that says too little.
+    None if more sizes are unknown.
     """
     found: list[int] = []
     for axis, size in enumerate(new):

@@ -1,4 +1,4 @@
-"""Sizes that are known when the model runs: read off its inputs, and computed from these."""
+"""Sizes that are known when the model runs: read from its inputs, and computed from these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT = np.dtype(np.int64)
 
 
 class Sizes:
-    """The named sizes of a graph, as values of shape [1]. They are written into the outermost graph."""
+    """The named sizes of a graph, as values of shape [1], written into the outermost graph."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -29,7 +29,7 @@ class Sizes:
                 self._learn(name, axis, size)
 
     def _learn(self, name: str, axis: int, size: Dim) -> None:
-        """A size that is ``a * n + b`` tells n."""
+        """Compute n from a size that is ``a * n + b``."""
         unknown = [s for s in symbols(size) if s.rule or s.name not in self._named]
         if len(unknown) != 1 or unknown[0].rule:
             return
@@ -49,7 +49,7 @@ class Sizes:
         self._named[unknown[0].name] = found
 
     def one(self, size: int | Dim) -> str:
-        """The name of a size, of shape [1]."""
+        """The name of a value of shape [1] that holds a size."""
         if not isinstance(size, Dim):
             return self._number(size)
         for symbol in sorted(_inside(size), key=lambda symbol: symbol.depth):
@@ -58,7 +58,7 @@ class Sizes:
         return self._polynomial(size)
 
     def all(self, shape: Sequence[int | Dim]) -> str:
-        """The name of sizes, of shape [n]."""
+        """The name of a value of shape [n] that holds sizes."""
         if is_known(shape):
             return self._nodes.constant(np.array(shape, np.int64).reshape(-1))
         parts: list[Any] = []

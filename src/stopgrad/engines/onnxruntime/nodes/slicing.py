@@ -1,4 +1,4 @@
-"""Parts of arrays, and arrays with more around them, as nodes."""
+"""Slices, padding and indexing, as nodes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.slices import position_in, span_of
 
 LAST = 2**63 - 1
-"""As the end of a slice: the end of the axis. As a negative number, what lies before its beginning."""
+"""As the end of a slice, the end of the axis; its negative stands for what lies before the first element."""
 
 
 class Slicing(Writing):
     """Functions that take parts of arrays."""
 
     def ints(self, numbers: Sequence[Any]) -> Any:
-        """Whole numbers and sizes as a vector of int64; an array of NumPy's where all are known."""
+        """Integers and sizes as a vector of int64: a NumPy array if all are known, else a value."""
         return np.array(numbers, np.int64).reshape(-1) if is_known(numbers) else self.shape(numbers)
 
     def cut(self, x: Array, spans: Sequence[tuple[Any, Any, int]]) -> Any:
-        """For each axis the first element, the number of elements and the step: one Slice."""
+        """One Slice. *spans* are the first element, the number of elements and the step along each axis."""
         spans = [tuple(span) for span in spans]
         axes = [a for a, (size, span) in enumerate(zip(x.shape, spans, strict=True)) if span != (0, size, 1)]
         if not axes:
@@ -40,11 +40,11 @@ class Slicing(Writing):
         return self.node("Slice", [x, *parts], x.dtype, [count for _, count, _ in spans])
 
     def part(self, x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Any:
-        """Elements along one axis."""
+        """A slice along one axis."""
         return self.cut(x, [(start, count, step) if a == axis else (0, n, 1) for a, n in enumerate(x.shape)])
 
     def padded(self, x: Array, around: Sequence[Sequence[Any]], value: Any = None) -> Any:
-        """*x* with elements before and after each axis; negative numbers take some away."""
+        """*x* padded before and after each axis; negative numbers remove elements."""
         axes = [a for a, pair in enumerate(around) if any(isinstance(n, Dim) or n for n in pair)]
         if not axes:
             return x
@@ -66,7 +66,7 @@ class Slicing(Writing):
 
     @writes
     def split(self, x: Array, places: int | Sequence[Size], axis: int = 0) -> Any:
-        """By the number of equal parts, or the places between parts, as NumPy's."""
+        """Splits into a number of equal parts, or at positions, as NumPy does."""
         axis %= x.ndim
         total = x.shape[axis]
         if isinstance(places, int):
@@ -75,7 +75,7 @@ class Slicing(Writing):
         return self.parts(x, [b - a for a, b in zip([0, *places], ends, strict=True)], axis)
 
     def parts(self, x: Array, sizes: Sequence[Any], axis: int) -> list[Any]:
-        """Parts of an axis, of these sizes."""
+        """Splits an axis into parts of these sizes."""
         if len(sizes) < 2:
             return [x]
         types = [(x.dtype, (*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
@@ -93,7 +93,7 @@ class Slicing(Writing):
     # ----------------------------------------------------------------------------------------- indexed
 
     def getitem(self, x: Value, index: Any) -> Any:
-        """Basic indexing, by whole numbers, slices, None and an ellipsis; or by one array along an axis."""
+        """Basic indexing by integers, slices, None and an ellipsis; or by one array along one axis."""
         index = index if isinstance(index, tuple) else (index,)
         place = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
         used = sum(i is not None and i is not Ellipsis for i in index)
@@ -126,7 +126,7 @@ class Slicing(Writing):
 
     @writes
     def take(self, x: Array, indices: Operand, axis: int | None = None) -> Any:
-        """Along an axis; all indices lie in it."""
+        """NumPy's ``take``, for indices that all lie in the axis."""
         if axis is None:
             x, axis = self.reshape(x, (product(x.shape),)), 0
         x, at = self.value(x), self._index(indices)
@@ -137,7 +137,7 @@ class Slicing(Writing):
 
     @writes
     def take_along_axis(self, x: Array, indices: Operand, axis: int = -1) -> Any:
-        """All indices lie in the axis; other axes may have size 1 in one of both."""
+        """NumPy's ``take_along_axis``, for indices that all lie in the axis; other axes broadcast."""
         x, at = self.value(x), self._index(indices)
         axis %= x.ndim
         shape = broadcast_shapes(x.shape[:axis] + x.shape[axis + 1 :], at.shape[:axis] + at.shape[axis + 1 :])
@@ -153,7 +153,7 @@ class Slicing(Writing):
 
 
 def _bounds(size: Size, start: Size, count: Size, step: int) -> tuple[Any, Any]:
-    """Where Slice begins and ends along an axis of a size."""
+    """The bounds of a Slice along an axis of this size."""
     if not isinstance(count, Dim) and count == 0:
         return 0, 0
     beyond = start + count * step
@@ -161,10 +161,10 @@ def _bounds(size: Size, start: Size, count: Size, step: int) -> tuple[Any, Any]:
         if is_known([beyond, size]):
             return start, min(beyond, size)
         return start, LAST if step == 1 and beyond == size else beyond
-    # Counted from the end, so that what lies before the first element is less than all of these.
+    # Counted from the end, an end before the first element is less than all positions.
     if is_known([beyond, start]):
         return start, beyond if beyond >= 0 else -LAST
     first = start - size
-    # An end is at most one step before the first element: that is where the axis begins.
+    # The end is at most one step before the first element.
     last = start + (count - 1) * step
     return first, -LAST if not isinstance(last, Dim) and last == 0 else first + count * step

@@ -1,7 +1,7 @@
 """The error-function, gamma and Bessel families for float64, from operators that runtimes have.
 
-Each takes an array namespace and operands of float64, as the module ``elementary`` beside this one does. DLMF
-is the Digital Library of Mathematical Functions.
+Each function takes an array namespace and operands of float64, as in the module ``elementary``. DLMF is the
+Digital Library of Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BERNOULLI = (
         Fraction(-174611, 330),
     ),
 )
-"""The numbers of Bernoulli B₂, B₄, …"""
+"""The Bernoulli numbers B₂, B₄, …"""
 _SHIFTED = 10
-"""How far asymptotic series of the gamma family are moved up."""
+"""How far arguments are shifted up before asymptotic series of the gamma family are used."""
 
 
 def _exp_of_minus_square(xp: Writing, x: Value) -> Any:
-    """exp(-x²) without the error of x², by a square that is exact and a small rest."""
+    """exp(-x²) without the rounding error of x²: by the exact square of a rounded x, and a correction."""
     head = xp.round(x * 16) * 0.0625
     return xp.exp(-(head * head)) * xp.exp((head - x) * (head + x))
 
 
 def _erfc_right(xp: Writing, a: Value) -> Any:
-    """erfc a for a ≥ 0."""
+    """erfc(a) for a ≥ 0."""
     t = xp.where(a == math.inf, xp.ones_like(a), (a - 2) / (a + 2))
     scaled = horner(series.SCALED_ERFC, t) / (1 + 2 * a)
     bounded = xp.minimum(a, 28)
@@ -63,7 +63,7 @@ def erfc(xp: Writing, x: Value) -> Any:
 
 
 def erfc_in_float32(xp: Writing, x: Value) -> Any:
-    """A third of the nodes of :func:`erfc`, for operands of float32: the slope of GELU is made of it."""
+    """erfc for float32, with a third of the nodes of :func:`erfc`. The derivative of GELU needs it."""
     a = xp.minimum(xp.abs(x), np.float32(12))
     scaled = horner(series.SCALED_ERFC_IN_FLOAT32, (a - 2) / (a + 2)) / (1 + 2 * a)
     right = _exp_of_minus_square(xp, a) * scaled
@@ -117,7 +117,7 @@ def _lgamma_right(xp: Writing, x: Value) -> Any:
 
 
 def gammaln(xp: Writing, x: Value) -> Any:
-    """log |Γ(x)|; left of 0.5 by reflection (DLMF 5.5.3), but near 0 on the right."""
+    """log |Γ(x)|; by reflection (DLMF 5.5.3) for x < 0."""
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
     sine = _sine_of_pi(xp, x)
@@ -126,7 +126,7 @@ def gammaln(xp: Writing, x: Value) -> Any:
 
 
 def digamma(xp: Writing, x: Value) -> Any:
-    """ψ(x) for x > 0: moved up by the recurrence (DLMF 5.5.2), then the asymptotic series (DLMF 5.11.2)."""
+    """ψ(x) for x > 0: shifted up by the recurrence (DLMF 5.5.2), then the asymptotic series (DLMF 5.11.2)."""
     low = x < _SHIFTED
     back = xp.zeros_like(x)
     for k in range(_SHIFTED):
@@ -140,7 +140,7 @@ def digamma(xp: Writing, x: Value) -> Any:
 
 
 def zeta(xp: Writing, s: float, q: Value) -> Any:
-    """Hurwitz's zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
+    """The Hurwitz zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
     total = xp.zeros_like(q)
     for k in range(_SHIFTED):
         total = total + (q + k) ** -s
@@ -155,7 +155,7 @@ def zeta(xp: Writing, s: float, q: Value) -> Any:
 
 
 # --------------------------------------------------------------------------------------- incomplete
-# Loops: these need a namespace that has ``lax.while_loop``.
+# These loop, and need a namespace with ``lax.while_loop``.
 
 _ROUNDS = 10_000
 _PRECISE = 2.0**-53
@@ -163,7 +163,7 @@ _TINY = 1e-300
 
 
 def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Steps until none of the terms that a state has last counts any more; its first is the round."""
+    """Steps until all terms, the last part of the state, are negligible. The first part counts the rounds."""
     goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
     found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return found
@@ -183,9 +183,9 @@ def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
 
 
 def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, above: Value) -> Any:
-    """A continued fraction, by W. J. Lentz's method as I. J. Thompson and A. R. Barnett 1986 changed it.
+    """A continued fraction by W. J. Lentz's method, as modified by I. J. Thompson and A. R. Barnett 1986.
 
-    ``step(n)`` is the n-th pair of a numerator and a denominator.
+    ``step(n)`` returns the n-th numerator and denominator.
     """
 
     def next_(now: tuple[Value, ...]) -> Any:
@@ -219,7 +219,7 @@ def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Any:
     p = mass * _lower_series(xp, a_in, xp.where(by_series, x_in, 1e-3))
     q = mass * _upper_fraction(xp, xp.where(by_series, 1.0, a_in), xp.where(by_series, 2.0, x_in))
     found = xp.where(by_series, 1 - p, q) if upper else xp.where(by_series, p, 1 - q)
-    # All lies above 0, and below ∞; where a is 0 all lies at 0, and where it is ∞, at ∞.
+    # The whole mass lies between 0 and ∞; at 0 if a is 0, and at ∞ if a is ∞.
     below = xp.where((x == math.inf) | (a == 0), 1.0, 0.0)
     edge = 1 - below if upper else below
     undefined = (

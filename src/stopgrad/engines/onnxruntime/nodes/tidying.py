@@ -1,4 +1,4 @@
-"""A written graph without what nobody uses, and with the operators that do what several do."""
+"""Removes unused nodes from a written graph, and fuses several nodes into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
 
 
 def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:
-    """The nodes of a graph that make what is wanted, in fewer.
+    """The nodes that compute what is wanted, with some of them fused.
 
     Args:
         nodes: as they were written.
@@ -24,7 +24,7 @@ def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:
 
 
 def _needed(written: Sequence[Node], wanted: Sequence[str]) -> tuple[list[Node], set[str]]:
-    """The nodes that are needed, bodies' included, and all names that they read."""
+    """The nodes that are needed, also in bodies, and all names that they read."""
     read, kept = set(wanted), []
     for node in reversed(written):
         if read.isdisjoint(node.outputs):
@@ -41,7 +41,7 @@ def _needed(written: Sequence[Node], wanted: Sequence[str]) -> tuple[list[Node],
 
 
 def reads(nodes: Sequence[Node]) -> Iterator[str]:
-    """What nodes read, those of bodies included, and what bodies hand out."""
+    """The names that nodes read, also in bodies, and the names that bodies return."""
     for node in nodes:
         yield from node.inputs
         for value in node.attributes.values():
@@ -51,7 +51,7 @@ def reads(nodes: Sequence[Node]) -> Iterator[str]:
 
 
 class _Fusing:
-    """What stands for several nodes; each must be used by the next alone."""
+    """Fuses nodes where each is used by the next alone."""
 
     def __init__(self, nodes: Nodes, written: Sequence[Node], wanted: Sequence[str]) -> None:
         self._nodes = nodes
@@ -80,7 +80,7 @@ class _Fusing:
         return done
 
     def _pooled(self, node: Node, done: list[Node]) -> bool:
-        """Whether a pool is one with an earlier one, which then says where the largest elements stand."""
+        """Whether an earlier MaxPool does the same; it then also returns the positions of the maxima."""
         key = (node.inputs, tuple(sorted((k, repr(v)) for k, v in node.attributes.items())))
         graph, place = self._pools.setdefault(key, (done, len(done)))
         if place == len(done) or graph is not done:
@@ -91,7 +91,7 @@ class _Fusing:
         return True
 
     def own(self, name: str, op_type: str) -> Node | None:
-        """The node of a type, in the same graph or body, that makes a value which is used once."""
+        """The node that makes a value, if it is of this type, used once, and in the same graph or body."""
         node, graph = self._made.get(name, (None, None))
         if node is None or graph is not self._graphs[-1] or node.op_type != op_type or self._uses[name] != 1:
             return None
@@ -101,7 +101,7 @@ class _Fusing:
         return self._nodes.types[name][1]
 
     def vector(self, name: str, channels: Size) -> str | None:
-        """The name of a vector that stands, reshaped, for the channels behind a batch and before all else."""
+        """The name of the vector that a value of shape [1, channels, 1, ...] was reshaped from."""
         *ahead, count = [size for size in self.shape(name) if size != 1] or [0]
         if ahead or count != channels:
             return None

@@ -1,4 +1,4 @@
-"""Arrays that are not there yet: what lowerings compute with when they write nodes."""
+"""Values: the arrays that lowerings compute with while they write nodes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from stopgrad.base.arrays import Array, Namespace
 from stopgrad.base.types import Dim, Shape, Size, product
 
 Operand: TypeAlias = "Array | Dim | complex | Sequence[Operand]"
-"""What becomes a value where one is needed: values, sizes, numbers, arrays of NumPy's, and lists of such."""
+"""What can become a value: values, sizes, numbers, NumPy's arrays, and lists of these."""
 
 
 class Value:
     """An array of an ONNX graph that is being written. It has NumPy's operators and methods.
 
     Attributes:
-        name: what it is called in the graph.
+        name: its name in the graph.
         dtype: of its elements.
         shape: its sizes, which may be symbolic.
     """
 
     __slots__ = ("dtype", "name", "shape", "xp")
-    __array_ufunc__ = None  # NumPy's arrays leave their operators to us.
+    __array_ufunc__ = None  # With NumPy's arrays, the operators of this class are called.
 
-    if TYPE_CHECKING:  # These are set below.
+    if TYPE_CHECKING:  # The operators are set below.
 
         def __add__(self, other: Operand) -> Value: ...
         def __radd__(self, other: Operand) -> Value: ...
@@ -104,7 +104,7 @@ class Value:
         return size
 
     def __iter__(self) -> Iterator[Any]:
-        # Without it, Python would ask for one row after the other until an error of indexing, and none comes.
+        # Without it, Python would index until an IndexError, which does not come.
         return iter([self[i] for i in range(len(self))])
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the parts of the namespace have in common: from arrays, numbers and sizes to nodes."""
+"""What the parts of the namespace share: writing nodes for arrays, numbers and sizes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.graph.type_rules import broadcast_shapes
 
 SMALL = 1024
-"""As many elements an array may have that is computed while the graph is written, and not given."""
+"""The most elements of an array that is computed while the graph is written, if its operands are small."""
 
 _NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
-"""What changes nothing as the second operand."""
+"""The neutral second operands."""
 
 BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
 
 
 def has_value(x: object) -> bool:
-    """Whether something is not there before the model runs."""
+    """Whether something is known only when the model runs."""
     if isinstance(x, (list, tuple)):
         return any(map(has_value, x))
     return isinstance(x, (Value, Dim))
 
 
 def writes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: a function of NumPy's of this name, which computes at once what it can."""
+    """Decorator of a function that writes nodes: of known operands, NumPy's function of its name is taken."""
     numpys = getattr(np, function.__name__, None)
 
     @functools.wraps(function)
@@ -52,15 +52,15 @@ def writes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count(x: Any) -> int:
-    """As many elements there are in arrays, listed or not."""
+    """The number of elements of an array, or of all arrays in a list."""
     return sum(map(_count, x)) if isinstance(x, (list, tuple)) else int(np.size(x))
 
 
 class Writing:
-    """Writes nodes. What is a number or an array of NumPy's becomes a constant where it meets a value.
+    """Writes nodes. Numbers and NumPy's arrays become constants where they meet values.
 
     Attributes:
-        nodes: of the graph or body that is being written.
+        nodes: those of the graph or body that is being written.
         opset: the version of ONNX's operators.
     """
 
@@ -69,20 +69,20 @@ class Writing:
         self.opset = nodes.opset
         self.sizes = Sizes(nodes)
 
-    if TYPE_CHECKING:  # The other parts of the namespace have the rest.
+    if TYPE_CHECKING:  # NumPy's other functions, which the other parts of the namespace have.
 
         def __getattr__(self, name: str, /) -> Any: ...
 
     # ------------------------------------------------------------------------------------------ values
 
     def input(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> Value:
-        """An input of the model, whose sizes the others may be computed from."""
+        """An input of the model. Other sizes may be computed from its own."""
         value = Value(self, self.nodes.declare(name, dtype, shape), dtype, shape)
         self.sizes.read(value.name, value.shape)
         return value
 
     def value(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Value:
-        """Whatever it is, as a value of this dtype."""
+        """*x* as a value of this dtype."""
         if isinstance(x, Value):
             return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
         if isinstance(x, Dim):
@@ -94,7 +94,7 @@ class Writing:
         return Value(self, self.nodes.constant(array), array.dtype, array.shape)
 
     def cast(self, x: Value, dtype: npt.DTypeLike) -> Value:
-        """One Cast, as ONNX has it; runtimes go from float64 to float16 through float32, and round twice."""
+        """One Cast. From float64 to float16 runtimes go through float32; here *x* is rounded once before."""
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
             return x
@@ -122,7 +122,7 @@ class Writing:
     ) -> list[Value]:
         """A node with several outputs. None stands for an input that is left out.
 
-        Operators that only hand numbers on, add or multiply them take all dtypes: see :mod:`kernels`.
+        Where runtimes lack a kernel for the dtype, the node is written for a wider one: see :mod:`kernels`.
         """
         given = [None if x is None else self.value(x) for x in inputs]
         found = None if domain else data_operand(op_type, attributes)
@@ -169,9 +169,9 @@ class Writing:
     def elementwise(
         self, op_type: str, *xs: Operand, result: npt.DTypeLike | None = None, **attributes: object
     ) -> Value:
-        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given.
+        """An elementwise operator on operands cast to one dtype; the result has it too, unless given.
 
-        In brackets may stand what an attribute says, as in :data:`kernels.KERNELS`.
+        *op_type* may hold an attribute in brackets, as in :data:`kernels.KERNELS`.
         """
         dtype = self.common(*xs)
         if dtype == np.float64 and op_type in _NEUTRAL:
@@ -190,9 +190,9 @@ class Writing:
         return self.cast(made, dtype if result is None else result)
 
     def _not_neutral(self, op_type: str, x: Any, y: Any) -> Value | None:
-        """The same otherwise, where a constant rounded to float32 would change nothing.
+        """The same by other nodes, if a constant would be neutral once rounded to float32.
 
-        onnxruntime takes out sums with 0 and products with 1, and rounds them to float32 before it looks.
+        onnxruntime removes sums with 0 and products with 1, but rounds the constant to float32 first.
         """
         y_is, x_is = (not isinstance(v, (Value, Dim)) and np.size(v) == 1 for v in (y, x))
         constant = y if y_is else x if x_is and op_type in ("Add", "Mul") else None
@@ -208,7 +208,7 @@ class Writing:
         return self.elementwise(op_type, self.elementwise(op_type, other, constant * 0.5), np.float64(2.0))
 
     def common(self, *xs: Any) -> np.dtype[Any]:
-        """The dtype in which operands meet: NumPy's rule, Python's numbers being weak."""
+        """The common dtype of operands by NumPy's rule, with Python's numbers being weak."""
         kinds = [INT64 if isinstance(x, Dim) else getattr(x, "dtype", x) for x in xs]
         first = next((kind for kind in kinds if isinstance(kind, np.dtype)), None)
         others = [kind for kind in kinds if kind is not first and kind != first]
@@ -220,7 +220,7 @@ class Writing:
 
     @contextmanager
     def inside(self, nodes: Nodes) -> Iterator[None]:
-        """Inside, nodes are written there."""
+        """A context in which nodes are written into *nodes*."""
         before, self.nodes = self.nodes, nodes
         try:
             yield
@@ -228,7 +228,7 @@ class Writing:
             self.nodes = before
 
     def body(self, kinds: Sequence[Kind], function: Callable[..., Sequence[Any]]) -> Body:
-        """The body of a loop or branch: what a function does with inputs of these types."""
+        """The body of a loop or branch: what a function writes for inputs of these types."""
         inner = Nodes(self.opset, self.nodes)
         with self.inside(inner):
             given = [Value(self, inner.declare("given", *kind), *kind) for kind in kinds]
@@ -236,7 +236,7 @@ class Writing:
             own = {name for node in inner.written for name in node.outputs}
             seen: set[str] = set()
             for i, y in enumerate(made):
-                if y.name not in own or y.name in seen:  # An output is made inside, and one only.
+                if y.name not in own or y.name in seen:  # An output must be made inside, and be listed once.
                     made[i] = Value(self, inner.declare("same", y.dtype, y.shape), y.dtype, y.shape)
                     inner.written.append(_identity(y.name, made[i].name))
                 seen.add(made[i].name)
@@ -245,22 +245,22 @@ class Writing:
     # ----------------------------------------------------------------------------------------- refusals
 
     def missing(self, what: str) -> NotInOnnx:
-        """The error for what has no form."""
+        """The error for something that has no form."""
         return NotInOnnx(f"{what} has no form in ONNX")
 
     def unsized(self, what: str) -> NotInOnnx:
-        """The error for what has a form only where sizes are numbers."""
+        """The error for something that has a form only if sizes are known."""
         return NotInOnnx(f"{what} must be a number for this to be written; give placeholders that size", True)
 
     def known(self, shape: Sequence[Any], what: str = "the shape") -> tuple[int, ...]:
-        """Sizes that must be numbers."""
+        """Sizes, which must be known."""
         if not is_known(shape):
             raise self.unsized(f"{what} {list(shape)}")
         return tuple(shape)
 
 
 def _is_weak(x: object, dtype: np.dtype[Any]) -> bool:
-    """Whether a Python number takes on a dtype that it meets."""
+    """Whether *x* is a Python number that takes on the other operand's dtype."""
     if isinstance(x, bool):
         return True
     if isinstance(x, int):

@@ -1,4 +1,4 @@
-"""Kernels in C++ for what they are faster at than XLA, called by it. None where there is no C++ compiler."""
+"""Kernels in C++ that XLA calls where they are faster than its own. They need a C++ compiler."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["library", "loaded", "regions"]
 
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
-    """The operations of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`."""
+    """The regions of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`."""
     found = [*convolution.regions(operations, wanted), *pooling.regions(operations, wanted)]
     found += rows.regions(operations, wanted, {op for region in found for op in region.operations})
-    # Asked only now: the kernels are built when they are needed for the first time.
+    # Asked last, because this builds the kernels when they are first needed.
     return found if found and library().available else ()

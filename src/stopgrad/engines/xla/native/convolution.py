@@ -25,16 +25,16 @@ from stopgrad.ops.neural.activations import Relu, ReluGrad
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 
 _LARGEST = 1 << 18
-"""Filters of more numbers: their gradient takes 9.0 ms instead of 8.3 at 8 × 14 × 14, 3 × 3, 256 → 256."""
+"""The most elements of filters. Beyond, gradients are slower: 9.0 ms, not 8.3, at 8 × 14², 3², 256 → 256."""
 
 _FEWEST = 4
 """Fewer columns leave most lanes of a vector idle: 8 × 64 × 64, 64 → 1 channels, 3.7 ms instead of 2.1."""
 
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
-    """What is computed by kernels: convolutions with a bias and relu behind them, and their gradients.
+    """The regions that kernels compute: convolutions with a following bias and relu, and their gradients.
 
-    An operation joins the one before it where nothing else reads what that computes.
+    An operation joins the one before it if nothing else reads the result of that one.
     """
     readers = sole_readers(operations, wanted)
     return [_region(op, readers) for op in operations if op.definition in _KERNELS and _pays(op)]
@@ -62,7 +62,7 @@ def _region(op: Operation, readers: Mapping[Output, Operation]) -> Region:
 
 
 def _bias(op: Operation, add: Operation) -> Output | None:
-    """What an addition adds to a convolution's result, if that is a number for each channel."""
+    """What an addition adds to a convolution's result, if it is one number for each channel."""
     y = op.outputs[0]
     (other,) = [x for x in add.inputs if x is not y] or [y]
     channels = y.shape[-1]
@@ -75,7 +75,7 @@ def _bias(op: Operation, add: Operation) -> Output | None:
 
 
 def _pays(op: Operation) -> bool:
-    """Whether a kernel is there for the operation, and faster than XLA."""
+    """Whether there is a kernel for the operation that is faster than XLA."""
     x, filters, y = _shapes(op)
     sizes = (*x, *filters, *y)
     if (
@@ -88,13 +88,13 @@ def _pays(op: Operation) -> bool:
     single = math.prod(filters[:-2]) == 1
     if op.definition is ConvBackpropFilter:
         return math.prod(filters) <= _LARGEST
-    # A window of one element is a product of matrices, at which XLA is as good.
+    # With windows of one element it is a product of matrices, which XLA does as well.
     columns, rows = (filters[-1], filters[-2]) if op.definition is Conv else (filters[-2], filters[-1])
     return not single and (columns >= _FEWEST or rows <= _FEWEST)
 
 
 def _shapes(op: Operation) -> tuple[Any, Any, Any]:
-    """Of a convolution's input, filters and result."""
+    """The shapes of a convolution's input, filters and result."""
     first, second, result = op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape
     if op.definition is Conv:
         return first, second, result
@@ -106,11 +106,11 @@ _KERNELS: dict[type[Op], tuple[str, tuple[bool, bool, bool]]] = {
     ConvBackpropInput: ("stopgrad_conv_input", (True, False, False)),
     ConvBackpropFilter: ("stopgrad_conv_filter", (False, False, True)),
 }
-"""For each definition its kernel, and which of its operands and result are filters."""
+"""For each definition its kernel, and which of its two operands and its result are filters."""
 
 
 def _kernel(op: Operation, relu: bool) -> Callable[..., Sequence[Any]]:
-    """The operation, and what follows it, as a function of arrays."""
+    """The operation, with a bias and relu if they follow, as a function of arrays."""
     x, filters, _ = _shapes(op)
     target, roles = _KERNELS[op.definition]
     attributes = geometry_of(attributes_of(op), x[1:-1], filters[:-2])

@@ -1,11 +1,11 @@
-"""The kernels in C++ of this folder: built once per machine, or found built, and made known to XLA.
+"""The C++ kernels of this folder: built once per machine, or found prebuilt, and registered with XLA.
 
 Every ``*.cc`` here becomes part of one shared library. A function that a source defines by
-``XLA_FFI_DEFINE_HANDLER_SYMBOL(name, ...)`` becomes the FFI target *name*: nothing else needs to be said, and
-``jax.ffi.ffi_call(name, ...)`` calls it once :func:`library` has answered with a library that is available.
+``XLA_FFI_DEFINE_HANDLER_SYMBOL(name, ...)`` becomes the FFI target *name*, which
+``jax.ffi.ffi_call(name, ...)`` calls once :func:`library` has returned a library that is available.
 
 Without a C++ compiler, or with ``STOPGRAD_NATIVE=0`` in the environment, there are no kernels, and XLA
-computes all by itself.
+computes everything itself.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from stopgrad.base.namespaces import require
 
 HERE = Path(__file__).parent
 FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
-"""What sources are compiled with. NaN and infinities mean what they mean, and sums keep their order."""
+"""Options of the compiler. They keep the meaning of NaN and infinities, and the order of sums."""
 
-# What wheels may bring, the best first: for which kind of processor, and what that must have.
+# Libraries that wheels may contain, the best first: the kind of processor, and the features it must have.
 _LEVELS = (
     ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
     ("x86-64-v3", frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})),
@@ -63,7 +63,7 @@ class Library(NamedTuple):
 
 
 class _Loaded:
-    """What this process has found or built; nothing before it is asked for."""
+    """The library that this process has found or built; None until it is asked for."""
 
     lock = RLock()
     found: Library | None = None
@@ -77,7 +77,7 @@ def library() -> Library:
 
 
 def loaded() -> str | None:
-    """The name of the library's file, which says what is in it, if this process has asked for it."""
+    """The name of the library's file, which depends on its sources; None if it was never asked for."""
     found = _Loaded.found
     return None if found is None or found.path is None else found.path.name
 
@@ -113,7 +113,7 @@ def sources() -> list[Path]:
 
 
 def prebuilt(level: str) -> Path:
-    """Where the library lies that was built from these sources for a kind of processor (``x86-64-v3``)."""
+    """The path of a library built from these sources for a kind of processor (``x86-64-v3``)."""
     return HERE / f"kernels-{level}-{_digest()}.so"
 
 
@@ -126,7 +126,7 @@ def _prebuilt() -> Path | None:
 
 
 def _digest(*more: str) -> str:
-    """What tells sources apart, headers and whatever else counts."""
+    """A digest of the sources, headers and whatever else the library depends on."""
     digest = hashlib.sha256()
     for source in [*sources(), *sorted(HERE.glob("*.h"))]:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -138,10 +138,10 @@ def _digest(*more: str) -> str:
 
 
 def _built() -> Path:
-    """The library in the user's cache folder, built if it is not there yet."""
+    """The library in the user's cache folder, which is built if it is not there."""
     compiler = _compiler()
     jaxlib = require("jaxlib.version", "the xla engine", "xla").__version__
-    # What a compiler is called stays; its file changes with its version.
+    # A compiler's name stays the same; its file changes with its version.
     known = os.stat(os.path.realpath(compiler[0]))
     made_by = f"{compiler} {known.st_size} {known.st_mtime_ns}"
     name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), processor())
@@ -168,7 +168,7 @@ def _compiler() -> list[str]:
 
 
 def build(path: Path, compiler: Sequence[str], level: str) -> None:
-    """Compile all sources into a library. Several processes may do so at once; each puts a whole file there.
+    """Compile all sources into a library. Several processes may do so at once, without harm.
 
     Args:
         path: of the library.
@@ -191,7 +191,7 @@ def build(path: Path, compiler: Sequence[str], level: str) -> None:
 
 
 def _run(commands: Sequence[Sequence[str]]) -> None:
-    """Run commands side by side; raise what the first one that failed said."""
+    """Run commands in parallel, and raise an error with the output of the first that failed."""
     with contextlib.ExitStack() as stack:
         running = []
         for command in commands:

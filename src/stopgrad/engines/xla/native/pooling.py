@@ -39,7 +39,7 @@ _TARGETS: dict[type[Op], str] = {
 
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
-    """What is computed by kernels: gradients of pooling, with the gate of a relu in front of it."""
+    """The regions that kernels compute: gradients of pooling, with the gradient of a relu behind it."""
     readers = sole_readers(operations, wanted)
     return [_region(op, readers) for op in operations if op.definition in _TARGETS and _pays(op)]
 
@@ -53,7 +53,7 @@ def _region(op: Operation, readers: Mapping[Output, Operation]) -> Region:
 
 
 def _pays(op: Operation) -> bool:
-    """Whether a kernel is there for the operation, and faster than XLA."""
+    """Whether the kernel is faster than XLA for this operation."""
     shape: Any = op.outputs[0].shape
     sizes = (*shape, *(n for x in op.inputs for n in x.shape))
     is_float32 = op.outputs[0].dtype is float32

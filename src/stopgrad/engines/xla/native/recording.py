@@ -1,8 +1,7 @@
 """Lowerings recorded as instructions on rows: an array namespace over symbols.
 
-A definition's lowering says what it computes with an array library's functions. Here these write down what is
-to be done, for tensors of R rows and N columns, so that nothing has to know the operations one by one. What
-rows cannot do raises :class:`Refused`.
+A lowering calls an array library's functions. Those of this namespace record instructions for tensors of R
+rows and N columns, so no list of operations is needed. What rows cannot compute raises :class:`Refused`.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ Operand: TypeAlias = "Symbol | npt.ArrayLike"
 
 
 class Refused(Exception):  # noqa: N818 - it is no error
-    """Rows cannot do that."""
+    """Rows cannot compute this."""
 
 
 class Node:
     """A value of a program.
 
     Attributes:
-        op: the instruction that makes it; ``input`` or ``constant`` for what is given.
-        inputs: what that takes.
+        op: the instruction that computes it; or ``input``, or ``constant``.
+        inputs: the operands of the instruction.
         kind: FULL, ROW, VECTOR, NUMBER or COLUMNS.
-        given: of an input: the output, and which rows of it are used for which, where that is not one for
-            one; of a constant: the bytes of the number.
-        late: whether it is known only when all rows are done.
+        given: of an input, the output, and how its rows are repeated, if they are; of a constant, the bytes
+            of the number.
+        late: whether it is known only after all rows.
     """
 
     __slots__ = ("given", "inputs", "kind", "late", "op")
@@ -55,7 +54,7 @@ class Node:
 
 
 class Symbol:
-    """An array as lowerings see it. Without a node, an input that has not been used yet."""
+    """An array as lowerings see it. It has no node while it is an input that has not been used."""
 
     __slots__ = ("dtype", "node", "recorder", "shape", "source")
     __array_priority__ = 1000
@@ -126,7 +125,7 @@ for _method, _name in {
 }.items():
     setattr(Symbol, f"__{_method}__", _operator(_name))
 
-# From a namespace's functions to instructions: of floats to floats, of floats to booleans, of booleans.
+# The instructions of a namespace's functions: from floats to floats, from floats to booleans, of booleans.
 _ARITHMETIC = {
     "negative": "Negative", "abs": "Abs", "sign": "Sign", "square": "Square", "sqrt": "Sqrt",
     "floor": "Floor", "ceil": "Ceil", "round": "Round", "exp": "Exp", "expm1": "Expm1", "log": "Log",
@@ -136,7 +135,7 @@ _ARITHMETIC = {
 }  # fmt: skip
 _TESTS = {"isnan": "IsNan", "isinf": "IsInf", "isfinite": "IsFinite"}
 _LOGIC = {"logical_not": "Not", "logical_and": "And", "logical_or": "Or"}
-# Comparisons: of floats, of whole numbers, and whether the operands change places.
+# Comparisons: the instructions for floats and for integers, and whether the operands are swapped.
 _COMPARISONS = {
     "equal": ("Equal", "EqualWhole", False),
     "not_equal": ("NotEqual", None, False),
@@ -155,7 +154,7 @@ def _bare(shape: _Shape) -> _Shape:
 
 
 def shape_of(x: Output) -> _Shape:
-    """The sizes of an output, which are numbers."""
+    """The shape of an output, whose sizes must be known."""
     return tuple([n if isinstance(n, int) else _refused("a symbolic size") for n in x.shape])
 
 
@@ -197,7 +196,7 @@ class Recorder:
     # ---- nodes
 
     def node(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> Node:
-        """The node of an instruction; the same for the same."""
+        """The node of an instruction; equal instructions have one node."""
         key = (op, inputs, kind, given)
         found = self._nodes.get(key)
         if found is None:
@@ -205,7 +204,7 @@ class Recorder:
         return found
 
     def constant(self, value: SupportsFloat) -> Node:
-        # By its bits: -0 is not 0, and NaN is itself.
+        # Compared by its bits: -0 is not 0, and NaN is NaN.
         return self.node("constant", (), NUMBER, np.float32(value).tobytes())
 
     def given(self, x: Output) -> Symbol:
@@ -213,11 +212,11 @@ class Recorder:
         return Symbol(self, shape_of(x), x.dtype.numpy, None, x)
 
     def array(self, value: Operand, dtype: npt.DTypeLike) -> Symbol:
-        """What a lowering returned."""
+        """A lowering's result as a symbol."""
         return self.asarray(value, dtype)
 
     def number(self, value: Operand, dtype: npt.DTypeLike | None = None) -> Symbol:
-        """A constant."""
+        """A number as a symbol."""
         if isinstance(value, Symbol):
             return value
         array = np.asarray(value, dtype)
@@ -229,13 +228,13 @@ class Recorder:
         return Symbol(self, array.shape, array.dtype, self.constant(plain), None)
 
     def given_in_full(self) -> list[Output]:
-        """The inputs of which all columns are used."""
+        """The inputs that are used with all columns."""
         return [node.given[0] for node in self._nodes.values() if node.op == "input" and node.kind == FULL]
 
     # ---- kinds
 
     def kind_of(self, shape: _Shape) -> str:
-        """What a result of a shape is."""
+        """The kind of a result of this shape."""
         size = math.prod(shape)
         if shape and shape[-1] == self.columns and size == self.rows * self.columns:
             return FULL
@@ -254,7 +253,7 @@ class Recorder:
             return node
         if node.kind == COLUMNS:
             raise Refused("a sum over rows that is used again")
-        # With the result's own shape, it has been repeated already.
+        # If it has the result's shape, it is already broadcast.
         if x.shape == shape or (node.kind == ROW and kind != FULL and _bare(x.shape) == _bare(shape)):
             return node
         padded = (1,) * (len(shape) - x.ndim) + x.shape
@@ -265,7 +264,7 @@ class Recorder:
         raise Refused(f"{node.kind} of shape {x.shape} in {shape}")
 
     def _used(self, x: Symbol, shape: _Shape, kind: str) -> Node:
-        """An input, when it is first seen how it is used."""
+        """The node of an input at its first use, which decides its kind."""
         if x.dtype not in (_FLOAT, _BOOL, *_WHOLE):
             raise Refused(str(x.dtype))
         padded = (1,) * (len(shape) - x.ndim) + x.shape
@@ -300,7 +299,7 @@ class Recorder:
         kind = self.kind_of(shape)
         nodes = tuple(self.aligned(x, shape, kind) for x in symbols)
         kinds = {node.kind for node in nodes}
-        # Of numbers per row alone: one per row, repeated.
+        # If all operands are per row, the result is one number per row, to be repeated.
         made = FULL if FULL in kinds or VECTOR in kinds else ROW if ROW in kinds else NUMBER
         if made == FULL:
             position = self.node("Position", (), VECTOR)
@@ -339,7 +338,7 @@ class Recorder:
         return self._elementwise(wholes, _BOOL, x, y)
 
     def _one_hot(self, x: Symbol, y: Symbol) -> Symbol | None:
-        """A comparison of one number per row with all columns."""
+        """A comparison of one integer per row with the column numbers; None if it is none."""
         if y.node is None or y.node.op != "Position":
             return None
         shape = np.broadcast_shapes(x.shape, y.shape)
@@ -360,7 +359,7 @@ class Recorder:
         return self._elementwise("Where", next(iter(dtypes), _FLOAT), condition, x, y)
 
     def power(self, x: Operand, y: Operand) -> Symbol:
-        """Of powers, those that are products or roots."""
+        """Powers that are products, reciprocals or square roots."""
         exponent = None
         if isinstance(y, Symbol) and y.node is not None and y.node.op == "constant":
             exponent = np.frombuffer(y.node.given, np.float32)[0]
@@ -404,7 +403,7 @@ class Recorder:
         return self._viewed(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
     def _viewed(self, x: Symbol, shape: _Shape) -> Symbol:
-        """With other axes of size 1."""
+        """A symbol with other axes of size 1."""
         if x.node is not None and x.node.kind == VECTOR:
             return Symbol(self, shape, x.dtype, x.node, x.source)
         return self.reshape(x, shape)
@@ -489,7 +488,7 @@ class Recorder:
         raise Refused("a reduction over other axes")
 
     def spread(self, node: Node) -> Node:
-        """A node with all its columns."""
+        """The node, repeated to all columns."""
         return node if node.kind == FULL else self.node("Copy", (node,), FULL)
 
     def _reduced(self, op: str, node: Node) -> Node:
@@ -505,7 +504,7 @@ class Recorder:
         return self.node(op, (node,), ROW)
 
     def at(self, node: Node, label: Node) -> Node | None:
-        """What a node holds in the column that a row's whole number says; None where that is not known."""
+        """The element of each row in the column that *label* names; None if it cannot be computed."""
         if node.kind in (ROW, NUMBER):
             return node
         if (node, label) not in self._found:

@@ -1,8 +1,8 @@
 """Regions of a graph that the vector machine of ``rows.cc`` computes, each in one pass over memory.
 
-A region is made of operations on tensors of R rows and N columns: elementwise ones, reductions of rows, and
-what goes with them. Each is computed as its lowering says (:mod:`recording`), so that the numbers are those
-of the user's own graph, up to the order in which a reduction adds.
+A region consists of operations on tensors of R rows and N columns: elementwise ones, reductions of rows, and
+what goes with them. Each is computed as its lowering says (:mod:`recording`), so the results are those of the
+user's graph, up to the order of sums.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape
 from stopgrad.ops.structural.sources import Const, Fill
 
 LEAST = 4096
-"""Elements below which a region is left to XLA."""
+"""The fewest elements of a region. Smaller ones are left to XLA."""
 LEAST_COLUMNS, MOST_COLUMNS = 64, 65536
-"""How long rows are: XLA is as fast on shorter ones, and longer ones leave the cache between two stages."""
+"""The length of rows: XLA is as fast on shorter ones, and longer ones leave the cache between stages."""
 
 LONGEST = 256
-"""Operations in a region: uniting two takes time in proportion to both."""
+"""The most operations of a region: uniting two regions takes time in proportion to their sizes."""
 
 _FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
-"""What costs nothing where it is used and is not worth storing. A region that needs it computes it again."""
+"""Operations that are not worth storing: each region that needs one computes it again."""
 
 
 class _Namespace:
@@ -83,7 +83,7 @@ def _const(xp: Recorder, value: Literal) -> Symbol:
 
 
 def _hits(xp: Recorder, x: Symbol, indices: Symbol, axis: int) -> Symbol:
-    """Where the columns are that a whole number per row says."""
+    """A mask of the columns that one integer per row names."""
     if axis != x.ndim - 1 or indices.shape != (*x.shape[:-1], 1):
         raise Refused("indices")
     return xp.equal(indices, xp.arange(x.shape[-1], indices.dtype))
@@ -99,7 +99,7 @@ def _scatter_add(xp: Recorder, x: Symbol, indices: Symbol, updates: Symbol, axis
 
 
 def _cross_entropy(xp: Recorder, labels: Symbol, logits: Symbol) -> Symbol:
-    """As the definition's lowering, with labels compared with the columns instead of with numbers."""
+    """Like the definition's lowering, but comparing labels with column numbers."""
     top = xp.max(logits, axis=-1, keepdims=True)
     total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True)
     at, axis = xp.expand_dims(labels, -1), logits.ndim - 1
@@ -120,7 +120,7 @@ _FORMS: Any = {
 
 
 def _record(recorder: Recorder, op: Operation, operands: Sequence[Symbol]) -> Sequence[Symbol]:
-    """What an operation computes, written down."""
+    """Record the instructions of an operation."""
     form = _FORMS.get(op.definition)
     if form is not None:
         made = form(recorder, *operands, **dict(zip(op.definition.attributes, op.values, strict=True)))
@@ -134,10 +134,10 @@ def _record(recorder: Recorder, op: Operation, operands: Sequence[Symbol]) -> Se
 
 # ------------------------------------------------------------------------------------------------ a region
 
-# A lowering may ask a symbol for what only arrays have.
+# A lowering may use something that symbols do not have.
 _DECLINED = (Refused, StopgradError, TypeError, AttributeError, ValueError, LookupError)
 _CHAIN = 16
-"""How many free operations in a row are looked through."""
+"""The longest chain of free operations that is recorded."""
 
 
 class _Draft:
@@ -145,7 +145,7 @@ class _Draft:
 
     Attributes:
         shape: the number of rows, and their length.
-        operations: that belong to it.
+        operations: the operations that belong to it.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -155,7 +155,7 @@ class _Draft:
         self._symbols: dict[Output, Symbol] = {}
 
     def take(self, op: Operation) -> bool:
-        """Take an operation in, if rows can do it."""
+        """Add an operation, if rows can compute it; returns whether it was added."""
         try:
             (made,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
         except _DECLINED:
@@ -167,14 +167,14 @@ class _Draft:
         return True
 
     def symbol(self, x: Output, depth: int = 0) -> Symbol:
-        """An output as the region sees it. What is free is recorded here, although it is not its own."""
+        """The symbol of an output. Free operations are recorded, but do not belong to the region."""
         found = self._symbols.get(x)
         if found is None and x.op.definition in _FREE and depth < _CHAIN:
             try:
                 operands = [self.symbol(y, depth + 1) for y in x.op.inputs]
                 (found,) = _record(self.recorder, x.op, operands)
             except _DECLINED:
-                # As an input it would have to be computed before the region.
+                # It cannot be an input: it is computed from the region's results.
                 if any(y in self._symbols and y.op in self.operations for y in x.op.inputs):
                     raise Refused("what is free has no form") from None
         if found is None:
@@ -183,12 +183,12 @@ class _Draft:
         return found
 
     def unfolds(self, op: Operation) -> bool:
-        """Whether what is free was recorded, and is no input."""
+        """Whether a free operation was recorded, rather than taken as an input."""
         found = self._symbols.get(op.outputs[0])
         return found is not None and found.source is not op.outputs[0]
 
     def joined(self, other: _Draft) -> _Draft | None:
-        """One region of two, if rows can do that."""
+        """This draft and another as one; None if rows cannot compute that."""
         whole = _Draft(self.shape)
         operations = sorted([*self.operations, *other.operations], key=by_id)
         return whole if all(whole.take(op) for op in operations) else None
@@ -237,7 +237,7 @@ def _function(
 
 
 def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
-    """Whether a region is faster than what XLA makes of its operations."""
+    """Whether a region is faster than XLA: it has a reduction, and computes whole columns."""
     nodes = ordered([result.node for result in results])
     sums = [x for x in nodes if x.op in ("RowSum", "RowMax", "RowMin", "Total")]
     return bool(sums) and any(x.kind == FULL and x.inputs for x in nodes)
@@ -247,20 +247,20 @@ def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
 
 
 class _Growing:
-    """Finds the regions of a graph, operation by operation, so that none depends on itself through others.
+    """Finds the regions of a graph, operation by operation, without circular dependences.
 
-    A draft has a level: it needs nothing that is ready later. What it computes is ready, for operations
-    outside, one level later. So whatever depends on it through others is ready too late for it, and drafts of
-    one level do not depend on each other.
+    Each draft has a level: its operands are ready at that level, and its results are ready for others one
+    level later. So an operation that depends on a draft through others is too late to join it, and drafts of
+    the same level do not depend on each other.
     """
 
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
         self._levels: list[int] = []
-        # Whether something outside has been told when a draft is ready: from then on its level stays.
+        # Whether something outside relies on a draft's level, which must not change any more.
         self._exposed: list[bool] = []
         self._became: dict[int, int] = {}
-        # Of each operation, the draft inside which it is known, and when it is ready for all others.
+        # For each operation, the draft that has it, or else the level at which it is ready.
         self._inside: dict[Operation, int] = {}
         self._ready: dict[Operation, int] = {}
 
@@ -268,22 +268,22 @@ class _Growing:
         return [draft for draft in self._drafts if draft.operations]
 
     def add(self, op: Operation, ours: bool) -> None:
-        """The next operation of the graph; *ours*: whether it may be part of a region."""
+        """Add the next operation of the graph; *ours* says whether it may be part of a region."""
         if not ours or not (self._hands_on(op) if op.definition in _FREE else self._joined(op)):
             self._ready[op] = self._expose(op)
 
     def _home(self, x: Output) -> int | None:
-        """The number of the draft inside which an output is known."""
+        """The number of the draft that has an output; None if none does."""
         k = self._inside.get(x.op)
         return None if k is None else self._now(k)
 
     def _when(self, x: Output) -> int:
-        """When an output is ready outside of its draft."""
+        """The level at which an output is ready outside of its draft."""
         k = self._home(x)
         return self._ready.get(x.op, 0) if k is None else self._levels[k] + 1
 
     def _expose(self, op: Operation) -> int:
-        """When all operands of an operation outside are ready, which they will be then."""
+        """The level at which all operands of an outside operation are ready; it is now fixed."""
         for x in op.inputs:
             k = self._home(x)
             if k is not None:
@@ -291,7 +291,7 @@ class _Growing:
         return max(map(self._when, op.inputs), default=0)
 
     def _hands_on(self, op: Operation) -> bool:
-        """Keep what is free inside the draft that knows its operands, if one does."""
+        """Put a free operation into the draft that has its operands, if one draft has them all."""
         homes = {k for x in op.inputs if (k := self._home(x)) is not None}
         if len(homes) != 1:
             return False
@@ -302,7 +302,7 @@ class _Growing:
         return True
 
     def _joined(self, op: Operation) -> bool:
-        """Put an operation into a draft, an old one or a new; tells whether rows can do it."""
+        """Put an operation into an old or new draft; returns whether rows can compute it."""
         shape = _shape_of(op)
         homes = {k for x in op.inputs if (k := self._home(x)) is not None}
         fitting = [k for k in homes if _suits(shape, self._drafts[k].shape)]
@@ -319,7 +319,7 @@ class _Growing:
         return self._takes(len(self._drafts) - 1, op)
 
     def _takes(self, k: int, op: Operation) -> bool:
-        """Whether a draft takes an operation in: it may have to wait for its other operands."""
+        """Add an operation to a draft, whose level may rise; returns whether that is possible."""
         draft = self._drafts[k]
         level = max([self._levels[k], *[self._when(x) for x in op.inputs if self._home(x) != k]])
         if (level > self._levels[k] and self._exposed[k]) or len(draft.operations) >= LONGEST:
@@ -335,7 +335,7 @@ class _Growing:
         return True
 
     def unite_readers(self) -> None:
-        """One region of those that read the same, so that it is read once."""
+        """Unite drafts that read the same input, so that it is read once."""
         readers: dict[tuple[Output, tuple[int, int]], int] = {}
         for j, draft in enumerate(self._drafts):
             for x in draft.recorder.given_in_full() if draft.operations else ():
@@ -349,7 +349,7 @@ class _Growing:
         return k
 
     def _united(self, k: int, j: int) -> int:
-        """One draft of two of one shape, where that may be; the number of the one that has what *k* had."""
+        """Unite two drafts if possible. Returns the number of the draft that has the operations of *k*."""
         k, j = self._now(k), self._now(j)
         one, other = self._drafts[k], self._drafts[j]
         early, late = sorted((k, j), key=lambda i: self._levels[i])
@@ -367,12 +367,12 @@ class _Growing:
 
 
 def _suits(shape: tuple[int, int] | None, region: tuple[int, int]) -> bool:
-    """Whether an operation of a shape may be one on all columns of a region, or on one number per row."""
+    """Whether an operation of a shape can belong to a region: on all columns, or with one number per row."""
     return shape is None or shape == region or math.prod(shape) == region[0]
 
 
 def _shape_of(op: Operation) -> tuple[int, int] | None:
-    """Rows and columns of the largest float32 tensor of an operation, if that is worth it."""
+    """Rows and columns of an operation's largest float32 tensor; None if they do not suit a region."""
     best: tuple[int, ...] = ()
     size = LEAST - 1
     for x in (*op.inputs, *op.outputs):
@@ -389,9 +389,9 @@ def regions(
     """The regions of a graph, for :func:`stopgrad.graph.interpreter.program`.
 
     Args:
-        operations: of one graph, in order.
-        wanted: its results.
-        taken: operations that are in regions of others.
+        operations: those of one graph, in order.
+        wanted: the results of the graph.
+        taken: operations that other kernels compute.
     """
     growing = _Growing()
     for op in operations:

@@ -1,8 +1,8 @@
-"""Programs for the vector machine of ``rows.cc``: what is computed when, and where it is kept meanwhile.
+"""Writes programs for the vector machine of ``rows.cc``: what is computed when, and where it is kept.
 
-A program is a sequence of stages. A row goes through them one after the other, because a sum over it is
-known only when all its columns have been seen; a stage is what can be done while going through the columns
-once. What several stages need is kept, or computed again where that is cheap.
+A program is a sequence of stages, each of which passes over the columns of a row once. There are several,
+because a sum over a row is known only after all its columns. A value that several stages need is kept, or
+computed again if that is cheap.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ INSTRUCTIONS = (
     "ColumnSum", "Total", "StoreBool", "Prefetch", "LoadRow", "Gather", "Inside", "StoreRow", "StoreRowBool",
     "TotalRow",
 )  # fmt: skip
-"""In the order of ``instructions.h``."""
+"""The instructions, in the order of ``instructions.h``."""
 
 _OPCODES = {name: i for i, name in enumerate(INSTRUCTIONS)}
-# How long an instruction takes for a vector of numbers, whose load or store takes 1. Those not named take 2.
+# The time of an instruction for a vector, in units of a load or store. Others than these take 2.
 _COSTS = {
     **{"Exp": 12, "Expm1": 15, "Log": 20, "Log1p": 32, "Tanh": 25, "Sigmoid": 22, "Erf": 45, "Erfc": 45},
     **{"Divide": 8, "Sqrt": 8, "Load": 3},
 }
 _KEPT = 7
-"""What costs at least that much is kept from one stage to the next, and not computed again."""
+"""The cost from which a value is kept for the next stage, instead of being computed again."""
 
 _NONE, _TILE, _KEEP, _INPUT, _OUTPUT, _VECTOR, _ROW, _NUMBER, _ROW_INPUT, _LAST_OUTPUT = range(10)
 _DTYPES = ("float32", "bool", "int32", "int64", "int8", "uint8", "int16", "uint16")
 _REDUCED = {"RowSum", "RowMax", "RowMin"}
 
 TILE = 2048
-"""Numbers of a tile: a few of them lie in the nearest cache."""
+"""Numbers per tile: a few tiles fit into the first-level cache."""
 BLOCK = 16384
-"""Numbers of a block: a few of them lie in the second one."""
+"""Numbers per block: a few blocks fit into the second-level cache."""
 LEAST_TASKS, TASKS = 8, 64
-"""Into how many tasks rows are divided, if there are as many rows."""
+"""The number of tasks into which rows are divided, if there are enough."""
 
 
 class Result(NamedTuple):
@@ -68,7 +68,7 @@ class Schedule:
     """Writes one program.
 
     Attributes:
-        inputs: what it takes, in order.
+        inputs: the inputs of the program, in order.
     """
 
     def __init__(self, rows: int, columns: int, results: Sequence[Result]) -> None:
@@ -96,7 +96,7 @@ class Schedule:
     # ---- when
 
     def _find_levels(self) -> dict[Node, int]:
-        """The first stage in which a value is known. Of a row's reduction, the stage after its columns'."""
+        """The first stage in which each value is known: for a reduction, the one after its columns."""
         levels: dict[Node, int] = {}
         for node in self._order:
             level = max([levels[x] for x in node.inputs], default=0)
@@ -104,7 +104,7 @@ class Schedule:
         return levels
 
     def _costs(self) -> dict[Node, int]:
-        """What it costs to compute a value of all columns again."""
+        """The cost of computing each value of all columns again."""
         costs: dict[Node, int] = {}
         for node in self._order:
             own = 0 if node.op in ("input", "constant") and not _loads(node) else _COSTS.get(node.op, 2)
@@ -115,7 +115,7 @@ class Schedule:
         return costs
 
     def _find_needs(self) -> dict[Node, set[int]]:
-        """For each value of all columns the stages in which it is needed."""
+        """The stages in which each value of all columns is needed."""
         self._costs()
         stored = {}
         for i, (output, node) in enumerate(self._results):
@@ -130,7 +130,7 @@ class Schedule:
             if node.op in _REDUCED:
                 needed[node.inputs[0]].add(level - 1)
             elif node.kind == FULL:
-                # Sums over rows are taken whenever it is there.
+                # A sum over rows can be taken in any stage that has its operand.
                 stages = needed[node] = needed[node] or {level}
                 if len(stages) > 1 and (node in self._kept or node in stored) and not _is_input(node):
                     stages = {min(stages)}
@@ -155,13 +155,13 @@ class Schedule:
         return self._positions[x]
 
     def _source(self, node: Node) -> int:
-        """The number of an input's source, which says where its rows lie."""
+        """The number of an input's source, which describes where its rows are."""
         output, view = node.given
         terms = [] if view is None else _terms(*view)
         over, modulo, times = (list(column) for column in zip(*terms, strict=True)) if terms else ([], [], [])
         for column in (over, modulo, times):
             column.extend([1] * (3 - len(column)))
-        # One row for all is a term, too.
+        # The same row for all is a term, too.
         count = len(terms)
         if node.kind == VECTOR or (view is not None and not terms):
             count, times[0] = 1, 0
@@ -173,7 +173,7 @@ class Schedule:
         return self._sources.index(found)
 
     def _number(self, node: Node) -> int:
-        """A number as an operand. What computes it comes first."""
+        """A single number as an operand. Its instructions are written first, if it is computed."""
         if node not in self._numbers:
             operands = [self._number(x) for x in node.inputs] if node.op != "Total" else []
             index = self._numbers[node] = len(self._numbers)
@@ -185,7 +185,7 @@ class Schedule:
         return _operand(_NUMBER, self._numbers[node])
 
     def _row(self, node: Node) -> int:
-        """A number per row as an operand."""
+        """A value with one number per row, as an operand."""
         if node.kind == NUMBER:
             return self._number(node)
         if node.op == "input" and not _loads(node):
@@ -195,7 +195,7 @@ class Schedule:
     # ---- instructions
 
     def _write_rows(self) -> None:
-        """Values per row, each in its stage."""
+        """Write the instructions on one number per row, each in its stage."""
         for node in self._order:
             stage = self._stages[self._levels[node]].rows
             if node.kind == ROW and node.op == "input":
@@ -221,14 +221,14 @@ class Schedule:
         return len(self._totals) - 1
 
     def _read_directly(self) -> list[int]:
-        """The operands of all columns that are read where they are."""
+        """The inputs of all columns that are read without conversion."""
         given = [x for x in self._order if x.op == "input" and x.kind == FULL]
         return [
             _operand(_INPUT, self._position(x.given[0])) for x in given if self._needed[x] and not _loads(x)
         ]
 
     def _write_tiles(self, number: int) -> int:
-        """What is done in a stage while it goes through the columns; how long that takes."""
+        """Write a stage's instructions on all columns. Returns how long they take."""
         sinks = []
         for node in self._order:
             if node.op in _REDUCED and self._levels[node] - 1 == number:
@@ -250,7 +250,7 @@ class Schedule:
 
 
 class _Tiles:
-    """Writes the instructions of one stage on all columns, and gives them registers."""
+    """Writes the instructions of one stage on all columns, and assigns registers."""
 
     def __init__(
         self, schedule: Schedule, number: int, sinks: Sequence[Node], more: Sequence[tuple[int, Node]]
@@ -272,13 +272,13 @@ class _Tiles:
             self.uses[node] = self.uses.get(node, 0) + 1
 
     def _there(self, node: Node) -> bool:
-        """Whether an earlier stage made it."""
+        """Whether an earlier stage has stored or kept it."""
         schedule = self.schedule
         kept = node in schedule._kept or node in schedule._stored
         return kept and min(schedule._needed[node]) < self.number
 
     def _inputs(self, node: Node) -> Sequence[Node]:
-        """The inputs with all columns that this stage must load to compute a node."""
+        """The inputs of all columns that this stage must load to compute a node."""
         if self._there(node) or (node.kind != FULL and node not in self.sinks):
             return ()
         return [x for x in node.inputs if x.kind == FULL]
@@ -356,7 +356,7 @@ def _is_input(node: Node) -> bool:
 
 
 def _loads(node: Node) -> bool:
-    """Whether an input is not simply there, row by row, as float32."""
+    """Whether an input must be converted to float32, or its rows be repeated."""
     return node.op == "input" and (node.given[1] is not None or node.given[0].dtype.numpy != np.float32)
 
 
@@ -367,7 +367,7 @@ def _instruction(name: str, target: int, operands: Sequence[int]) -> tuple[int, 
 def ordered(
     roots: Iterable[Node], inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
 ) -> list[Node]:
-    """Nodes after what they need, without recursion; of each, its inputs one after the other."""
+    """Nodes in topological order, without recursion; a node's inputs keep their order."""
     found: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:
@@ -383,7 +383,7 @@ def ordered(
 
 
 def _terms(has: tuple[int, ...], used: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Which row of those that there are is used for row r of all: the sum of r // over % modulo * times."""
+    """The terms that map row r to a row of an input: the sum of r // over % modulo * times."""
     terms: list[tuple[int, int, int]] = []
     over = times = 1
     for n, m in zip(reversed(has), reversed(used), strict=True):
@@ -399,16 +399,16 @@ def _terms(has: tuple[int, ...], used: tuple[int, ...]) -> list[tuple[int, int, 
 
 
 def encode(rows: int, columns: int, results: Sequence[Result]) -> tuple[list[Output], Any]:
-    """A program that computes results.
+    """Write a program that computes results.
 
     Returns:
-        Its inputs, and the program as the machine reads it.
+        The inputs of the program, and the program as the machine reads it.
     """
     schedule = Schedule(rows, columns, results)
     schedule._write_rows()
     costs = [schedule._write_tiles(number) for number in range(len(schedule._stages))]
     if columns <= TILE:
-        # While most is computed, the next rows come. Long rows come by themselves.
+        # The busiest stage prefetches the next rows. For long rows the processor does so itself.
         busiest = schedule._stages[costs.index(max(costs))].tiles
         busiest[:0] = [_instruction("Prefetch", 0, [place]) for place in schedule._read_directly()]
     return schedule.inputs, _laid_out(schedule)

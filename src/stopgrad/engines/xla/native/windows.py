@@ -1,6 +1,6 @@
-"""What kernels over windows share.
+"""What the kernels over windows share.
 
-They are told of three spatial axes always; those that are missing stand in front.
+The kernels take three spatial axes. Missing ones are added in front, with size 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.ops.neural.windows import pads
 
 RANK = 3
-"""How many spatial axes there are."""
+"""The number of spatial axes of the kernels."""
 
 
 def attributes_of(op: Operation) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def attributes_of(op: Operation) -> dict[str, Any]:
 
 
 def geometry_of(given: Mapping[str, Any], spatial: Sequence[int], ksize: Sequence[int]) -> dict[str, Any]:
-    """The attributes of a kernel, from those of an operation."""
+    """The attributes of a kernel, made of an operation's."""
     around = pads(spatial, ksize, (given["strides"], given["padding"], given["dilations"]))
     return {
         "strides": numbers(given["strides"], 1),
@@ -34,18 +34,18 @@ def geometry_of(given: Mapping[str, Any], spatial: Sequence[int], ksize: Sequenc
 
 
 def numbers(some: Sequence[Size], missing: int) -> np.ndarray[Any, Any]:
-    """A number for each spatial axis."""
+    """One number for each spatial axis, with *missing* for axes that are added."""
     return np.array([missing] * (RANK - len(some)) + [*some], np.int64)
 
 
 def with_all_axes(shape: Sequence[Size], filters: bool = False) -> Shape:
-    """The shape of an array [batch, spatial..., channels], or of filters."""
+    """The shape of an array [batch, spatial..., channels], or of filters, with all spatial axes."""
     missing = (1,) * (RANK + 2 - len(shape))
     return (*missing, *shape) if filters else (shape[0], *missing, *shape[1:])
 
 
 def sole_readers(operations: Sequence[Operation], wanted: Sequence[Output]) -> dict[Output, Operation]:
-    """For each output that one operation reads once, and nobody else wants, that operation."""
+    """The reader of each output that is read by a single operation, once, and is no result."""
     found: dict[Output, Operation] = {}
     several = set(wanted)
     for op in operations:

@@ -1,7 +1,7 @@
-"""Forms of operations whose definition for any array namespace is not the best for ONNX, or needs more.
+"""Forms of operations for ONNX, where their lowering over array namespaces is slow or does not work.
 
-From a definition to a function like its ``lower``: of the namespace, the operands, and by name the
-attributes; and of ``types`` and ``run``, where it asks for them.
+Each definition is mapped to a function like its ``lower``: it takes the namespace, the operands and, by name,
+the attributes; also ``types`` and ``run``, if it has parameters of these names.
 """
 
 from __future__ import annotations

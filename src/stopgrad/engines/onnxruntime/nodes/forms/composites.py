@@ -34,14 +34,14 @@ def _softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
 
 
 def _log_softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
-    """Of infinities of float64 the runtime's operator makes something else than NaN."""
+    """Not for float64, for which the runtime's operator gets infinities wrong."""
     if len(axis) != 1 or x.dtype == _FLOAT64:
         return LogSoftmax.lower(xp, x, axis=axis)
     return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
 def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float) -> Any:
-    """Over the last axes, without scale and offset: these are operations of their own."""
+    """LayerNormalization over the last axes. Scale and offset are operations of their own."""
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
     sizes = x.shape[first:]
@@ -53,7 +53,7 @@ def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float)
 
 
 def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Any:
-    """Not over an unknown number of elements: of none, the operator's mean is 0 and not NaN."""
+    """ReduceMean where the number of elements is known: of none, its result is 0 instead of NaN."""
     sizes = [x.shape[a] for a in axis]
     if x.dtype not in (_FLOAT32, _FLOAT64) or not is_known(sizes) or not math.prod(sizes):
         return Mean.lower(xp, x, axis=axis, keepdims=keepdims)
@@ -64,7 +64,7 @@ def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> An
 
 
 def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Any:
-    """Minus the logarithm of what the label's class is thought to be; NaN for labels that are none."""
+    """Minus the log-probability of the label's class; NaN where the label is no class."""
     axis = logits.ndim - 1
     logs = _log_softmax(xp, logits, axis=(axis,))
     at, inside = bounded(xp, labels, logits.shape[axis])
@@ -92,7 +92,7 @@ def _unary(xp: Writing, op_type: str, x: Array, **attributes: object) -> Any:
 def _in_float32(
     definition: type[Elu | LeakyRelu | Softsign], op_type: str, opset: int = 1
 ) -> Callable[..., Any]:
-    """An operator that runtimes have for float32 alone; else the body."""
+    """The form by an operator that runtimes have for float32 only. Other dtypes get the usual lowering."""
 
     def form(xp: Writing, x: Array, **attributes: object) -> Any:
         if x.dtype != _FLOAT32:
@@ -111,12 +111,12 @@ def _relu6(xp: Writing, x: Array) -> Any:
 
 
 def _sigmoid(xp: Writing, x: Array) -> Any:
-    """Of float64 the body: the operator is precise to 10⁻¹⁶, and 0 from -40 on."""
+    """The usual lowering for float64: the operator has an absolute error of 10⁻¹⁶, and is 0 below -40."""
     return Sigmoid.lower(xp, x) if x.dtype == _FLOAT64 else _unary(xp, "Sigmoid", x)
 
 
 def _silu(xp: Writing, x: Array) -> Any:
-    """Not Swish, which onnxruntime 1.31 lacks."""
+    """Written out, because onnxruntime 1.31 lacks Swish."""
     return xp.multiply(x, _sigmoid(xp, x))
 
 

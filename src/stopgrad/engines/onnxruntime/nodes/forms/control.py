@@ -1,4 +1,4 @@
-"""Branches and loops: If, Loop and Scan. What their bodies use of the graph around them they see."""
+"""Branches and loops: If, Loop and Scan. Their bodies can use all values of the graph around them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _case(
     run: RunBody,
     types: Types,
 ) -> Any:
-    """Branches by halves: an If for each time that they are halved."""
+    """A binary search for the branch: each If halves the branches that are left."""
     if not has_value(index):
         return _results(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
     kinds = _kinds(types.outputs)
@@ -63,7 +63,7 @@ def _case(
 
 
 def _condition(xp: Writing, index: Array) -> Any:
-    """The boolean that was made the number of a branch, if it was."""
+    """The boolean that was cast to the number of a branch; None if there was none."""
     node = producer(xp, index)
     if node is None or node.op_type != "Cast" or xp.nodes.types[node.inputs[0]] != (_BOOL, ()):
         return None
@@ -73,7 +73,7 @@ def _condition(xp: Writing, index: Array) -> Any:
 def _while(
     xp: Writing, *operands: Array, condition: Body, body: Body, limit: int, run: RunBody, types: Types
 ) -> Any:
-    """A Loop whose body says at its end whether there is a next time."""
+    """A Loop whose body computes at its end whether there is another round."""
     count = len(types.outputs)
     rest, kinds = operands[count:], _kinds(types.outputs)
 
@@ -100,7 +100,7 @@ def _scan(
     run: RunBody,
     types: Types,
 ) -> Any:
-    """A Scan; one without sequences counts its steps by a sequence that it does not read."""
+    """A Scan. One without sequences gets a range that it does not read, for the number of steps."""
     first, parts = operands[:carries], operands[carries : carries + sequences]
     rest, kinds = operands[carries + sequences :], _kinds(types.outputs[carries:])
     if length == 0:

@@ -18,27 +18,27 @@ from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpr
 from stopgrad.ops.neural.windows import Geometry, Padding, convolved, reach
 
 _CONV = frozenset(map(np.dtype, ("float32", "float16")))
-"""For others the runtime has no kernel: they are products of matrices."""
+"""The runtime has kernels for these; for others, convolutions are written as products of matrices."""
 
 
 def first(xp: Writing, x: Array) -> Any:
-    """[batch, spatial..., channels] as [batch, channels, spatial...]."""
+    """Transposes [batch, spatial..., channels] to [batch, channels, spatial...]."""
     return transposed(xp, x, (0, len(x.shape) - 1, *range(1, len(x.shape) - 1)))
 
 
 def last(xp: Writing, x: Array) -> Any:
-    """The reverse."""
+    """Transposes [batch, channels, spatial...] to [batch, spatial..., channels]."""
     return transposed(xp, x, (0, *range(2, len(x.shape)), 1))
 
 
 def _weights(xp: Writing, filters: Array) -> Any:
-    """[window..., in, out] as [out, in, window...]."""
+    """Transposes filters from [window..., in, out] to [out, in, window...]."""
     rank = len(filters.shape) - 2
     return transposed(xp, filters, (rank + 1, rank, *range(rank)))
 
 
 def steps(strides: tuple[int, ...], dilations: tuple[int, ...], groups: int = 1) -> dict[str, Any]:
-    """Attributes that are not as they are where nothing is said."""
+    """The attributes that differ from their defaults."""
     found: dict[str, Any] = {}
     if set(strides) != {1}:
         found["strides"] = list(strides)
@@ -50,7 +50,7 @@ def steps(strides: tuple[int, ...], dilations: tuple[int, ...], groups: int = 1)
 
 
 def pads_of(pairs: Sequence[tuple[Size, Size]], dilations: tuple[int, ...]) -> dict[str, Any] | None:
-    """The padding as attributes; None where only a run knows it and no word says it."""
+    """The padding as attributes; None where it depends on unknown sizes and is not SAME."""
     numbers = [low for low, _ in pairs] + [high for _, high in pairs]
     if is_known(numbers):
         return {"pads": numbers} if any(numbers) else {}
@@ -95,7 +95,7 @@ def _conv_back_input(
     dilations: tuple[int, ...],
     groups: int,
 ) -> Any:
-    """ConvTranspose. What no window reaches at an end is padding of its result."""
+    """ConvTranspose. Elements at the end that no window reaches are padding of its result."""
     geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
     if 0 in (*shape, *g.shape, *filters.shape):
         return xp.zeros(shape, g.dtype)
@@ -129,7 +129,7 @@ def _conv_back_filter(
     dilations: tuple[int, ...],
     groups: int,
 ) -> Any:
-    """A convolution whose batch is the channels, its channels the batch, its filters the cotangent."""
+    """A convolution of x with the cotangent as filters; channels and batch change places."""
     geometry, ksize, rank = (strides, padding, dilations), shape[:-2], len(strides)
     if 0 in (*shape, *g.shape, *x.shape):
         return xp.zeros(shape, g.dtype)
@@ -155,7 +155,7 @@ def _conv_back_filter(
 
 
 def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
-    """[batch, spatial..., groups * each] as [each, groups * batch, spatial...]."""
+    """Transposes [batch, spatial..., groups * each] to [each, groups * batch, spatial...]."""
     batch, *spatial, channels = x.shape
     rank = len(spatial)
     if groups == 1:

@@ -1,4 +1,4 @@
-"""Gates: functions of the domain ``stopgrad``, whose body is the identity, for every runtime to run."""
+"""Gates as functions of the domain ``stopgrad``. Their body is the identity, which every runtime can run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stopgrad.graph.graph import Operation
 from stopgrad.ops.gates.stopping import Named
 
 DOMAIN = "stopgrad"
-"""The domain of the functions."""
+"""The domain of the gates' functions."""
 
 
 def gate(xp: Writing, op: Operation) -> Callable[..., Any]:
-    """The form of a gate: a call of the function of its type, with its attributes. A name is none."""
+    """The form of a gate: a call of its type's function with its attributes. ``Named`` writes nothing."""
     definition = op.definition
     if definition is Named:
         return lambda x: xp.value(x)

@@ -1,7 +1,7 @@
 """Elements chosen by integer tensors.
 
-ONNX counts negative indices from the end of an axis and refuses those outside. To our operations both are
-indices that choose nothing: an index is brought into the axis, and what it would choose is put out.
+ONNX counts negative indices from the end of an axis and refuses those outside. In our
+operations both select nothing: such an index is clipped, and what it selects is replaced or left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _as_index(xp: Writing, indices: Array, wide: bool) -> Any:
 
 
 def bounded(xp: Writing, indices: Array, size: Size, wide: bool = False) -> tuple[Any, Any]:
-    """Indices within an axis of this size, and which of them were; None where all are known to be."""
+    """Indices clipped to an axis of this size, and which were inside; None where all are known to be."""
     indices = _as_index(xp, indices, wide)
     dtype = indices.dtype
     if isinstance(indices, np.ndarray) and not isinstance(size, Dim):
@@ -100,7 +100,7 @@ def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Any
 
 
 def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -> Any:
-    """The numbers of elements by their indices, which may count from the end; -1 for what lies outside."""
+    """Flat positions of multi-indices, which may count from the end; -1 for those outside."""
     wanted = np.dtype(dtype.numpy)
     wide = wanted.itemsize == 8 or not is_known(sizes)
     total = inside = None
@@ -123,7 +123,7 @@ def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -
 def _rows(
     xp: Writing, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int
 ) -> tuple[Any, Any]:
-    """Indices and updates with one axis that is chosen along, where there were several or none."""
+    """Indices and updates reshaped, so that indices have one axis behind the batch axes."""
     count = product(indices.shape[batch_dims:])
     indices = reshaped(xp, indices, (*indices.shape[:batch_dims], count))
     return indices, reshaped(xp, updates, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
@@ -132,7 +132,7 @@ def _rows(
 def _joined(
     xp: Writing, x: Array, at: Array, updates: Array, axis: int, batch_dims: int, reduction: str
 ) -> Any:
-    """x with rows along an axis joined with updates. All indices lie inside."""
+    """Scatters updates into *x* along an axis. All indices lie inside."""
     if axis == 0:
         at = xp.expand_dims(xp.astype(at, np.int64), 1)
         return xp.node("ScatterND", [x, at, updates], x.dtype, x.shape, reduction=reduction)
@@ -141,7 +141,7 @@ def _joined(
 
 
 def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The form of a scatter whose order does not matter. *neutral* is what changes no number of a dtype."""
+    """The form of a scatter whose order does not matter; *neutral* gives its neutral element for a dtype."""
 
     def form(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int) -> Any:
         if is_known(x.shape) and not x.shape[axis]:
@@ -161,7 +161,7 @@ def _scatter_update(
 ) -> Any:
     """Each row becomes its last update.
 
-    ONNX leaves open which update wins. So it is first found out, as the largest of their numbers.
+    ONNX leaves open which update wins, so another scatter first finds the position of the last one.
     """
     if is_known(x.shape) and not x.shape[axis]:
         return x
@@ -192,7 +192,7 @@ def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Arra
 def _one_hot(
     xp: Writing, indices: Array, on_value: Array, off_value: Array, *, depth: Size, axis: int
 ) -> Any:
-    """A comparison: OneHot of ONNX's counts negative indices from the end."""
+    """By comparison: ONNX's OneHot counts negative indices from the end."""
     indices = _as_index(xp, indices, isinstance(depth, Dim))
     places = reshaped(xp, xp.arange(depth, dtype=indices.dtype), (depth, *(1,) * (indices.ndim - axis)))
     hit = xp.equal(xp.expand_dims(indices, axis), places)
@@ -202,7 +202,7 @@ def _one_hot(
 
 
 def _search_sorted(xp: Writing, sequence: Array, x: Array, *, right: bool, dtype: DType) -> Any:
-    """How many elements of the sequence come before; NaN comes last."""
+    """Counts the elements of the sequence that come before each x; NaN comes last."""
     many, one = xp.expand_dims(sequence, sequence.ndim - 1), xp.expand_dims(x, x.ndim)
     before = xp.less_equal(many, one) if right else xp.less(many, one)
     if np.dtype(x.dtype).kind not in "iub":

@@ -1,6 +1,6 @@
-"""Linear algebra: triangles and diagonals, and eliminations by Scan, one row or column after the other.
+"""Linear algebra: triangles, diagonals, and eliminations by Scan, one row or column per step.
 
-What factorizes otherwise (QR, eigenvalues, singular values) has no form.
+Other factorizations (QR, eigenvalues, singular values) have no form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stopgrad.ops.linalg.matrices import ANY, MatrixBandPart, MatrixDiag, Matrix
 from stopgrad.ops.linalg.solvers import MatrixInverse, MatrixSolve, TriangularSolve
 
 _TRIANGLES = frozenset(map(np.dtype, ("bool", "float32", "float64", "int32", "int64")))
-"""Of what the runtime takes triangles."""
+"""The dtypes for which the runtime has Trilu."""
 
 _MINORS = 16
 """The adjugate is written for matrices up to this size: it takes a determinant for each element."""
@@ -42,7 +42,7 @@ def _band_part(xp: Writing, x: Array, *, low: int, high: int) -> Any:
 
 
 def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Any:
-    """Elements of a row of all of them, as far apart as the diagonal is."""
+    """A strided slice of the flattened matrix."""
     *batch, rows, columns = x.shape
     length = types.outputs[0].shape[-1]
     if length == 0:
@@ -55,7 +55,7 @@ def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Any:
 
 
 def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Size) -> Any:
-    """Each element repeated along its row, where the diagonal is."""
+    """Broadcasts each element along its row, and keeps it on the diagonal."""
     count = diagonal.shape[-1]
     before = max(-offset, 0) if isinstance(rows, Dim) else min(max(-offset, 0), rows)
     around = [(0, 0)] * (diagonal.ndim - 1) + [(before, rows - before - count)]
@@ -68,7 +68,7 @@ def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Siz
 
 
 def _mask(xp: Writing, place: Array, size: Size, compare: str = "equal") -> Any:
-    """Which of the rows stand at a place (or before, or behind it): [size, 1]."""
+    """Which rows are at *place*, or compare with it otherwise: [size, 1]."""
     return getattr(xp, compare)(xp.reshape(xp.arange(size), (size, 1)), place)
 
 
@@ -77,7 +77,7 @@ def _matrix(xp: Writing, x: Array, batch: Sequence[Size]) -> Any:
 
 
 def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, adjoint: bool) -> Any:
-    """Row by row: what the rows found so far say is taken off, and the rest is divided."""
+    """Substitution, row by row: subtracts the product with the rows found so far, and divides."""
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
     if size == 0:
@@ -88,7 +88,7 @@ def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, ad
     diagonal = _diag_part_of(xp, matrix)
 
     def step(x: Array, place: Array, row: Array, side: Array, pivot: Array) -> list[Any]:
-        # Of what is not known yet, x holds 0.
+        # Rows of x that are not known yet are 0.
         known = xp.matmul(xp.expand_dims(row, axis), x)
         found = xp.divide(xp.subtract(xp.expand_dims(side, axis), known), xp.reshape(pivot, (*batch, 1, 1)))
         return [xp.where(_mask(xp, place, size), found, x)]
@@ -105,7 +105,7 @@ def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, ad
 
 
 def _rows_first(xp: Writing, x: Array, axis: int) -> Any:
-    """[..., rows, columns] as [rows, ..., columns]."""
+    """Transposes [..., rows, columns] to [rows, ..., columns]."""
     return x if not axis else xp.transpose(x, (axis, *range(axis), axis + 1))
 
 
@@ -161,7 +161,7 @@ def _eliminated(xp: Writing, matrix: Array, whole: bool) -> tuple[Any, Any, Any]
         whole: whether the columns are eliminated above the pivots, too, and pivots made 1.
 
     Returns:
-        The rows, the pivots [m, ..., 1, 1], and for each whether rows have changed places for it.
+        The rows, the pivots [m, ..., 1, 1], and for each pivot whether two rows were swapped.
     """
     size, axis = matrix.shape[-2], matrix.ndim - 2
     batch = matrix.shape[:-2]
@@ -203,7 +203,7 @@ def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
         return rhs
     matrix = xp.swapaxes(matrix, -1, -2) if adjoint else matrix
     rows, pivots, _ = _eliminated(xp, xp.concatenate([matrix, rhs], matrix.ndim - 1), True)
-    # Where a pivot is 0 or NaN, nothing is known.
+    # Where a pivot is 0 or NaN, the solution is NaN.
     good = xp.all(xp.greater(xp.abs(pivots), number(0, rhs.dtype)), axis=0)
     unknown = xp.any(xp.isnan(matrix), axis=(len(batch), len(batch) + 1), keepdims=True)
     good = xp.logical_and(good, xp.logical_not(unknown))
@@ -222,7 +222,7 @@ def _inverse(xp: Writing, x: Array) -> Any:
 
 
 def _turned(xp: Writing, moved: Array, dtype: np.dtype[Any]) -> Any:
-    """-1 for each time that rows have changed places, else 1."""
+    """-1 for each pivot for which rows were swapped, else 1."""
     return xp.where(moved, number(-1, dtype), number(1, dtype))
 
 
@@ -232,7 +232,7 @@ def _determinant(xp: Writing, x: Array) -> Any:
         return xp.ones(batch, x.dtype)
     if x.dtype == np.float32:
         return xp.node("Det", [x], x.dtype, batch)
-    # A pivot of 0 ends the elimination: what divides by it counts no more.
+    # After a pivot of 0 the determinant is 0; what was divided by it is not used.
     _, pivots, moved = _eliminated(xp, xp.value(x), False)
     zero = number(0, x.dtype)
     found = xp.prod(xp.multiply(pivots, _turned(xp, moved, x.dtype)), axis=0)
@@ -261,7 +261,7 @@ def _log_determinant(xp: Writing, x: Array) -> Any:
 
 
 def _adjugate(xp: Writing, x: Array) -> Any:
-    """The determinants of what is left without a row and a column."""
+    """The determinants of the minors, with their signs."""
     batch, (size,) = x.shape[:-2], xp.known(x.shape[-1:], "the size of the matrices")
     if size > _MINORS:
         raise xp.missing(f"the adjugate of matrices with more than {_MINORS} rows")

@@ -1,4 +1,4 @@
-"""Numbers: conversions, draws, and integrals that are computed at once where their definition adds up."""
+"""Casts; and random draws and integrals in the form that they have for XLA."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stopgrad.ops.special.incomplete import BetaMoment, LogGammaMoment
 
 
 def _cast(xp: Writing, x: Array, *, dtype: DType) -> Any:
-    """Integers from floating-point numbers are limited to what their dtype holds, and NaN is 0."""
+    """Casts from floating-point to integer dtypes saturate, and NaN becomes 0."""
     x, target = xp.value(x), dtype.numpy
     if not dtype.is_integer or x.dtype.kind in "biu":
         return xp.cast(x, target)
@@ -35,7 +35,7 @@ def _complex(xp: Writing, real: Array, imag: Array) -> Any:
     raise NotInOnnx(NO_COMPLEX)
 
 
-# These are written for XLA as loops until nothing is pending, and as one sum over an axis.
+# For XLA, draws are loops until no rejection is left, and integrals are one sum over an axis.
 NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
     Cast: _cast,
     Complex: _complex,

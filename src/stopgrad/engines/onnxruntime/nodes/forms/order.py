@@ -1,8 +1,7 @@
-"""Sorting, by TopK, which keeps equal elements in their order, and puts NaN anywhere.
+"""Sorting by TopK, which is stable, but puts NaN anywhere.
 
-To sort NaN last, numbers of at most 32 bits are brought into float64, in which there are numbers beyond
-their infinities. Of float64 itself, a first pass finds the order of the numbers, and a second brings NaN to
-the end.
+To sort NaN last, numbers of at most 32 bits are cast to float64, where NaN is replaced by a number that is
+larger than all of them. For float64, a first pass sorts the numbers, and a second moves NaN to the end.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BEYOND = 1e39
 
 
 def _ordered(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> tuple[Any, Any]:
-    """The first *k* along an axis in order, and where they stand. There is no NaN."""
+    """The first *k* along an axis in sorted order, and their positions. There must be no NaN."""
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     kinds = [(x.dtype, shape), (np.dtype(np.int64), shape)]
     values, at = xp.write("TopK", [x, xp.ints([k])], kinds, axis=axis, largest=int(largest), sorted=1)
@@ -43,7 +42,7 @@ def _integers(xp: Writing, x: Array) -> Any:
 
 
 def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Any:
-    """Where the first *k* in order stand; NaN counts as the largest."""
+    """The positions of the first *k* in sorted order; NaN counts as the largest."""
     dtype = np.dtype(x.dtype)
     if dtype.kind in "biu":
         return _ordered(xp, _integers(xp, x), k, axis, largest)[1]
@@ -65,7 +64,7 @@ def _argsort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
 
 
 def _sort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
-    """For floating-point numbers: NaN goes for an infinity, and comes back where so many of them stand."""
+    """Sorts floating-point numbers with infinity for NaN; then as many of the largest become NaN."""
     dtype, size = np.dtype(x.dtype), x.shape[axis]
     if dtype.kind in "biu":
         return xp.astype(_taken(xp, x, _places(xp, x, size, axis, descending), axis), dtype)

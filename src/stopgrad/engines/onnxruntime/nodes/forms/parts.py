@@ -1,4 +1,4 @@
-"""What forms share: moves of axes that are left out where nothing moves, and numbers of a dtype."""
+"""What forms share: transposes and reshapes that are left out where they change nothing, and scalars."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def number(value: Operand, dtype: npt.DTypeLike) -> Any:
 
 
 def transposed(xp: Writing, x: Array, order: Sequence[int]) -> Any:
-    """The axes in another order."""
+    """Transposes *x*."""
     return x if list(order) == list(range(len(order))) else xp.transpose(x, tuple(order))
 
 
 def moved(xp: Writing, x: Array, source: int, target: int) -> Any:
-    """One axis in another place."""
+    """Moves one axis."""
     order = [i for i in range(len(x.shape)) if i != source]
     order.insert(target, source)
     return transposed(xp, x, order)
 
 
 def reshaped(xp: Writing, x: Array, shape: Sequence[Any]) -> Any:
-    """The same elements in another shape."""
+    """Reshapes *x*."""
     return x if tuple(x.shape) == tuple(shape) else xp.reshape(x, tuple(shape))
 
 
 def along(xp: Writing, x: Array, axis: int, ndim: int, batch_dims: int = 0) -> Any:
-    """An array whose axes behind the first *batch_dims* stand at *axis*, and that broadcasts with *ndim*."""
+    """Puts axes of size 1 around those behind *batch_dims*: they begin at *axis*, of *ndim* axes."""
     ahead = (*x.shape[:batch_dims], *(1,) * (axis - batch_dims), *x.shape[batch_dims:])
     return reshaped(xp, x, (*ahead, *(1,) * (ndim - len(ahead))))
 

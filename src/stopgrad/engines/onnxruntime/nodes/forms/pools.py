@@ -18,7 +18,7 @@ from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGr
 from stopgrad.ops.neural.windows import Geometry, Padding
 
 _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
-"""In what the runtime averages."""
+"""The dtypes for which the runtime has AveragePool."""
 
 _INT64 = np.dtype(np.int64)
 
@@ -26,7 +26,7 @@ _INT64 = np.dtype(np.int64)
 def _read(
     xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, value: float
 ) -> tuple[Any, dict[str, Any]]:
-    """The operand, with the padding that no attribute can say, and the attributes."""
+    """The operand, padded where no attribute can express the padding, and the attributes."""
     strides, _, dilations = geometry
     pairs = around(x.shape[1:-1], ksize, geometry)
     found = {"kernel_shape": list(ksize), **steps(strides, dilations)}
@@ -38,7 +38,7 @@ def _read(
 
 
 def _most(xp: Writing, x: Array, geometry: Mapping[str, Any], places: bool) -> list[Any]:
-    """The largest elements, channels first, and, if asked, where in the operand they stand."""
+    """The largest elements, channels first, and, with *places*, their positions in the operand."""
     ksize, steps_ = geometry["ksize"], (geometry["strides"], geometry["padding"], geometry["dilations"])
     shape = (x.shape[0], x.shape[-1], *counted(x.shape[1:-1], ksize, steps_))
     x, attributes = _read(xp, x, ksize, steps_, -np.inf)
@@ -48,9 +48,9 @@ def _most(xp: Writing, x: Array, geometry: Mapping[str, Any], places: bool) -> l
 
 
 def _places(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The operand with its padding, if that is no attribute, and for each window the number of its choice.
+    """The operand, padded if no attribute can express it, and for each window the position of its maximum.
 
-    Elements are numbered channels first; of the largest the first is chosen.
+    Positions count channels first; of equal elements the first is chosen.
     """
     steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
     wide, _ = _read(xp, x, geometry["ksize"], steps_, -np.inf)
@@ -94,7 +94,7 @@ def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **geometry: Any) -> Any
 def _numbers(
     xp: Writing, spatial: Sequence[Size], ksize: Sequence[Size], geometry: Geometry, dtype: np.dtype[Any]
 ) -> Any:
-    """How many elements of each window are no padding: a number, or [1, counts..., 1]."""
+    """The number of elements of each window that are not padding: a scalar, or [1, counts..., 1]."""
     if not any(isinstance(n, Dim) or n for pair in around(spatial, ksize, geometry) for n in pair):
         return number(product(ksize), dtype)
     inside = windows(xp, xp.value(xp.ones((1, *spatial, 1), dtype)), ksize, geometry)

@@ -14,7 +14,7 @@ from stopgrad.graph.op import Op
 from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 
 _GEMM = frozenset(map(np.dtype, ("float32", "float64")))
-"""Where the runtime has a product that takes matrices as they lie."""
+"""The dtypes for which the runtime has Gemm, which transposes its operands itself."""
 
 
 def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
@@ -29,7 +29,7 @@ def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: 
 
 
 def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
-    """Axes of size 1 that are repeated are dropped: ONNX repeats none."""
+    """Axes of size 1 that are to be broadcast are dropped: ONNX's Einsum does not broadcast them."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
     terms, kept = [], []

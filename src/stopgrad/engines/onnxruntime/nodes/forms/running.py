@@ -1,4 +1,4 @@
-"""What runs along an axis: CumSum and CumProd, and Scan for what has no operator of its own."""
+"""Cumulative operations along an axis: CumSum, CumProd, and Scan for the others."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def scanned(
     axis: int = 0,
     reverse: bool = False,
 ) -> list[Any]:
-    """A Scan: what *step* makes of the carry and a slice of each of the parts, along an axis of these.
+    """A Scan: calls *step* with the carry and a slice of each of the parts along an axis.
 
     Args:
         step: returns the next carry, and what is stacked along the axis.
         first: the first carry.
         parts: at least one, and of at least one slice.
-        kinds: of what is stacked.
+        kinds: dtypes and shapes of what is stacked.
     """
     first, parts = list(map(xp.value, first)), list(map(xp.value, parts))
     carried = [(x.dtype, x.shape) for x in first]
@@ -98,7 +98,7 @@ def _logsumexp(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
 
 
 def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Any:
-    """The first factor meets nothing: it is put to 0, so that not even an infinite one is seen."""
+    """The first factor is replaced by 0: it is multiplied with nothing, even if it is infinite."""
     size = b.shape[axis]
     if size == 0:
         return b

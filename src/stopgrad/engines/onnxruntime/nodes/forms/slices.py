@@ -1,4 +1,4 @@
-"""Slices, their gradients and updates, padding, and blocks that begin where a tensor says."""
+"""Slices, their gradients and updates, padding, and slices whose starts are tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stopgrad.ops.shapes.join import PadV2, Split
 
 
 def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tuple[Any, Any, int]]) -> Any:
-    """Zeros between the elements, as each is one of *step* that are otherwise padding; then zeros around."""
+    """The gradient of a slice: puts *step* - 1 zeros between the elements, then zeros around them."""
     g = xp.flip(g, [i for i, (_, _, step) in enumerate(spans) if step < 0])
     apart = [abs(step) for *_, step in spans]
     if any(step != 1 for step in apart):
@@ -36,7 +36,7 @@ def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tup
 
 
 def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Size, Size, int]]) -> Any:
-    """Along one axis, what is before, the update and what is behind; else a choice by a mask."""
+    """A concatenation if one axis is cut without gaps; else a choice by a mask."""
     cut = [i for i, (span, size) in enumerate(zip(spans, x.shape, strict=True)) if span != (0, size, 1)]
     if not cut:
         return updates
@@ -60,7 +60,7 @@ def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Siz
 def _starts(
     xp: Writing, starts: Array, shape: Sequence[Size], sizes: Sequence[Size], axes: Sequence[int]
 ) -> Any:
-    """Where a block begins along some axes, so that it fits: a vector of int64."""
+    """The starts of a block along some axes, clipped so that it fits: a vector of int64."""
     if list(axes) != list(range(len(shape))):
         starts = xp.take(starts, np.array(axes, np.int64), axis=0)
     signed = np.dtype(starts.dtype).kind == "i"
@@ -77,12 +77,12 @@ def _cut(shape: Sequence[Size], sizes: Sequence[Size]) -> list[int]:
 
 
 def _places(xp: Writing, starts: Array, number_: int, count: Size) -> Any:
-    """The elements of a block along one of the axes that its starts are for."""
+    """The positions of a block's elements along an axis; *number_* is that of the axis among the starts."""
     return xp.add(xp.part(xp.value(starts), 0, number_, 1), xp.arange(count, dtype=np.int64))
 
 
 def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size]) -> Any:
-    """Gathers: of a Slice whose bounds a run computes nobody else knows the sizes."""
+    """Gathers, because the sizes of a Slice with computed bounds would be unknown."""
     axes = _cut(x.shape, sizes)
     if not axes:
         return x
@@ -93,7 +93,7 @@ def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size
 
 
 def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) -> Any:
-    """Along one axis a scatter; else each element is sought in the block."""
+    """A scatter if one axis is cut; else each element looks up whether it lies in the block."""
     axes = _cut(x.shape, updates.shape)
     if not axes:
         return updates

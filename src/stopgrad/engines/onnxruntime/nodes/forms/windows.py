@@ -1,7 +1,7 @@
 """Windows over the spatial axes of [batch, spatial..., channels], for what no operator of ONNX computes.
 
-Along one axis, the windows of size k are a gather by a matrix of indices, [count, k]; to add them up where
-they came from is a product with a matrix of zeros and ones. Both take one axis after the other.
+Along one axis, windows of size k are gathered by a matrix of indices, [count, k]. The reverse, which adds
+them up where they came from, is a product with a matrix of zeros and ones. Both go axis by axis.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ def windows(
 
 
 def inside_axes(rank: int) -> tuple[int, ...]:
-    """The axes of :func:`windows` that run inside them."""
+    """The axes of :func:`windows` that index elements inside a window."""
     return tuple(range(2, 2 + 2 * rank, 2))
 
 
 def apart(xp: Writing, x: Array, rank: int) -> Any:
-    """[batch, count, k, ..., channels] as [batch, counts..., ks..., channels]."""
+    """Transposes [batch, count, k, ..., channels] to [batch, counts..., ks..., channels]."""
     return transposed(xp, x, (0, *range(1, 1 + 2 * rank, 2), *inside_axes(rank), 1 + 2 * rank))
 
 
 def _matrix(xp: Writing, n: Size, low: Size, at: Array, dtype: np.dtype[Any]) -> Any:
-    """Which element of windows each element of an axis is: zeros and ones, [n, count, k]."""
+    """Ones where an element of an axis is an element of a window, else zeros: [n, count, k]."""
     places = xp.add(xp.arange(n, dtype=np.int64), xp.asarray(low, np.int64))
     return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(at, 0)), dtype)
 
 
 def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
-    """[batch, count, k, count, k, ..., channels] added up to [batch, spatial..., channels]."""
+    """Adds up windows [batch, count, k, ..., channels] to [batch, spatial..., channels]."""
     batch, channels, rest = x.shape[0], x.shape[-1], x.shape[1:-1]
     pads = around(spatial, ksize, geometry)
     for i, (n, k, s, d) in enumerate(zip(spatial, ksize, geometry[0], geometry[2], strict=True)):
@@ -87,7 +87,7 @@ def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], g
 
 
 def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
-    """Each window's number added to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
+    """Adds each window's number to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
     batch, channels, counts = g.shape[0], g.shape[-1], g.shape[1:-1]
     pads = around(spatial, ksize, geometry)
     apart_ = zip(spatial, ksize, geometry[0], geometry[2], counts, pads, strict=True)
