@@ -1,4 +1,4 @@
-"""What one operation definition holds.
+"""Definitions of operations: what they consist of.
 
 A definition is a class with everything about the operation in one block::
 
@@ -10,8 +10,8 @@ A definition is a class with everything about the operation in one block::
         lower = lambda xp, x, y: xp.multiply(x, y)    # over any array namespace
         samples = pairs()
 
-It is checked when the class is created; a definition is never instantiated. How operations are built from
-definitions stands in :mod:`stopgrad.graph.build`, how they are computed in :mod:`stopgrad.graph.interpreter`.
+It is checked when the class is created; a definition is never instantiated. :mod:`stopgrad.graph.build`
+builds operations from definitions, :mod:`stopgrad.graph.interpreter` computes them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Rule: TypeAlias = "Callable[..., Any] | Undefined"
 
 
 class Status(StrEnum):
-    """Whether a gradient arrives, and if not, why not; from the best to the worst."""
+    """Whether a gradient arrives, and if not, why not; ordered from best to worst."""
 
     FLOWS = "flows"
     PARTLY_STOPPED = "partly stopped"
@@ -69,14 +69,14 @@ class Status(StrEnum):
 
 
 class NoGradient(NamedTuple):
-    """In place of a gradient rule: a wall. ``status`` is the absence it causes, ``reason`` says why."""
+    """A wall in the place of a gradient rule. ``status`` is what it causes, ``reason`` says why."""
 
     reason: str
     status: Status = Status.NOT_DIFFERENTIABLE
 
 
 def not_differentiable(reason: str) -> NoGradient:
-    """The operand has no gradient, as TensorFlow's NotDifferentiable: the path ends here."""
+    """The operand has no gradient, like TensorFlow's NotDifferentiable: the path ends here."""
     return NoGradient(reason)
 
 
@@ -86,12 +86,12 @@ def stopped(reason: str) -> NoGradient:
 
 
 def unconnected(reason: str) -> NoGradient:
-    """The operand is named, and no value is taken from it: no path leads through it, not even a cut one."""
+    """The operand is only named, and its value is not used: no path leads through it, not even a cut one."""
     return NoGradient(reason, Status.DISCONNECTED)
 
 
 class Undefined(NamedTuple):
-    """A gradient rule that refuses: asking for the gradient is an error.
+    """A gradient rule that always raises: asking for the gradient is an error.
 
     The reason may depend on the operation.
     """
@@ -103,11 +103,11 @@ class Undefined(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """One pullback for all operands together, where they share work (loops, branches, custom gradients).
+    """One pullback for all operands together, which share work (loops, branches, custom gradients).
 
-    ``pull(gs, op, live, acting)`` takes the cotangents of all outputs, None where none arrived, and the
-    positions of the operands whose cotangents are wanted; it returns one, or None, for each of these.
-    ``acting`` are the selective gates that are closed in this generation. ``walls`` are, by name, the
+    ``pull(gs, op, live, acting)`` takes the cotangents of all outputs, with None for those that did not
+    arrive, and the positions of the operands whose cotangents are wanted; it returns a cotangent or None for
+    each of these. ``acting`` are the selective gates that act for this gradient. ``walls`` are, by name, the
     operands to which no gradient passes.
     """
 
@@ -122,9 +122,9 @@ class Wire(NamedTuple):
         body: the body.
         operands: for each parameter of the body, the position of the operand whose value (or part) it gets.
         outputs: for each result of the body, the position of the operation's output that it is (or is part
-            of); None where it goes to no output.
+            of); None if it is no output.
         feedback: for each result that the next run of the body gets, the parameter that gets it.
-        skipped: whether the body may run no time at all, the outputs then being what is fed back.
+        skipped: whether the body may run zero times; the outputs are then what would be fed back.
         condition: a body with the same parameters, whose result says whether to run the body once more.
     """
 
@@ -140,7 +140,7 @@ class Wire(NamedTuple):
 
 
 class Kind(Enum):
-    """What an attribute is. Text, the binding of sizes, rewriting and batching read it."""
+    """The kind of an attribute. Text, the binding of sizes, rewriting and batching use it."""
 
     AXIS = "the position of an axis of the first operand"
     AXES = "positions of axes of the first operand, in a tuple"
@@ -226,9 +226,9 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.WORD: _word,
     Kind.SHARDING: checked_spec,
 }
-"""From what may be given for an attribute to the one value that stands for it.
+"""Functions that make the value given for an attribute canonical.
 
-To Python ``1 == 1.0 == True``; here they are told apart, so that no key that holds attributes confuses them.
+For Python ``1 == 1.0 == True``; here they differ, so that keys with attributes do not confuse them.
 """
 
 _SIZES = {
@@ -238,7 +238,7 @@ _SIZES = {
     Kind.SPANS: size_value,
     Kind.SCALAR: size_value,
 }
-"""From sizes in an attribute to numbers; those that are lengths are not negative."""
+"""Functions that replace sizes in an attribute by numbers; lengths must not be negative."""
 
 _BY_ANNOTATION = {
     "Axis": Kind.AXIS,
@@ -277,13 +277,13 @@ Scalar = Any
 
 
 class Unsupported(NamedTuple):
-    """In place of a lowering: why there is none."""
+    """Stands for a lowering that does not exist, and says why."""
 
     reason: str
 
 
 def unsupported(reason: str) -> Unsupported:
-    """The operation cannot be computed, by any engine or by the one whose form this takes the place of."""
+    """The operation cannot be computed: by no engine, or not by the one for whose form this stands."""
     return Unsupported(reason)
 
 
@@ -294,7 +294,7 @@ REGISTRY: Registry[type[Op]] = Registry()
 
 
 class _Forgetful(dict[Any, Any]):
-    """A dictionary that forgets, so that a cache keyed by attributes keeps no arrays alive."""
+    """A dictionary that stays empty, so that a cache keyed by attributes keeps no arrays alive."""
 
     def get(self, key: object, default: object = None) -> Any:
         return default
@@ -308,70 +308,70 @@ class Op:
 
     Class attributes that a definition gives:
 
-    - ``infer``: from the operands' :class:`TensorType` (positional) and the attributes (keyword-only) to the
+    - ``infer``: maps the operands' :class:`TensorType` (positional) and the attributes (keyword-only) to the
       type of the output, or a tuple of types; raises :class:`ShapeError` or :class:`DTypeError`. The
-      annotations of the attributes say their kinds; ``kinds`` says them where ``infer`` has none.
-    - ``gradient``: from operand name to rule or :func:`not_differentiable`; or one :func:`not_differentiable`
-      or :class:`Joint` for all. A rule takes the output's cotangent (a tuple for several outputs) and the
-      operation, and for a variadic operand also the operand's position; it returns the operand's cotangent.
-      Broadcasting and dtype are not its concern.
-    - ``lower``: from a namespace (NumPy's functions, or JAX's), the operands and the attributes to the value.
-      A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body. An engine
-      that needs a form of its own has it under its own name (``xla = ...``).
-    - ``batch``: how ``vmap`` treats it: a rule, of :mod:`stopgrad.graph.batch_rules`; None for a loop.
+      annotations of the attributes are their kinds; ``kinds`` gives them if ``infer`` has none.
+    - ``gradient``: a dict from operand names to rules or :func:`not_differentiable`; or one
+      :func:`not_differentiable` or :class:`Joint` for all. A rule takes the output's cotangent (a tuple for
+      several outputs) and the operation, and for a variadic operand also the operand's position; it returns
+      the operand's cotangent. It need not care for broadcasting and dtypes.
+    - ``lower``: computes the value from a namespace (NumPy's functions, or JAX's), the operands and the
+      attributes. A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body.
+      An engine's own form has the engine's name (``xla = ...``).
+    - ``batch``: the rule of :mod:`stopgrad.graph.batch_rules` by which ``vmap`` batches it; None for a loop.
     - ``samples``: calls from which tests are made; ``extremes``: operands on which engines must agree.
-    - ``cached``: whether inferred types are remembered; not where an attribute holds a whole array or body.
-    - ``type``: the name of the type, where it is not that of the class.
+    - ``cached``: whether inferred types are cached; False if an attribute holds a whole array or body.
+    - ``type``: the name of the type, if it is not that of the class.
 
-    Its docstring says what differs from its family's, and gets the rest from there
+    Its docstring says what differs from its family's, and inherits the rest from there
     (:mod:`stopgrad.graph.docstrings`).
 
     And its traits:
 
-    - ``passes``: the operand that the operation hands on unchanged, and into which it is erased before
-      running. An operation that does is a ``gate``.
-    - ``rounds_once``: float16 and bfloat16 operands go through its lowering as float32, and the result is
-      rounded at the end; for all that computes instead of moving values. A lowering with a parameter called
-      ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
-      operands' own.
-    - ``promotes``: how the public function brings operands to one dtype, a :class:`Promotion`; by default
-      what ``infer`` says, where it is one of :mod:`stopgrad.graph.type_rules`. The operation is strict.
-    - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
-    - ``stateful``: it stands for a value that outlives a run. ``fed``: for one that a run is given.
+    - ``passes``: the operand that the operation returns unchanged; before running, the operation is replaced
+      by it. Such an operation is a ``gate``.
+    - ``rounds_once``: whether its lowering gets float16 and bfloat16 operands as float32, and the result is
+      rounded at the end; so for all operations that compute instead of moving values. A lowering with a
+      parameter ``accumulate`` gets its operands unchanged, and in that parameter the dtype to add in:
+      float32, or None for the operands' own.
+    - ``promotes``: the :class:`Promotion` by which the public function brings operands to one dtype; by
+      default that of ``infer``, if it is a rule of :mod:`stopgrad.graph.type_rules`. The operation is strict.
+    - ``merged``: whether equal operations may be built once; not so for gates and operations with state.
+    - ``stateful``: whether it stands for a value that outlives a run. ``fed``: for a value that is fed.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
       others it is open.
-    - ``switched``: the wall that a gate is while a condition holds, which is read when the graph runs.
-    - ``tells_apart``: it has bodies, or a ``dependence`` of its own, so that gradients of its outputs may
-      pass to different inputs. Read from the definition.
+    - ``switched``: the wall that a gate is while a condition holds; the condition is read at run time.
+    - ``tells_apart``: whether gradients of its outputs may pass to different inputs, because it has bodies or
+      its own ``dependence``. Read from the definition.
 
     What it does with elements:
 
-    - ``moves``: the operands of whose elements the result is made, each as it was: it puts them elsewhere,
-      repeats some and leaves others out. ``pads``: beside them it puts elements of its own, such as zeros.
-      A gate moves what it hands on.
-    - ``elementwise``: each element of the result is made of those that stand in its place in the operands,
-      which broadcast. Follows from the batching rule; said where that is another one.
-    - ``views``: NumPy makes the result without writing to memory.
-    - ``remade``: a loop's gradient makes it again from its operands, which are no larger, and keeps those.
-    - ``folded``: small constants that go through it become one when a graph is prepared.
-    - ``iterates``: NumPy computes it in a loop of Python's, so that fewer calls on more are quicker.
+    - ``moves``: the operands whose elements are in the result, unchanged: the operation moves, repeats or
+      omits them. ``pads``: whether it adds elements of its own, such as zeros. A gate moves its operand.
+    - ``elementwise``: whether each element of the result depends on the elements at its position in the
+      operands, which broadcast. Follows from the batching rule, if that is :func:`ELEMENTWISE`.
+    - ``views``: whether NumPy makes the result without writing to memory.
+    - ``remade``: whether a loop's gradient computes it again from its operands, which are no larger, and
+      keeps these instead.
+    - ``folded``: whether it is computed when a graph is prepared, if its operands are small constants.
+    - ``iterates``: whether NumPy computes it in a Python loop, so that fewer, larger calls are faster.
 
     And with numbers:
 
-    - ``never_negative``: so is its result, whatever it is computed from. ``keeps_sign``: the result is
-      nowhere negative, or nowhere positive, if the operand is.
-    - ``magnitudes``: how large the result may be, by the absolute values of the operands.
-    - ``not_holomorphic``: why the function of complex operands is not, where it takes such and is not.
-    - ``flops``: from an operation of known sizes to its floating-point operations, where these are not one
-      for each element.
-    - ``unsound``: where it answers with a finite number although there is none.
-    - ``cures``: what helps where it makes a NaN or an infinity, the more special first.
-    - ``stops``: the gate hides something from the gradient because somebody wrote it so; ablation opens it.
-    - ``held``: what the gate hands on in the function whose derivative the gradient is: from the operands'
-      arrays now, those at the point where the derivative is taken, and whether a selective gate acts. Unless
-      it is given, a gate that stops hands on its operand of that point. ``check_gradients`` computes with it.
-    - ``clips``: the gate bounds the gradient, which is then the derivative of no function.
-    - ``alternatives``: only one of its bodies runs.
+    - ``never_negative``: whether its result is never negative. ``keeps_sign``: whether the result is nowhere
+      negative, or nowhere positive, if the operand is.
+    - ``magnitudes``: a bound of the result, by the absolute values of the operands.
+    - ``not_holomorphic``: if it takes complex operands and is not holomorphic, why not.
+    - ``flops``: a function from an operation of known sizes to its floating-point operations, if these are
+      not one for each element.
+    - ``unsound``: where it returns a finite number although there is no right one.
+    - ``cures``: what helps if it makes a NaN or an infinity, the most specific first.
+    - ``stops``: whether the gate deliberately hides something from the gradient; ablation opens it.
+    - ``held``: the gate's result in the function whose derivative the gradient is: computed from the
+      operands' arrays now, those at the point of the derivative, and whether a selective gate acts. By
+      default, a gate that stops returns its operand at that point. ``check_gradients`` uses it.
+    - ``clips``: whether the gate bounds the gradient, which is then the derivative of no function.
+    - ``alternatives``: whether only one of its bodies runs.
     """
 
     type: ClassVar[str]
@@ -448,10 +448,10 @@ class Op:
 
     @classmethod
     def canonical(cls, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Attributes as operations hold them: plain numbers of Python, of their kinds.
+        """Canonical attributes: plain Python numbers of their kinds.
 
         Raises:
-            ArgumentError: one that is not of its kind.
+            ArgumentError: an attribute is not of its kind.
         """
         found = []
         for (name, kind), value in zip(cls.kinds.items(), values, strict=True):
@@ -463,7 +463,7 @@ class Op:
 
     @classmethod
     def sized(cls, values: tuple[Any, ...], binding: Mapping[str, int]) -> tuple[Any, ...]:
-        """Attributes with the numbers that sizes stand for once their names have values."""
+        """Attributes with sizes replaced by numbers, from the values of their names."""
         found = []
         for kind, value in zip(cls.kinds.values(), values, strict=True):
             known = _SIZES.get(kind)
@@ -472,7 +472,7 @@ class Op:
 
     @classmethod
     def identity(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Attributes as a key: equal only where they are the same, which ``0.0`` and ``-0.0`` are not."""
+        """A key of attributes in which different values are never equal, such as ``0.0`` and ``-0.0``."""
         if not cls.inexact:
             return values
         return tuple([struct.pack("d", v) if type(v) is float else v for v in values])
@@ -544,21 +544,21 @@ class Op:
 
     @classmethod
     def called(cls, op: Operation) -> str:
-        """What messages and reports call the kind of an operation."""
+        """The kind of an operation, as messages and reports name it."""
         return cls.type
 
     @classmethod
     def settle(cls, op: Operation) -> None:
-        """Make the operation say all that it means; called before it is written or copied."""
+        """Make implicit parts of the operation explicit; called before it is written or copied."""
 
     @classmethod
     def handed_on(cls, op: Operation) -> Sequence[int]:
-        """The operands, one for each output, that take its place before running; none where it stays."""
+        """The operands, one for each output, that replace it before running; empty if it stays."""
         return () if cls.passes is None else (cls.passes,)
 
     @classmethod
     def moved_from(cls, op: Operation, i: int = 0) -> int | None:
-        """The operand of whose elements its i-th output is made; None where it is not of one alone."""
+        """The single operand whose elements its i-th output has; None if there is no such operand."""
         handed_on = cls.handed_on(op)
         if handed_on:
             return handed_on[i]
@@ -567,24 +567,24 @@ class Op:
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
-        """How it runs its bodies, so that whoever asks what depends on what can look into them."""
+        """How it runs its bodies, for analyses of what depends on what."""
         return ()
 
     @classmethod
     def runs(cls, op: Operation) -> Any:
-        """How often it runs its bodies, at most: a size; negative where nothing bounds it."""
+        """The most times that it runs its bodies, as a size; negative if there is no bound."""
         return 1
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """For each output, the inputs through which gradients of it pass; None: all that have a rule."""
+        """For each output, the inputs through which its gradients pass; None for all that have a rule."""
         return None
 
     @classmethod
     def create(
         cls, scope: Scope | Graph, *operands: object, name: str | None = None, **attributes: object
     ) -> Operation:
-        """A new operation of this type in a scope; the same as the function of this operation there."""
+        """A new operation of this type in a scope, as by its public function there."""
         with as_scope(scope, f"{cls.type}.create"):
             made = cls.function(*operands, name=name, **attributes)
         while isinstance(made, (tuple, list)):

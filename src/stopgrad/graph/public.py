@@ -1,9 +1,8 @@
-"""What makes a function public: it is documented, its errors name it, and it builds all or nothing.
+"""Public functions: they are documented, their errors name them, and they build all or nothing.
 
-Arguments are read at the boundary: in the bodies of public functions, and in the functions that
-:func:`reads_arguments` marks. What fails there because of its type or value is the user's mistake. What fails
-deeper, after arguments were read, is a defect of ours, and says so. What a function of the user's raises is
-handed on as it is.
+Arguments are read in the bodies of public functions, and in functions that :func:`reads_arguments` marks. A
+TypeError or ValueError there is the user's mistake. One that is raised deeper, after arguments were read, is
+a defect of ours, and says so. Errors of the user's functions are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
-    """What pytest asks: whether to leave this module out of an error that it shows."""
+    """Tells pytest whether to leave this module out of a traceback."""
     return isinstance(caught.value, FlowError)
 
 
 def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:
-    """Decorator: this is the public function of an operation.
+    """Decorator of the public function of an operation.
 
-    A function without a docstring takes over the operation's; one whose arguments differ has its own.
+    A function without a docstring gets the operation's; one with other arguments has its own.
     """
 
     def decorate(function: F) -> F:
@@ -49,7 +48,7 @@ def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:
 
 
 def publish(definition: type[Op], function: F) -> F:
-    """Make this the public function of an operation."""
+    """Make a function the public one of an operation."""
     definition.function = staticmethod(function)
     if function.__doc__ is None:
         function.__doc__ = definition.__doc__
@@ -62,8 +61,8 @@ def publish(definition: type[Op], function: F) -> F:
 def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
-    With *by_type*, the function looks at the types of arrays, never at their values, and immediate calls are
-    remembered (:class:`stopgrad.graph.immediate.Call`).
+    With *by_type*, the function reads types of arrays but never values, and immediate calls are cached
+    (:class:`stopgrad.graph.immediate.Call`).
     """
 
     def decorate(function: F) -> F:
@@ -94,7 +93,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
                     if repeatable is not None:
                         repeatable.remember(made)
                     return made
-                except BaseException as error:  # KeyboardInterrupt, too, leaves nothing behind.
+                except BaseException as error:  # A KeyboardInterrupt leaves nothing behind either.
                     _undo(graph, length, others)
                     if isinstance(error, StopgradError):
                         error.name_after(what)
@@ -104,7 +103,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
                         raise
                     told.name_after(what)
                     raise told from error
-            except BaseException:  # Once more, should an interrupt have come before.
+            except BaseException:  # Again, in case an interrupt came first.
                 _undo(graph, length, others)
                 raise
 
@@ -115,13 +114,13 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
 
 
 _SPACES = {"np": "np", "optimizers": "sg.optimizers", "xp": "sg.xp"}
-"""Where help finds the functions whose names begin so."""
+"""The prefix of functions of these modules in ``help``."""
 
 
 def _graph_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph | None:
-    """The graph of the first output among arguments, or the default."""
+    """The graph of the first output among arguments, or the default graph."""
     nested = [x for x in (*args, *kwargs.values()) if type(x) not in _LEAVES and not _holds_leaves(x)]
-    # The keys of a feed_dict are no names, by which a structure is put in order.
+    # The keys of a feed_dict are outputs, by which a structure cannot be sorted.
     nested = [list(x) if type(x) is dict and any(map(_is_built, x)) else x for x in nested]
     for x in flatten(nested)[0] if nested else ():
         if _is_built(x):
@@ -135,7 +134,7 @@ def _is_built(x: object) -> bool:
 
 
 _LEAVES = frozenset((np.ndarray, float, int, bool, complex, str, type(None), DType))
-"""What holds no output, by far the most of what is given outside of graphs."""
+"""Types that hold no outputs: by far the most arguments outside of graphs."""
 
 
 def _holds_leaves(x: Any) -> bool:
@@ -143,7 +142,7 @@ def _holds_leaves(x: Any) -> bool:
 
 
 def _lengths() -> list[tuple[Graph, int]]:
-    """How much has been built in the bodies that are being traced, and around them."""
+    """The lengths of the bodies that are being traced, and of the graphs around them."""
     found = []
     trace = current().tracing
     while trace is not None:
@@ -162,23 +161,23 @@ def _undo(graph: Graph | None, length: int, others: Iterable[tuple[Graph, int]])
 # ---------------------------------------------------------------------------------------- whose mistake
 
 _READERS: set[CodeType] = set()
-"""The code that reads arguments."""
+"""The code objects of functions that read arguments."""
 
 _ARGUMENTS = (TypeError, ValueError, IndexError, OverflowError)
-"""What Python and NumPy raise for an argument of the wrong kind."""
+"""The errors of Python and NumPy for arguments of a wrong type or value."""
 
 _NO_DEFECTS = (Warning, MemoryError, OSError, RecursionError, StopIteration, StopAsyncIteration)
-"""What says nothing about who is to blame."""
+"""Errors that are passed on, because they do not say whose mistake they are."""
 
 
 def reads_arguments(function: F) -> F:
-    """Decorator: what fails in here for its type or value is an argument that the user gave."""
+    """Decorator: a TypeError or ValueError in this function is about an argument of the user."""
     _READERS.add(function.__code__)
     return function
 
 
 def call(f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
-    """Call a function that a user passed in: what it raises is none of our errors."""
+    """Call a function of the user, whose errors are not ours."""
     return f(*args, **kwargs)
 
 
@@ -187,7 +186,7 @@ for _reader in (as_array, as_list, type_of, shape_of, flatten):
 
 
 def _explained(error: BaseException, shown: str, caller: FrameType | None) -> StopgradError | None:
-    """What to tell a user of an error that is none of our own; None where it is to be handed on as it is."""
+    """The message for the user about a foreign error; None if it should be passed on unchanged."""
     below = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not isinstance(error, Exception) or isinstance(error, _NO_DEFECTS):
         return None
@@ -197,7 +196,7 @@ def _explained(error: BaseException, shown: str, caller: FrameType | None) -> St
         return ArgumentError(f"{error}; help({shown}) says what it takes")
     ours = [frame for frame in below if frame.f_code.co_filename.startswith(_HOME)]
     if ours[-1].f_code in _READERS and ours[-1] is not below[-1] and not _is_known(below[-1]):
-        return None  # A method of an object of the user's, which was being read.
+        return None  # It comes from a method of the user's object, which was being read.
     return InternalError(f"{type(error).__name__}: {error}")
 
 
@@ -207,7 +206,7 @@ def _is_known(frame: FrameType) -> bool:
 
 
 def _only_read(frames: Iterable[FrameType]) -> bool:
-    """Whether, of our own code, only such as reads arguments is at work."""
+    """Whether all frames of ours are of code that reads arguments."""
     return all(
         frame.f_code in _READERS or frame.f_code.co_name in _COMPREHENSIONS
         for frame in frames
@@ -216,7 +215,7 @@ def _only_read(frames: Iterable[FrameType]) -> bool:
 
 
 def _up_to_user(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame of ours and those that led to it, up to the user's."""
+    """A frame of ours and its callers, up to the user's."""
     while frame is not None and is_internal(frame.f_code.co_filename) and frame.f_code is not call.__code__:
         yield frame
         frame = frame.f_back

@@ -1,11 +1,11 @@
-"""Row-wise operations, and chains of them computed on some rows at a time, so that pieces stay in the cache.
+"""Row-wise operations: chains of them are computed on some rows at a time, so that pieces stay in the cache.
 
-Operation by operation, a chain reads and writes main memory each time; and asks the system for it, page by
-page. In pieces it does so at its ends only. The numbers are the same, bit for bit: to the pieces the same
-functions are applied in the same order, and none adds up across rows.
+Operation by operation, a chain reads and writes main memory at each step, and gets new pages from the system.
+In pieces, it does so only at its ends. The results are the same, bit for bit: the same functions are applied
+to the pieces in the same order, and none adds up across rows.
 
-Rows are counted along the first axis. Whether an operation goes row by row follows from how it is batched: it
-does if it is, for the rows, what a batching rule makes of a smaller operation on one of them.
+Rows are along the first axis. An operation is row-wise if its batching rule would make it from a smaller
+operation on a single row.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stopgrad.graph.op import Kind
 from stopgrad.graph.operands import NumpyArray
 
 PIECE = 2**18
-"""Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""
+"""Bytes of the largest array in a piece. A few of these fit into the second-level cache."""
 LARGE = 2**22
-"""Bytes of an array from which on pieces are quicker than the whole."""
+"""Bytes of an array from which on pieces are faster than the whole."""
 
 _Users = Mapping[Output, Sequence[Operation]]
 
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
-    """The operations that are computed together in pieces, as the interpreter takes them."""
+    """The regions of operations that are computed in pieces, for the interpreter."""
     if not any(_is_large(x) for op in operations for x in (*op.inputs, *op.outputs)):
         return []
     rows = {op: how for op in operations if (how := _rows_of(op)) is not None}
@@ -67,11 +67,11 @@ def _is_large(x: Output) -> bool:
 
 
 class _Rows(NamedTuple):
-    """How an operation goes row by row.
+    """How an operation is computed row by row.
 
     Attributes:
-        extent: how many rows there are.
-        cut: for each operand, whether it is cut into rows as well; each row needs the whole of the others.
+        extent: the number of rows.
+        cut: for each operand, whether it is cut into rows, too; each row needs the whole of the others.
     """
 
     extent: int
@@ -79,10 +79,9 @@ class _Rows(NamedTuple):
 
 
 def _rows_of(op: Operation) -> _Rows | None:
-    """How an operation goes row by row; None where it does not, or where it is not known to.
+    """How an operation is computed row by row; None if it is not known to be row-wise.
 
-    It computes the same numbers then, bit for bit, on some of the rows alone, if its operands lie in memory
-    row after row.
+    On some of the rows, it computes the same numbers, bit for bit, if its operands are stored row after row.
     """
     first, rule = op.outputs[0].type, op.definition.batch
     if rule not in _RULES or any(x.type.symbolic for x in (*op.inputs, *op.outputs)):
@@ -103,17 +102,17 @@ _RULES = (ELEMENTWISE, BROADCAST, ONE_HOT, ALONG)
 
 
 def _repeats(op: Operation) -> bool:
-    """Whether each row of the result is the same: one that a broadcast adds."""
+    """Whether all rows of the result are equal, because a broadcast adds them."""
     return op.definition.batch is BROADCAST and _rows_of(op) is None and op.outputs[0].ndim > 0
 
 
 def _cut_type(type: TensorType, count: int) -> TensorType:
-    """The type of that many rows."""
+    """The type of *count* rows."""
     return tensor_type(type.dtype, (count, *type.shape[1:]))
 
 
 def _cut_values(op: Operation, count: int) -> tuple[Any, ...]:
-    """An operation's attributes for that many rows."""
+    """An operation's attributes for *count* rows."""
     if op.definition.batch not in (ALONG, BROADCAST):
         return op.values
     kinds = op.definition.kinds.values()
@@ -130,7 +129,7 @@ def _is_along_rows(op: Operation, count: int) -> bool:
     values = []
     for kind, value in zip(definition.kinds.values(), op.values, strict=True):
         if kind is Kind.PERMUTATION:
-            return False  # What it makes does not lie row after row.
+            return False  # Its result is not stored row after row.
         if kind is Kind.AXIS:
             value = value - 1
         elif kind is Kind.AXES:
@@ -155,12 +154,12 @@ def _row(x: Output) -> TensorType:
 
 # ------------------------------------------------------------------------------- what goes together
 
-# An operation's level counts how often the way to it leaves rows: from one level to a higher one rows must be
-# complete. So no way leaves the operations of one level that share their rows and comes back to them.
+# An operation's level counts the steps on the way to it that are not row-wise: between levels, all rows must
+# be complete. So no path leaves the operations of one level that share their rows, and comes back to them.
 
 
 def _meets(x: Output, op: Operation, cut: bool, rows: Mapping[Operation, _Rows]) -> bool:
-    """Whether an operand may be made row by row together with the operation that takes it."""
+    """Whether an operand may be computed row by row together with its user."""
     return cut and x.op in rows and rows[x.op].extent == rows[op].extent
 
 
@@ -183,7 +182,7 @@ def _sink(
     users: _Users,
     wanted: set[Output],
 ) -> None:
-    """Move to where it is needed what would otherwise be kept until then, if its operands are kept anyway."""
+    """Move operations to the level that needs them, if their operands are kept until then anyway."""
     lasting: dict[Operation, int] = {}
     for op in operations:
         if op in rows:
@@ -204,18 +203,18 @@ def _there_until(
     levels: Mapping[Operation, int],
     users: _Users,
 ) -> int | None:
-    """The level until which an operand is there without being kept for *op* alone; None for always."""
+    """The level until which an operand is kept without *op*; None for always."""
     if x.op not in levels or not x.op.inputs or _repeats(x.op):
         return None
     others = [levels[user] for user in users[x] if user is not op]
-    # Alone with it, it can move there together with what takes it.
+    # If it has one user only, both can move.
     return max(others) if others else lasting.get(x.op, -1)
 
 
 def _latest(
     y: Output, user: Operation, rows: Mapping[Operation, _Rows], levels: Mapping[Operation, int]
 ) -> int:
-    """The last level at which *y* can be made for one that needs it."""
+    """The last level at which *y* can be computed for one of its users."""
     together = user in rows and all(
         _meets(x, user, cut, rows) for x, cut in zip(user.inputs, rows[user].cut, strict=True) if x is y
     )
@@ -225,7 +224,7 @@ def _latest(
 def _connected(
     operations: Iterable[Operation], rows: Mapping[Operation, _Rows], levels: Mapping[Operation, int]
 ) -> list[list[Operation]]:
-    """The operations that go row by row, by level and by what one takes from the other, in order."""
+    """Groups of row-wise operations of one level that are connected, in order."""
     head: dict[Operation, Operation] = {}
 
     def first(op: Operation) -> Operation:
@@ -246,7 +245,7 @@ def _connected(
 
 
 def _without_views(group: Sequence[Operation], users: _Users) -> list[Operation]:
-    """The operations without what costs nothing at their end, but would have to be written there."""
+    """The operations without views at their end, which would have to be written to memory."""
     inside = set(group)
     for op in reversed(group):
         if op.definition.views and not any(user in inside for y in op.outputs for user in users.get(y, ())):
@@ -256,7 +255,7 @@ def _without_views(group: Sequence[Operation], users: _Users) -> list[Operation]
 
 def _is_worth_it(members: Sequence[Operation]) -> bool:
     computing = [op for op in members if not op.definition.views]
-    # One alone only where it computes in several steps itself.
+    # A single one only if it computes in several steps itself.
     return len(computing) > 1 or any(op.definition.batch is ALONG for op in computing)
 
 
@@ -284,7 +283,7 @@ def _region(
 
 
 class _Pieces:
-    """The computation of some operations, a number of rows at a time."""
+    """Computes some operations, a number of rows at a time."""
 
     def __init__(
         self,
@@ -299,13 +298,13 @@ class _Pieces:
         self._outputs = outputs
         self._count = rows[members[0]].extent
         self._step = max(1, PIECE * self._count // max(widest, 1))
-        # Two numbers of rows as a rule, and all of them.
+        # Usually for two numbers of rows, and for all rows.
         self._program = functools.lru_cache(3)(functools.partial(_made, members, rows, inputs, outputs))
 
     def __call__(self, *arrays: NumpyArray) -> Sequence[Any]:
         count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
         if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
-            # _Rows do not lie one after the other: the order of additions could depend on how many there are.
+            # If rows are not contiguous, the order of additions could depend on their number.
             return self._program(count)(arrays)
         results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
         for start in range(0, count, step):
@@ -323,7 +322,7 @@ def _made(
     outputs: Sequence[Output],
     count: int,
 ) -> Run:
-    """Operations on that many rows, in a graph of their own."""
+    """Operations on *count* rows, in a graph of their own."""
     graph = Graph()
     made: dict[tuple[Output, bool], Output] = {}
     for x, cut in inputs:
@@ -331,7 +330,7 @@ def _made(
     given = list(made.values())
     for op in members:
         for x, cut in zip(op.inputs, rows[op].cut, strict=True):
-            if (x, cut) not in made:  # Each row of it is the same.
+            if (x, cut) not in made:  # All its rows are equal.
                 made[x, cut] = _again(x.op, (made[x.op.inputs[0], False],), count, graph)[0]
         taken = tuple([made[key] for key in zip(op.inputs, rows[op].cut, strict=True)])
         made.update(zip([(y, True) for y in op.outputs], _again(op, taken, count, graph), strict=True))
@@ -339,7 +338,7 @@ def _made(
 
 
 def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
-    """An operation on that many rows."""
+    """An operation on *count* rows."""
     values = _cut_values(op, count)
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
     return Operation.like(op, graph, inputs, types, values).outputs

@@ -11,7 +11,7 @@ from stopgrad.graph.names import check_name
 
 
 class Scope(Block):
-    """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
+    """A graph and a prefix of names, like TensorFlow's Scope. As a context manager it becomes the default.
 
     Examples:
         >>> scope = Scope(Graph())
@@ -59,7 +59,7 @@ class Scope(Block):
 
 
 def as_scope(x: object, what: str) -> Scope:
-    """The scope that *what* was given first; a graph stands for the scope that is all of it."""
+    """The scope that *what* got as its first argument; a graph stands for its outermost scope."""
     if isinstance(x, Graph):
         return Scope(x)
     if not isinstance(x, Scope):
@@ -68,7 +68,7 @@ def as_scope(x: object, what: str) -> Scope:
 
 
 def require_graph(what: str) -> Graph:
-    """The default graph, or an error that says how to get one."""
+    """The default graph; raises an error that says how to get one."""
     graph = default_graph()
     if graph is None:
         raise GraphError(f"{what}: needs a graph; build it inside 'with graph.as_default():'")

@@ -1,6 +1,6 @@
-"""Selective gates: which of them act, depends on the tensors whose gradient is wanted.
+"""Selective gates: which of them act depends on the tensors whose gradient is wanted.
 
-They name tensors, among their operands; a gate in a body names parameters, which stand for tensors outside.
+They name tensors as operands; a gate in a body names parameters, which stand for tensors outside.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output
 
 Acting = frozenset[Operation]
-"""The selective gates that act with respect to the tensors whose gradient is wanted; the others are open."""
+"""The selective gates that act for the tensors whose gradient is wanted; all others are open."""
 
 NOBODY: Acting = frozenset()
 
 Names = Mapping[Output, Output]
-"""From parameters of bodies to the tensors outside that they stand for."""
+"""The tensors outside for which parameters of bodies stand."""
 
 
 def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> dict[Acting, list[Output]]:
-    """The xs, grouped by the gates that act with respect to them."""
+    """The xs, grouped by the gates that act for them."""
     groups: dict[Acting, list[Output]] = {}
     for x in xs:
         acting = frozenset(gate for gate, names in gates if acts(gate, x, names))
@@ -31,7 +31,7 @@ def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> 
 def selective_gates(
     operations: Iterable[Operation], names: Names | None = None
 ) -> Iterator[tuple[Operation, Names]]:
-    """The selective gates among operations and in their bodies, with what the parameters there stand for."""
+    """The selective gates among operations and in their bodies, with the tensors for parameters of these."""
     names = {} if names is None else names
     for op in operations:
         if op.definition.selective:
@@ -45,19 +45,17 @@ def selective_gates(
 
 
 def acts(gate: Operation, x: Output, names: Names) -> bool:
-    """Whether a selective gate acts when the gradient with respect to *x* is wanted.
+    """Whether a selective gate acts for the gradient with respect to *x*.
 
-    One that names nothing does.
-
-    To name an identity of *x*, such as a transform makes of each argument, or a body's parameter that
-    stands for it, is to name *x*.
+    A gate that names nothing does. A gate also names *x* by naming an identity of *x*, such as a transform
+    makes of each argument, or a body's parameter for it.
     """
     named = gate.inputs[len(gate.definition.operands) :]
     return not named or any(x is alias for n in named for alias in _aliases(n, names))
 
 
 def named_in(op: Operation) -> set[Output]:
-    """What the selective gates in an operation's bodies name, as it is called outside of them."""
+    """The tensors outside that the selective gates in an operation's bodies name."""
     gates = selective_gates([op])
     return {
         alias
@@ -68,7 +66,7 @@ def named_in(op: Operation) -> set[Output]:
 
 
 def _aliases(x: Output, names: Names) -> Iterator[Output]:
-    """The tensor, and those whose value it hands on."""
+    """The tensor, and those of which it is an identity or for which it stands."""
     yield x
     while True:
         if x.op.type == "Identity":

@@ -1,4 +1,4 @@
-"""How a tensor is divided over the axes of a mesh of devices: an entry for each of its own axes."""
+"""Shardings: how a tensor is divided over the axes of a mesh of devices."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stopgrad.graph.operands import shorten, show_shape
 
 Entry = str | tuple[str, ...] | None
 Spec = tuple[Entry, ...]
-"""For each axis of a tensor: the axis of the mesh that divides it, several, or None where none does.
+"""For each axis of a tensor: the axis of the mesh that divides it, several axes, or None for none.
 
-``"*"`` leaves an axis to the engine. Without any entry, nothing is said of a tensor.
+``"*"`` leaves an axis to the engine. The empty spec says nothing about a tensor.
 """
 
 FREE = "*"
@@ -24,15 +24,15 @@ _CURE = (
 
 
 def spec_of(sharding: object, rank: int) -> Spec:
-    """What a user wrote, as operations hold it.
+    """The canonical spec of what a user gave.
 
     Args:
         sharding: a tuple or list with an entry for each axis; axes behind the last entry are not divided. Or
             JAX's PartitionSpec or NamedSharding; None says nothing.
-        rank: how many axes the tensor has.
+        rank: the number of axes of the tensor.
 
     Raises:
-        ArgumentError: an entry that is none, or one axis of the mesh for two of the tensor.
+        ArgumentError: an entry is invalid, or an axis of the mesh divides two axes of the tensor.
 
     Examples:
         >>> spec_of(("data",), 2), spec_of([None, ("data", "model")], 2)
@@ -57,10 +57,10 @@ def _entry(entry: object) -> Any:
 
 
 def checked_spec(spec: object) -> Spec:
-    """A spec in the one form that stands for it.
+    """A spec in its canonical form.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is invalid.
     """
     names: list[str] = []
     if not isinstance(spec, tuple):
@@ -85,11 +85,11 @@ def names_in(entry: Entry) -> tuple[str, ...]:
 
 
 def check_spec(spec: Spec, shape: Sequence[Any], axes: Mapping[str, int]) -> None:
-    """Hold a spec against a mesh's axes, and against the sizes of a tensor as far as they are known.
+    """Check a spec against a mesh's axes and the known sizes of a tensor.
 
     Raises:
         ArgumentError: the mesh has no such axis.
-        ShapeError: a size is no multiple of the number of devices that divide it.
+        ShapeError: a size is not a multiple of the number of devices that divide it.
     """
     for position, (entry, size) in enumerate(zip(spec, shape, strict=bool(spec))):
         parts = 1

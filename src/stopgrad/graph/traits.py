@@ -1,6 +1,6 @@
-"""What a definition says about its operation beside how it is built and computed: the kinds of its traits.
+"""Types of traits: what a definition says about its operation besides how it is built and computed.
 
-:class:`stopgrad.graph.op.Op` has the traits themselves, each with what it is when nothing is said.
+:class:`stopgrad.graph.op.Op` has the traits themselves, with their defaults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stopgrad.base.errors import DefinitionError
 
 
 class Magnitudes(Enum):
-    """How large a result may be, by the absolute values of the operands, which ablation adds up."""
+    """A bound of a result by the absolute values of the operands; ablation adds these up."""
 
     KEPT = "as its one operand"
     ADDED = "as the sum of its operands"
@@ -26,12 +26,11 @@ class Magnitudes(Enum):
 
 @dataclass(frozen=True)
 class Unsound:
-    """A finite number in the place of one that does not exist, which no look at the result can find.
+    """A finite result where there is no right one, which cannot be seen from the result.
 
     Attributes:
-        says: what the operation does there, as a report goes on behind its name.
-        where: from the operands' arrays and the result's dtype to where, an array of booleans; None for
-            nowhere.
+        says: what the operation does there, as a report continues behind its name.
+        where: maps the operands' arrays and the result's dtype to an array of booleans, or None for nowhere.
     """
 
     says: str
@@ -40,14 +39,14 @@ class Unsound:
 
 @dataclass(frozen=True)
 class Cure:
-    """What helps where the operation, or its gradient, makes a NaN or an infinity.
+    """Advice for a NaN or an infinity that the operation or its gradient makes.
 
     Attributes:
-        name: of the mistake, in a few words.
-        when: from the operands' values at the bad element to whether this is the mistake. An operand that has
-            none there, or a complex one, is a NaN.
+        name: the mistake, in a few words.
+        when: whether this is the mistake, from the operands' values at the bad element. An operand without a
+            value there, or a complex one, is a NaN.
         says: what to write instead.
-        gradient: whether it is made in the gradient: True, False, or None for either.
+        gradient: whether it happens in the gradient: True, False, or None for either.
     """
 
     name: str
@@ -68,10 +67,10 @@ _FLAGS = (
 
 
 def check_traits(definition: Any) -> None:
-    """Refuse an :class:`~stopgrad.graph.op.Op` that says of itself what its traits cannot be.
+    """Raise for an :class:`~stopgrad.graph.op.Op` with invalid traits.
 
     Raises:
-        DefinitionError: a trait of another kind, or one that names what is no operand.
+        DefinitionError: a trait has a wrong type, or names something that is no operand.
     """
 
     def refuse(trait: str, rule: str) -> None:

@@ -1,8 +1,8 @@
-"""Rules of inference shared by many operations, and the checks of which the others are made.
+"""Rules of inference that many operations share, and the checks of which other rules are made.
 
-A rule takes the types of operands and returns that of the result. Its errors bear the number, as in (C1), of
-the constraint that the documentation of the operation lists; what a rule of this module demands is added to
-that documentation (:mod:`stopgrad.graph.docstrings`).
+A rule takes the types of operands and returns that of the result. Its errors have the number, such as (C1),
+of the constraint in the operation's documentation, to which the constraints of rules of this module are added
+(:mod:`stopgrad.graph.docstrings`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Infer = Callable[..., Any]
 def check_dtype(
     type: TensorType, allowed: Callable[[DType], bool], what: str, constraint: str = "C1"
 ) -> None:
-    """Refuse a dtype that is not *allowed*; *what* says which are."""
+    """Raise for a dtype that is not *allowed*; *what* says which are."""
     if not allowed(type.dtype):
         raise DTypeError(f"({constraint}) takes {what}, not {type!r}; convert with sg.cast")
 
@@ -103,7 +103,7 @@ def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
 
 
 def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
-    """The one dtype of all operands; several are refused."""
+    """The common dtype of all operands; raises if they differ."""
     dtype = types[0].dtype
     for other in types[1:]:
         if other.dtype is not dtype:
@@ -132,7 +132,7 @@ def broadcast(allowed: Callable[[DType], bool] = is_number, *names: str) -> Infe
 
 
 def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
-    """As :func:`broadcast`, under the same constraints; the result is boolean."""
+    """Like :func:`broadcast`, with the same constraints; the result is boolean."""
     typed = broadcast(allowed)
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
@@ -148,7 +148,7 @@ Args:
 Constraints:
     (C1) {{0}} {holds}.
 """
-"""What operations of one operand say of it."""
+"""The document of operations of one operand."""
 
 TWO = """\
 Args:
@@ -159,11 +159,11 @@ Constraints:
     (C1) {{0}} and {{1}} {hold}.
     (C2) The shapes of {{0}} and {{1}} broadcast.
 """
-"""What operations of two operands say of them."""
+"""The document of operations of two operands."""
 
 
 def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: str) -> Infer:
-    """Have public functions bring operands to an allowed dtype, and docstrings say which these are."""
+    """Give a rule its promotion of operands to an allowed dtype, and its document."""
     infer.promotion = Promotion(allowed)
     documented(infer, document, allowed)
     if names:
@@ -174,10 +174,10 @@ def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: s
 
 
 def documented(infer: Any, document: str, allowed: Callable[[DType], bool]) -> Infer:
-    """Have a rule's *document* say which dtypes it allows, and docstrings include it.
+    """Fill in the allowed dtypes in a rule's *document*, which docstrings include.
 
-    In the document stand ``{dtypes}``, ``{too}`` for those of a second operand, and with a verb ``{holds}``,
-    of one operand, and ``{hold}``, of several that have one dtype.
+    The document has ``{dtypes}``; ``{too}`` for those of a second operand; and with a verb ``{holds}`` for
+    one operand, and ``{hold}`` for several of one dtype.
     """
     dtypes = DESCRIPTIONS[allowed]
     too, holds, hold = dtypes, f"holds {dtypes}", f"hold {dtypes}, of one dtype"
@@ -195,7 +195,7 @@ def documented(infer: Any, document: str, allowed: Callable[[DType], bool]) -> I
 def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shape that shapes broadcast to.
 
-    Only a literal 1 broadcasts; symbolic sizes that are not known to differ count as equal.
+    Only a known size of 1 broadcasts; symbolic sizes that are not known to differ count as equal.
     """
     from_right = max(map(len, shapes), default=0)
     result: list[Any] = [1] * from_right
@@ -239,7 +239,7 @@ def normal_axis(axis: object, ndim: int, constraint: str = "C2") -> int:
 
 
 def normal_axes(axis: object, ndim: int, constraint: str = "C2") -> tuple[int, ...]:
-    """*axis*, which is one, several, or None for all, as a sorted tuple; an axis named twice is refused."""
+    """*axis*, which is one, several, or None for all, as a sorted tuple; raises for an axis named twice."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, np.ndarray) and axis.ndim == 1:
@@ -251,14 +251,14 @@ def normal_axes(axis: object, ndim: int, constraint: str = "C2") -> tuple[int, .
 
 
 def same_shape(a: Shape, b: Shape, besides: int | None = None) -> bool:
-    """Whether two shapes may be one: sizes not known to differ count as equal. Axis *besides* may differ."""
+    """Whether two shapes may be equal, as sizes that are not known to differ are. Axis *besides* may differ."""
     return len(a) == len(b) and all(
         i == besides or same_size(m, n) for i, (m, n) in enumerate(zip(a, b, strict=True))
     )
 
 
 def check_shape(type: TensorType, expected: Shape, what: str, constraint: str, of: str = "") -> None:
-    """Refuse *what*, an operand of this type, unless it has the expected shape, that *of* something."""
+    """Raise unless *what*, an operand of this type, has the expected shape, which is that *of* something."""
     if not same_shape(type.shape, expected):
         whose = f" of {of}" if of else ""
         raise ShapeError(
@@ -267,5 +267,5 @@ def check_shape(type: TensorType, expected: Shape, what: str, constraint: str, o
 
 
 def is_for_each(setting: TensorType, x: TensorType) -> bool:
-    """Whether a setting is a scalar, or one for each example along leading axes of x, as vmap makes it."""
+    """Whether a setting is a scalar or, as vmap makes it, has one entry for each example of leading axes."""
     return setting.ndim <= x.ndim and all(map(same_size, setting.shape, x.shape[: setting.ndim]))

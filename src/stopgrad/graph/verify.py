@@ -1,4 +1,4 @@
-"""What holds of every graph. Run after each pass and each generated gradient when STOPGRAD_VERIFY=1."""
+"""Checks the invariants of graphs; after each pass and each generated gradient if STOPGRAD_VERIFY=1."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def verify(graph: Graph, start: int = 0, seen: set[Graph] | None = None) -> None
     """Check the operations from position *start* on, and the graphs of their bodies that are not in *seen*.
 
     Raises:
-        GraphError: the first operation whose id is not its position, whose operands are not earlier
-            operations of the same graph, whose attributes are not those of its definition, or whose types do
-            not follow.
+        GraphError: names the first operation whose id is not its position, whose operands are not earlier
+            operations of the same graph, whose attributes do not fit its definition, or whose types do not
+            follow.
     """
     seen = {graph} if seen is None else seen
     for position, op in enumerate(graph._operations[start:], start):
@@ -29,14 +29,14 @@ def verify(graph: Graph, start: int = 0, seen: set[Graph] | None = None) -> None
 
 
 def verify_if_enabled(graph: Graph, start: int = 0) -> None:
-    """:func:`verify`, when the environment asks for it."""
+    """:func:`verify`, if the environment asks for it."""
     if ENABLED:
         verify(graph, start)
 
 
 def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
     def broken(rule: str) -> GraphError:
-        # Not describe(op): what is broken may be what that follows.
+        # Not describe(op), which may follow what is broken.
         return GraphError(f"broken graph: {rule}: {op.type} at position {position}")
 
     if op.id != position or op.graph is not graph:

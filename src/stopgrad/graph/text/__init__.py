@@ -1,4 +1,4 @@
-"""Graphs in and out."""
+"""Graphs as text and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrays of constants in the text of a graph: in the line where they are small, bit for bit."""
+"""The arrays of constants in the text of a graph: small ones are written into the line, bit for bit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.text.grammar import spell_number
 
 INLINE = 16
-"""Elements that a line may hold; larger arrays stand in the file."""
+"""The most elements that a line may hold; larger arrays are in the file."""
 
 
 def spell_array(array: NumpyArray) -> str:
-    """What stands between the brackets of ``array(...)``.
+    """The text between the brackets of ``array(...)``.
 
-    Numbers, where they read back with the same bits; else the bytes (NaNs other than the usual one).
+    It has numbers if they read back with the same bits; else bytes (for unusual NaNs).
     """
     dtype = dtype_of(array.dtype)
     numbers = array.astype(np.float32) if dtype.name == "bfloat16" else array
@@ -30,18 +30,18 @@ def spell_array(array: NumpyArray) -> str:
 
 
 def little_endian(array: NumpyArray) -> NumpyArray:
-    """The array with its bytes in the order in which files have them."""
+    """The array with little-endian bytes, as in files."""
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def _spell_list(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_spell_list, value))}]"  # As deep as the array has axes.
+        return f"[{', '.join(map(_spell_list, value))}]"  # The recursion is as deep as the array has axes.
     return spell_number(value)
 
 
 def read_array(value: Any, type: TensorType) -> NumpyArray:
-    """The array that was spelled so, of this type."""
+    """The array of this type that *value* spells."""
     if type.symbolic:
         raise GraphError("a constant has no unknown sizes")
     shape = [int(size) for size in type.shape]
@@ -83,7 +83,7 @@ def _check_number(number: Any, dtype: DType) -> None:
         limits = np.iinfo(dtype.numpy)
         fits = kind is int and limits.min <= number <= limits.max
     elif kind is int:
-        fits = abs(number) <= 2**53  # What every float holds.
+        fits = abs(number) <= 2**53  # Floats hold these integers exactly.
     else:
         fits = kind is float or (dtype.is_complex and kind is complex)
     if not fits:

@@ -1,4 +1,4 @@
-"""The axes among the attributes of an operation, which must be there."""
+"""Checks that the axes in an operation's attributes exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Axes:
         self._found: dict[type[Op], list[tuple[int, str, bool]]] = {}
 
     def check(self, definition: type[Op], inputs: Sequence[Output], values: Sequence[Any]) -> None:
-        """Refuse axes that the first operand has not; public functions count them all from the front."""
+        """Raise for axes that the first operand does not have. They are counted from the front."""
         found = self._found.get(definition)
         if found is None:
             found = self._found[definition] = [
@@ -30,7 +30,7 @@ class Axes:
             ]
         for i, name, alone in found:
             axes = (values[i],) if alone else values[i]
-            # A new axis may stand behind the last one.
+            # A new axis may be behind the last one.
             end = (inputs[0].ndim if inputs else 0) + alone
             if len(set(axes)) < len(axes) or not all([0 <= axis < end for axis in axes]):  # noqa: C419
                 raise GraphError(f"{name} is {shorten(values[i])}, which the operand does not have")

@@ -1,4 +1,4 @@
-"""How values are spelled in the text of a graph: sizes, numbers, words, tuples; and read, within bounds.
+"""The grammar of values in the text of a graph (sizes, numbers, words, tuples), and their reader.
 
 ::
 
@@ -9,7 +9,7 @@
     number = an integer | a float | inf | nan, with or without a minus
     size   = integers and names with + - * // ** and brackets, and max(size, integer)
 
-Nothing is computed from what is written but sizes, whose terms, powers and coefficients are bounded; see
+Only sizes are computed from the text, and their terms, powers and coefficients are bounded; see
 :mod:`stopgrad.graph.text.limits` and :mod:`stopgrad.base.sizes`. Reading takes time in proportion to the
 text.
 """
@@ -27,7 +27,7 @@ from stopgrad.base.sizes import DEGREE, LONGEST, depth, within_bounds
 from stopgrad.base.types import DTYPES, Dim, at_least, total
 from stopgrad.graph.text import limits
 
-# Letters beyond ASCII stand for themselves; what may name a size is asked of the name as a whole.
+# Letters beyond ASCII stand for themselves; names of sizes are checked as a whole.
 _TOKEN = re.compile(
     r"""[ ]*+(?:
       (?P<number>[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?)
@@ -44,7 +44,7 @@ _WORDS = {"True": True, "False": False, "None": None, "inf": math.inf, "nan": ma
 _OPERATORS = ("+", "-", "*", "//")
 
 Forms = dict[str, Callable[..., Any]]
-"""What the forms of a text stand for, by their names: functions of what stands between their brackets."""
+"""The forms of a text by name: functions of the values between the brackets."""
 
 
 def _complex(*parts: Any) -> complex:
@@ -70,21 +70,21 @@ FORMS: Forms = {"complex": _complex, "bits": _bits, "hex": _hex}
 
 
 class _Bracket:
-    """What has been read since a bracket opened (or the text began)."""
+    """The state of reading since a bracket was opened (or since the beginning of the text)."""
 
     __slots__ = ("comma", "end", "form", "minus", "operator", "parts", "terms")
 
     def __init__(self, form: str, minus: bool) -> None:
-        self.form = form  # The name before the bracket, if one stands there.
+        self.form = form  # The name before the bracket, if there is one.
         self.end = "]" if form == "[" else ")"
-        self.minus = minus  # Whether a minus stands before that.
+        self.minus = minus  # Whether there is a minus before that.
         self.parts: list[Any] = []  # The values, up to the last comma.
-        self.terms: list[Any] = []  # What the value after it is the sum of.
-        self.operator = ""  # The one that stands after that.
+        self.terms: list[Any] = []  # The terms of the value after it.
+        self.operator = ""  # The operator after these.
         self.comma = False
 
     def take(self, value: object) -> None:
-        """One more operand."""
+        """Add an operand."""
         terms, operator = self.terms, self.operator
         if operator in ("+", "-"):
             terms.append(check_size(value) if operator == "+" else -check_size(value))
@@ -97,18 +97,18 @@ class _Bracket:
         self.operator = ""
 
     def close(self) -> Any:
-        """The value that ends here."""
+        """Finish the current value."""
         terms, self.terms = self.terms, []
         return terms[0] if len(terms) == 1 else check_size(total(terms))
 
 
 class Values:
-    """Reads the values that stand in a text, one after the other, separated by commas.
+    """Reads the values of a text, which are separated by commas, one after the other.
 
     Args:
-        text: what is read.
-        named: from the name of a size to the size.
-        forms: what may be written with brackets behind a name, besides sizes.
+        text: the text.
+        named: finds a size by its name.
+        forms: the forms that are allowed.
     """
 
     def __init__(self, text: str, named: Callable[[str], Dim], forms: Forms) -> None:
@@ -138,7 +138,7 @@ class Values:
             inner = brackets[-1]
             minus = self._takes("-")
             if len(brackets) > 1 and self._sign == inner.end and not minus and not inner.terms:
-                made: Any = self._closed(brackets)  # After a last comma, or with nothing inside.
+                made: Any = self._closed(brackets)  # After a final comma, or with nothing inside.
             else:
                 form = self._bracket()
                 if form is not None:
@@ -191,7 +191,7 @@ class Values:
         raise GraphError(f"expected {expected}, found {found}")
 
     def _bracket(self) -> str | None:
-        """The name before a bracket that opens here, if there is one; None if no bracket opens."""
+        """The name before an opening bracket, perhaps empty; None if no bracket opens here."""
         if self._takes("["):
             return "["
         name = self._token if self._kind == "name" and self._text.startswith("(", self._at) else ""
@@ -213,7 +213,7 @@ class Values:
         return DTYPES[token] if token in DTYPES else self._named(token)
 
     def _closed(self, brackets: list[_Bracket]) -> Any:
-        """What stands in the brackets that end here, and a power behind them."""
+        """The value of the brackets that are closed here, with a power behind them."""
         self._advance()
         bracket = brackets.pop()
         parts = bracket.parts
@@ -233,7 +233,7 @@ class Values:
         return self._finished(made, bracket.minus)
 
     def _finished(self, made: object, minus: bool) -> Any:
-        """An operand with the power behind it and the minus before it."""
+        """An operand, with the power behind it and the minus before it."""
         if self._takes("**"):
             power = self._atom()
             if type(power) is not int or not 0 <= power <= DEGREE or not isinstance(made, Dim):
@@ -295,7 +295,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def spell_number(value: complex) -> str:
-    """A Python number so that it reads back with the same bits."""
+    """The text of a Python number, which reads back with the same bits."""
     if isinstance(value, complex):
         return f"complex({spell_number(value.real)}, {spell_number(value.imag)})"
     if isinstance(value, float) and value != value and struct.pack(">d", value) != _NAN:

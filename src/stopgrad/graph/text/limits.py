@@ -1,7 +1,7 @@
-"""What a text or file may ask for: a reader refuses more, and a writer refuses to write more.
+"""Bounds of texts and files, which readers and writers enforce.
 
-Each bound lies far above what programs need, and keeps the cost of reading in proportion to the length of
-what is read. What sizes may be stands in :mod:`stopgrad.base.sizes`. SECURITY.md lists all of them.
+Each bound is far above the needs of programs, and keeps the cost of reading proportional to the length of the
+text. Those of sizes are in :mod:`stopgrad.base.sizes`. SECURITY.md lists all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NESTING = 200
 """Graphs written in graphs, ``no_gradient`` blocks in blocks."""
 
 BODIES = 100
-"""Bodies that run in bodies: what runs them is nested, too, and Python's stack is not endless."""
+"""Bodies inside bodies: running them is recursive, and Python's stack is limited."""
 
 RANK = 64
 """Axes of a tensor; also NumPy's bound."""

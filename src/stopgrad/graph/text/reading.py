@@ -1,7 +1,7 @@
-"""Reads the text of a graph, which may come from anywhere: what is not as it was written is refused.
+"""Reads the text of a graph, which may come from anywhere, and refuses what a writer would not write.
 
-Every line is checked before its operation is made: the operands are there, attributes have the Python types
-that their definition declares, types follow from the operands, bodies are closed. A refused line is named.
+Every line is checked before its operation is made: that operands exist, attributes have the Python types that
+their definition declares, types follow from the operands, and bodies are closed. Errors name the line.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _TAIL = re.compile(r"(?: inside no_gradient ([0-9/]+))?(?: for (?:([0-9]*):)?([^
 _REMEMBERED = 4096
 
 FindArray = Callable[[str, TensorType], NumpyArray]
-"""The array of a name, for a constant of a type."""
+"""Finds an array by its name, for a constant of a type."""
 
 
 class _Text:
-    """One of the graphs in a text."""
+    """The state of reading one of the graphs in a text."""
 
     __slots__ = ("closed", "depth", "graph", "operations", "reached")
 
@@ -44,7 +44,7 @@ class _Text:
         self.graph = Graph()
         self.operations: dict[str, Operation] = {}
         self.closed = False
-        self.depth = 0  # How many bodies run inside one another.
+        self.depth = 0  # The nesting of bodies.
         self.reached: dict[tuple[Output, ...], bytearray] = {}
 
     def output(self, reference: object) -> Output:
@@ -62,7 +62,7 @@ class _Text:
         return op.outputs[int(index)]
 
     def computed_from(self, inputs: tuple[Output, ...]) -> bytearray:
-        """Marks the operations that need nothing but *inputs*, which are placeholders."""
+        """Marks the operations that depend only on *inputs*, which are placeholders."""
         found = self.reached.get(inputs)
         if found is None:
             given = {x.op for x in inputs}
@@ -80,10 +80,10 @@ class Reader:
     """Reads one text.
 
     Args:
-        array: finds the arrays that are not in the text.
+        array: finds arrays that are not in the text.
 
     Attributes:
-        operations: all operations, those in bodies too, in the order of their lines.
+        operations: all operations, also those in bodies, in the order of their lines.
         blocks: the ``no_gradient`` blocks, in the order in which the text names them first.
     """
 
@@ -95,12 +95,12 @@ class Reader:
         self._sizes: dict[str, Dim] = {}
         self._blocks: dict[str, Region] = {}
         self._axes = Axes()
-        # What is written often is read once.
+        # Frequent texts are read once.
         self._types: dict[str, tuple[TensorType, ...]] = {}
         self._attributes: dict[tuple[type[Op], str, str], tuple[Any, ...]] = {}
 
     def read(self, text: str) -> Graph:
-        """The graph, which the graphs of its bodies precede."""
+        """Read the graph, and before it the graphs of its bodies."""
         if not isinstance(text, str):
             raise ArgumentError(f"from_text takes a text, not {shorten(text)}")
         whole = self._begin("")
@@ -143,7 +143,7 @@ class Reader:
     # -------------------------------------------------------------------------------------- a line
 
     def _operation(self, where: _Text, line: str) -> None:
-        # Neither names nor types hold " = ", nor what stands behind the call a bracket.
+        # There is no " = " in names and types, and no bracket behind the call.
         head, equals, rest = line.partition(" = ")
         name, colon, types_text = head.partition(": ")
         call, closed, tail = rest.rpartition(")")
@@ -207,7 +207,7 @@ class Reader:
         return tensor_type(DTYPES[dtype], tuple(sizes))
 
     def _size(self, name: str) -> Dim:
-        """The size of a name; unknown sizes are fresh ones, the same for one name."""
+        """The size of a name. Unknown sizes become fresh ones, one for each name."""
         if FRESH.fullmatch(name) is None:
             return dim(name)
         found = self._sizes.get(name)
@@ -223,7 +223,7 @@ class Reader:
         types_text: str,
         text: str,
     ) -> tuple[Any, ...]:
-        outside: list[Any] = []  # What was taken from elsewhere, so that the text does not say it all.
+        outside: list[Any] = []  # What came from outside of the text.
         forms: Forms = {
             **FORMS,
             "array": partial(self._literal, types, outside),
@@ -283,7 +283,7 @@ class Reader:
         return Body(inner.graph, inputs, outputs)
 
     def _read_tail(self, where: _Text, text: str) -> tuple[Region | None, Operation | None]:
-        """The no_gradient block and the origin, which stand behind an operation."""
+        """The no_gradient block and the origin that are written behind an operation."""
         match = _TAIL.match(text)
         if match is None:
             raise GraphError(f"{text[:60]!r} is neither a no_gradient block nor an origin")
@@ -314,7 +314,7 @@ class Reader:
 
 
 def _parted(arguments: str) -> tuple[str, str]:
-    """The operands, among which no ``=`` stands, and the attributes."""
+    """The operands, which have no ``=``, and the attributes."""
     first = arguments.find("=")
     if first < 0:
         return arguments, ""
@@ -340,7 +340,7 @@ def _inferred(
         raise
     except (AttributeError, NameError) as error:
         raise InternalError(f"{definition.type}: {type(error).__name__}: {error}") from error
-    except Exception as error:  # A shape rule expects what its function passes it, which a text need not.
+    except Exception as error:  # Shape rules rely on public functions; a text has anything.
         raise GraphError(
             f"{definition.type} cannot take such operands and attributes ({type(error).__name__}: {error})"
         ) from None

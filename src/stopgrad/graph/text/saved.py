@@ -1,7 +1,7 @@
-"""A graph in a file: its text, the arrays of its constants, and where its operations were built.
+"""Graphs in files: the text, the arrays of constants, and the locations of operations.
 
-Locations are rows of numbers over a table of texts. A row holds the user's expression itself, so that a graph
-from elsewhere shows it, and no file is opened because a loaded graph names it.
+Locations are rows of numbers that refer to a table of texts. They include the user's expression, so that a
+graph from elsewhere shows it without opening any file that it names.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from stopgrad.graph.text.writing import Writer
 _FIELDS = ("file", "line", "end_line", "column", "end_column", "function", "source")
 _TEXTS = ("file", "function", "source")
 _CONSTANT = "constant:"
-"""Before the name that the text has for an array."""
+"""The prefix of the names of constants' arrays."""
 
 
 def save(graph: Graph, path: AnyPath) -> None:
     """Write the graph with its arrays and locations to a file.
 
-    An old file stays until the new one is whole.
+    An old file stays until the new one is complete.
 
     Raises:
-        GraphError: the first operation that no file can hold, with its line.
+        GraphError: names the first operation that cannot be written, with its line.
         FileError: the disk is full, the folder is missing or read-only, the path is that of a folder.
     """
     writer = Writer()
@@ -51,11 +51,11 @@ def save(graph: Graph, path: AnyPath) -> None:
 def load(path: AnyPath) -> Graph:
     """The graph that :func:`save` wrote.
 
-    The file may come from anywhere: nothing in it is executed, no file that it names is opened, and what it
-    costs to read is bounded by its length.
+    The file may come from anywhere: nothing in it is executed, no file that it names is opened, and the cost
+    of reading is bounded by its length.
 
     Raises:
-        GraphError: the file holds no graph, or one of its lines does not read.
+        GraphError: the file holds no graph, or one of its lines cannot be read.
         FileError: the file cannot be read.
     """
     with ArrayFile(path) as file:
@@ -85,7 +85,7 @@ Graph.load = staticmethod(load)  # type: ignore[method-assign]
 
 
 class _Places:
-    """Numbers places, each one once, in the order in which they are asked for."""
+    """Numbers locations, each one once, in the order of their first use."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, int], int] = {}
@@ -93,7 +93,7 @@ class _Places:
         self._texts: dict[str, int] = {}
 
     def of_operation(self, op: Operation) -> int:
-        """The row of the line that built an operation; -1 where its origin in the same graph says it."""
+        """The row of an operation's location; -1 if it is that of its origin in the same graph."""
         step: Operation | None = op
         while step is not None:
             if step._place is not None:
@@ -104,7 +104,7 @@ class _Places:
         return -1
 
     def row(self, raw: RawLocation | None) -> int:
-        """The row of a place, which something else keeps alive; -1 for none."""
+        """The row of a location, which the caller keeps alive; -1 for none."""
         if raw is None:
             return -1
         key = id(raw[0]), raw[1]
@@ -147,7 +147,7 @@ def _give_locations(file: ArrayFile, reader: Reader) -> None:
 
 
 class _Table:
-    """The locations of a file, by their rows; each is made once, when it is asked for."""
+    """The locations of a file, by their rows; each is made once, at its first use."""
 
     def __init__(self, file: ArrayFile) -> None:
         self._rows = _column(file, "locations", int32, len(_FIELDS))
@@ -190,7 +190,7 @@ class _Table:
 
 
 def _column(file: ArrayFile, name: str, dtype: DType, width: int | None = None) -> NumpyArray:
-    """A list of numbers, or of rows of numbers, of any length."""
+    """Read an array of numbers, or of rows of numbers, of any length."""
     if name not in file.names:
         raise GraphError(f"the file holds no graph: it has no {name!r}; Graph.save writes one")
     shape = file.shape(name)

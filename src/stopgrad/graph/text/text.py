@@ -1,4 +1,4 @@
-"""A graph as text, one operation a line, that reads back.
+"""Graphs as text, with one operation per line, which can be read back.
 
 ::
 
@@ -6,10 +6,10 @@
     Exp: float32[n, 3] = Exp(x)
     gradients/Mul: float32[n, 3] = Mul(gradients/Fill, Exp) for Exp
 
-An operand is the name of an operation, with ``:i`` where it is not the first output. Small constants stand in
-the line; large ones are ``array("name")`` and live in the file. What a ``no_gradient`` block hides says so
-(``inside no_gradient 1``, and ``1/2`` for a block 2 inside of it). The graphs of bodies stand before the
-operation that runs them::
+An operand is the name of an operation, with ``:i`` if it is not the first output. Small constants are in the
+line; large ones are ``array("name")``, with the array in the file. Operations of a ``no_gradient`` block say
+so (``inside no_gradient 1``, and ``1/2`` for a block 2 inside it). The graphs of bodies are written before
+the operation that runs them::
 
     graph 1 {
       h: float32[] = Placeholder(dtype=float32, shape=())
@@ -17,9 +17,9 @@ operation that runs them::
     }
     While: float32[] = While(x, body=body(1, ("h",), ("Exp",)))
 
-An operation of a gradient says for which it was made (``for Exp``; ``for 1:Exp`` where that is in graph 1).
-Unknown sizes are numbered in each text anew (``_1``): they equal no size of any other graph. How values are
-spelled says :mod:`stopgrad.graph.text.grammar`.
+An operation of a gradient names its forward operation (``for Exp``; ``for 1:Exp`` if that is in graph 1).
+Unknown sizes are numbered anew in each text (``_1``): they equal no size of any other graph.
+:mod:`stopgrad.graph.text.grammar` has the grammar of values.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from stopgrad.graph.text.writing import Writer
 
 
 def to_text(graph: Graph) -> str:
-    """The graph, an operation a line. Locations and the values of large constants are not in it.
+    """The graph as text, with one operation per line, without locations and the values of large constants.
 
     Raises:
-        GraphError: the first operation that no text can hold, with its line.
+        GraphError: names the first operation that cannot be written, with its line.
     """
     return "".join([f"{line}\n" for line in Writer().lines(graph)])
 
@@ -47,15 +47,15 @@ def to_text(graph: Graph) -> str:
 def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None) -> Graph:
     """The graph that :func:`to_text` wrote.
 
-    The text may come from anywhere: nothing in it is executed, and what it costs to read is bounded by its
+    The text may come from anywhere: nothing in it is executed, and the cost of reading is bounded by its
     length.
 
     Args:
         text: as :func:`to_text` writes it.
-        arrays: the values of large constants, by the names that the text has for them.
+        arrays: the values of large constants, by their names in the text.
 
     Raises:
-        GraphError: with the line that does not read, or whose types do not follow from its operands.
+        GraphError: names the line that cannot be read, or whose types do not follow from its operands.
 
     Examples:
         >>> graph = sg.Graph.from_text('x: float32[n] = Placeholder(dtype=float32, shape=(n,))')

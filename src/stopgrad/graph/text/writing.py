@@ -1,4 +1,4 @@
-"""Writes a graph as text. What would not read back is refused here, with the operation and its line."""
+"""Writes a graph as text. Raises for what could not be read back, with the operation and its line."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stopgrad.graph.text.grammar import spell_number
 
 
 class Writer:
-    """Writes a graph and the graphs of its bodies; keeps what is numbered: graphs, unknown sizes, blocks.
+    """Writes a graph and the graphs of its bodies; numbers graphs, unknown sizes and blocks.
 
     Attributes:
-        operations: all operations, those in bodies too, in the order of their lines.
+        operations: all operations, also those in bodies, in the order of their lines.
         blocks: the ``no_gradient`` blocks, in the order in which the text names them first.
-        arrays: the values of large constants, by the names that the text has for them.
+        arrays: the values of large constants, by their names in the text.
     """
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Writer:
         self.blocks: dict[Region, str] = {}
         self.arrays: dict[str, NumpyArray] = {}
         self._graphs: dict[Graph, str] = {}
-        self._written: dict[Graph, int] = {}  # How many operations of each stand in the text so far.
-        self._depths: dict[Graph, int] = {}  # How many bodies run inside one another.
+        self._written: dict[Graph, int] = {}  # The number of operations of each that have been written.
+        self._depths: dict[Graph, int] = {}  # The nesting of bodies in each.
         self._unknown: dict[str, str] = {}
-        # What is written often is spelled once.
+        # Frequent texts are made once.
         self._sizes: dict[Dim, str] = {}
         self._types: dict[TensorType, str] = {}
         self._axes = Axes()
@@ -68,9 +68,9 @@ class Writer:
         return found
 
     def _open(self, graph: Graph) -> Iterator[Operation]:
-        """The operations of a graph that are still to be written."""
+        """The operations of a graph that have not been written."""
         settled = 0
-        while settled < len(graph):  # To settle one may build others.
+        while settled < len(graph):  # Settling one may build others.
             op = graph._operations[settled]
             op.definition.settle(op)
             settled += 1
@@ -98,7 +98,7 @@ class Writer:
                 self._axes.check(definition, op.inputs, values)
                 for (name, kind), value in zip(definition.kinds.items(), values, strict=True):
                     if value == () and kind is Kind.SHARDING:
-                        continue  # It says nothing.
+                        continue  # It has no information.
                     arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None
@@ -116,7 +116,7 @@ class Writer:
             raise GraphError(f"more than {limits.BODIES} bodies run inside one another")
 
     def _learn(self, definition: type[Op]) -> None:
-        """Check that a type of operation can be written; it names those that have no name of their own."""
+        """Check that a type of operation can be written; unnamed operations get its name."""
         if REGISTRY.get(definition.type) is not definition:
             raise GraphError("its type is not registered")
         check_name(definition.type)
@@ -154,7 +154,7 @@ class Writer:
                 raise GraphError(f"in a size, more than {limits.DEPTH} quotients stand inside one another")
             text = repr(size)
             if FRESH.search(text):
-                # A sum is written in the order of the text's own names: what is read is written the same.
+                # Terms are sorted by the text's own names, so that reading and writing gives the same.
                 FRESH.sub(self._number, text)
                 text = repr(renamed(size, lambda name: self._unknown[name]))
             found = self._sizes[size] = text
@@ -172,7 +172,7 @@ class Writer:
         return found
 
     def _value(self, value: Any, label: str, depth: int = 1) -> str:
-        """A value as it is written; *label* names an array in it that the text does not hold."""
+        """The text of a value; *label* is the name of an array in it that is not written into the text."""
         if depth > limits.DEPTH:
             raise GraphError(f"more than {limits.DEPTH} tuples stand inside one another")
         if isinstance(value, tuple):
