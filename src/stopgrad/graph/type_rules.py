@@ -251,7 +251,7 @@ def normal_axes(axis: object, ndim: int, constraint: str = "C2") -> tuple[int, .
 
 
 def same_shape(a: Shape, b: Shape, besides: int | None = None) -> bool:
-    """Whether two shapes may be equal, as sizes that are not known to differ are. Axis *besides* may differ."""
+    """Whether two shapes may be equal: sizes may be unless known to differ. Axis *besides* may differ."""
     return len(a) == len(b) and all(
         i == besides or same_size(m, n) for i, (m, n) in enumerate(zip(a, b, strict=True))
     )
