@@ -460,6 +460,7 @@ X = sized("n") + "\n"
         (sized(str(2**63)), "no array has a size beyond"),
         (sized("-1"), "size -1 is negative"),
         (sized("n//0"), "divided by 0"),
+        (sized("6//0"), "divided by 0"),
         (sized("n % 2"), "no part of a value"),
         (sized("f(n)"), r"nothing is written f\(...\)"),
         (sized("max(n, m)"), "max takes a size and an integer"),

@@ -315,9 +315,9 @@ def _images() -> dict[str, Layer]:
     def resized(mode: str, size: Sequence[int] = (2, 4, 5, 11), **attributes: Any) -> Layer:
         return Layer("Resize", [X2, None, None, sizes(*size)], {"mode": mode, **attributes}, (3,))
 
-    def twice(nearest: str) -> Layer:
+    def times(nearest: str, *scales: float) -> Layer:
         how = {"mode": "nearest", "nearest_mode": nearest, "coordinate_transformation_mode": "asymmetric"}
-        return Layer("Resize", [X2, None, np.array([1, 1, 2, 3], np.float32)], how, (2,))
+        return Layer("Resize", [X2, None, np.array([1, 1, *scales], np.float32)], how, (2,))
 
     grid = floats(2, 4, 3, 2, low=-1.2, high=1.2)
     cube = floats(1, 2, 3, 2, 3, low=-1.1, high=1.1)
@@ -330,8 +330,9 @@ def _images() -> dict[str, Layer]:
         "ResizeSmooth": resized("linear", antialias=1, size=(2, 4, 3, 4)),
         "ResizeSmoothCubic": resized("cubic", antialias=1, size=(2, 4, 3, 4)),
         "ResizeNearest": resized("nearest", nearest_mode="ceil", coordinate_transformation_mode="asymmetric"),
-        "ResizeTwice": twice("floor"),
-        "ResizeTwiceCeil": twice("ceil"),
+        "ResizeTwice": times("floor", 2, 3),
+        "ResizeTwiceCeil": times("ceil", 2, 3),
+        "ResizeHalf": times("floor", 0.5, 1 / 3),
         "ResizeScales": Layer(
             "Resize", [X2, None, np.array([1, 1, 1.7, 0.6], np.float32)], {"mode": "linear"}, (2,)
         ),

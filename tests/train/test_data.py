@@ -527,10 +527,10 @@ class Source:
         time.sleep(self.seconds)
         return i
 
-batches = sg.data.batches(Source(), 10, prefetch=3)
+batches, others = (sg.data.batches(Source(), 10, prefetch=3) for _ in range(2))
 next(batches)
 child = os.fork()
-print([int(next(batches)[0]) for _ in range(3)], flush=True)
+print([int(next(batches)[0]) for _ in range(3)], int(next(others)[0]), flush=True)
 if not child:
     sys.exit()
 os.waitpid(child, 0)
@@ -561,7 +561,7 @@ def test_forks_go_on_and_interrupted_programs_end() -> None:
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")
-    assert [*shown, out] == ["[10, 20, 30]\n", "[10, 20, 30]\n", "waiting\n", "0\n"]
+    assert [*shown, out] == ["[10, 20, 30] 0\n", "[10, 20, 30] 0\n", "waiting\n", "0\n"]
 
 
 @pytest.mark.nightly

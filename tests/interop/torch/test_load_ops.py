@@ -292,6 +292,11 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
         [_random(1, 2, 5, 4)],
     ),
     ("var.correction", lambda x: aten.var.dim(x, [1], False, True), [_random(2, 5)]),
+    (
+        "index_copy.default",
+        lambda x, y: aten.index_copy(x, 1, _whole(3, 0), y),
+        [_random(2, 5), _random(2, 2)],
+    ),
     ("var.correction", lambda x: aten.var.correction(x, [1]), [_random(2, 5)]),
     ("_linalg_svd.default", lambda x: aten._linalg_svd(x)[1], [_random(2, 5)]),
     ("_linalg_svd.default", lambda x: aten._linalg_svd(x)[2].abs().detach(), [_random(2, 5)]),

@@ -306,8 +306,15 @@ def resize(
         return resized(node, x, new, [None] * x.ndim, parts, how)
     if scales is None:
         node.fail("it has neither scales nor sizes")
-    factors = _spread(np.asarray(node.known(2, scales), np.float64).tolist(), axes, [1.0] * x.ndim)
+    given = [_meant(factor) for factor in np.asarray(node.known(2, scales), np.float64).tolist()]
+    factors = _spread(given, axes, [1.0] * x.ndim)
     return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
+
+
+def _meant(factor: float) -> float:
+    """One of 1/2, 1/3, ... where a factor of float32 is the nearest to that: places are counted by it."""
+    parts = round(1 / factor) if factor > 0 else 0
+    return 1 / parts if parts and np.float32(1 / parts) == np.float32(factor) else factor
 
 
 def _scaled(
