@@ -10,7 +10,7 @@ import stopgrad as sg
 
 def test_the_annotations_of_every_public_function_resolve() -> None:
     failed = []
-    for module in (sg, sg.optimizers, sg.data):
+    for module in (sg, sg.xp, sg.xp.fft, sg.xp.linalg, sg.optimizers, sg.data):
         for name in sorted(set(dir(module)) - {"annotations"}):
             function = inspect.unwrap(found) if callable(found := getattr(module, name)) else None
             if name.startswith("_") or not inspect.isfunction(function):

@@ -102,7 +102,7 @@ _NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "
 
 
 def as_list(xs: object) -> tuple[Any, ...]:
-    """The tensors of a list, as a tuple; anything else is refused."""
+    """The tensors of a list or another iterable, as a tuple; a single tensor is refused."""
     if isinstance(xs, (Output, Operation, str, np.ndarray)) or not isinstance(xs, Iterable):
         raise ArgumentError(
             "takes a list of tensors, not "

@@ -428,7 +428,7 @@ def _by_fraction(g: Output, op: Operation) -> Tensor:
 def _by_parameter(g: Output, op: Operation, first: bool) -> Tensor:
     """The cotangent of a or b.
 
-    g times the mass, times the amount by which log x or log(1 - x) exceeds its mean over the part below x.
+    It is g times the integral below x of the density times the excess of log t, or log(1 - t), over its mean.
     """
     a, b, x = wide(op.a), wide(op.b), wide(op.x)
     inside, some = _inside(x)
