@@ -6,7 +6,7 @@ Each is one operation whose value and gradient are exact where a composition wou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from stopgrad.graph.defining import (
     Tensor,
     TensorType,
 )
-from stopgrad.ops.elementwise.compare import equal, greater, less
+from stopgrad.ops.elementwise.compare import equal, greater, less, logical_and, logical_not
 from stopgrad.ops.elementwise.convert import where, wide
 from stopgrad.ops.elementwise.powers import exp, log, rsqrt
 from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
@@ -81,7 +81,8 @@ class Xlogy(Arithmetic):
     """Elementwise x · log y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Returns:
-        The product. Where x is 0 both gradients are 0, as in TensorFlow.
+        The product. Where x is 0 and y not positive both gradients are 0; where y is positive that of x is
+        log y, as in PyTorch and JAX (TensorFlow has 0).
 
     Examples:
         >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
@@ -90,7 +91,7 @@ class Xlogy(Arithmetic):
 
     infer = d.broadcast(d.is_floating)
     gradient = {
-        "x": lambda g, op: where(_is_zero(op.x), 0, g * log(where(_is_zero(op.x), 1, op.y))),
+        "x": lambda g, op: _unless(_nothing(op.x, greater(op.y, 0)), op.y, lambda y: g * log(y)),
         "y": lambda g, op: g * xdivy(op.x, op.y),
     }
 
@@ -110,7 +111,8 @@ class Xdivy(Arithmetic):
     """Elementwise x / y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Returns:
-        The quotient. Where x is 0 both gradients are 0, as in TensorFlow.
+        The quotient. Where x and y are 0 both gradients are 0; where x alone is, that of x is 1 / y
+        (TensorFlow has 0).
 
     Examples:
         >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
@@ -119,7 +121,7 @@ class Xdivy(Arithmetic):
 
     infer = d.broadcast(d.is_floating)
     gradient = {
-        "x": lambda g, op: where(_is_zero(op.x), 0, g / where(_is_zero(op.x), 1, op.y)),
+        "x": lambda g, op: _unless(_nothing(op.x, greater(abs(op.y), 0)), op.y, lambda y: g / y),
         "y": lambda g, op: -g * xdivy(op.result, op.y),
     }
 
@@ -135,8 +137,14 @@ class Xdivy(Arithmetic):
 xdivy = d.binary(Xdivy, "xdivy")
 
 
-def _is_zero(x: ArrayLike) -> Tensor:
-    return equal(x, 0)
+def _nothing(x: Output, usual: Tensor) -> Tensor:
+    """Where x is 0 and y is not as usual, so that the function is 0 without a look at y."""
+    return logical_and(equal(x, 0), logical_not(usual))
+
+
+def _unless(nothing: Tensor, y: Output, slope: Callable[[Tensor], Tensor]) -> Tensor:
+    """The slope at y, and 0 where there is nothing; there the slope is taken at 1, so that no NaN arises."""
+    return where(nothing, 0, slope(where(nothing, 1, y)))
 
 
 class ClipByValue(Op):

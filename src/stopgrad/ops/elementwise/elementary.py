@@ -12,7 +12,15 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeError, DTypeLike, Promotion, Tensor
 from stopgrad.ops.elementwise.arithmetic import add, maximum, minimum, multiply
-from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, less
+from stopgrad.ops.elementwise.compare import (
+    equal,
+    greater,
+    greater_equal,
+    is_finite,
+    less,
+    logical_and,
+    logical_not,
+)
 from stopgrad.ops.elementwise.convert import cast, imag, real, where
 from stopgrad.ops.elementwise.powers import log1p, reciprocal
 from stopgrad.ops.elementwise.trigonometric import atan2
@@ -173,15 +181,15 @@ def xlog1py(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
         name: of the last operation; by default none.
 
     Returns:
-        The product; where x is 0, 0, with a gradient of 0 to y.
+        The product; where x is 0, 0, with a gradient of 0 to y, and to x of log(1 + y) where that is finite.
 
     Examples:
         >>> sg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1.0]))
         array([0.        , 1.38629436])
     """
     x, y = d.together(x, y, promotes=Promotion(d.is_inexact))
-    zero = equal(x, 0)
-    return where(zero, 0, multiply(x, log1p(where(zero, 0, y))), name)
+    nothing = logical_and(equal(x, 0), logical_not(is_finite(log1p(y))))
+    return where(nothing, 0, multiply(x, log1p(where(nothing, 0, y))), name)
 
 
 @d.guarded("zero_fraction")

@@ -22,7 +22,9 @@ from stopgrad.graph.defining import (
     Tensor,
 )
 from stopgrad.ops.elementwise.arithmetic import square
+from stopgrad.ops.elementwise.compare import equal, logical_and
 from stopgrad.ops.elementwise.convert import conj, where
+from stopgrad.ops.structural.sources import Const
 
 __all__ = [
     "cbrt",
@@ -179,7 +181,7 @@ class Pow(Arithmetic):
 
     infer = d.broadcast(d.is_number)
     gradient = {
-        "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
+        "x": lambda g, op: g * conj(op.y * _one_lower(op.x, op.y)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
     cures = (
@@ -239,6 +241,14 @@ def pow(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
             "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
         )
     return d.apply(Pow, (x, y), (), name)
+
+
+def _one_lower(x: Output, y: Output) -> Tensor:
+    """xʸ⁻¹; but 0 where x and y are both 0, so that its product with y is 0 there, and no NaN."""
+    fixed = y.op.values[0].array if y.op.definition is Const else None
+    if fixed is not None and fixed.all():
+        return pow(x, np.asarray(fixed - 1))
+    return pow(x, where(logical_and(equal(x, 0), equal(y, 0)), 1, y - 1))
 
 
 def _log_or_zero(x: Output) -> Tensor:

@@ -15,6 +15,7 @@ from stopgrad.ops.elementwise.arithmetic import (
     abs,
     add,
     divide,
+    maximum,
     minimum,
     multiply,
     negative,
@@ -109,10 +110,10 @@ def huber(
         array([0.5, 2.5])
     """
     x, y, width = floating(labels, predictions, delta)
-    width, size = wide(width), abs(subtract(wide(y), wide(x)))
-    # The parabola of the part below δ plus the line of the part above: no branch overflows.
-    inside = minimum(size, width)
-    found = add(multiply(square(inside), 0.5), multiply(width, subtract(size, inside)))
+    width, error = wide(width), subtract(wide(y), wide(x))
+    # Parabola and line as one product of signed numbers: nothing overflows, and no |e| has a kink at 0.
+    inside = minimum(maximum(error, negative(width)), width)
+    found = multiply(inside, subtract(error, multiply(inside, 0.5)))
     return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
 
 
