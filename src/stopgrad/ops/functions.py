@@ -30,6 +30,7 @@ from stopgrad.ops.indexing.slices import *
 from stopgrad.ops.indexing.updates import *
 from stopgrad.ops.linalg.contractions import *
 from stopgrad.ops.linalg.determinants import *
+from stopgrad.ops.linalg.diagonals import *
 from stopgrad.ops.linalg.eigenvalues import *
 from stopgrad.ops.linalg.exponential import *
 from stopgrad.ops.linalg.factorizations import *

@@ -194,7 +194,7 @@ class LogicalAnd(Logical):
     """Elementwise conjunction, with broadcasting.
 
     Returns:
-        Whether both hold.
+        Whether x and y are both True.
 
     Examples:
         >>> sg.logical_and(np.array([True, False]), True)
@@ -211,7 +211,7 @@ class LogicalOr(Logical):
     """Elementwise disjunction, with broadcasting.
 
     Returns:
-        Whether either holds.
+        Whether x or y is True, or both.
 
     Examples:
         >>> sg.logical_or(np.array([True, False]), False)
@@ -228,7 +228,7 @@ class LogicalXor(Logical):
     """Elementwise exclusive or, with broadcasting.
 
     Returns:
-        Whether just one holds.
+        Whether exactly one of x and y is True.
 
     Examples:
         >>> sg.logical_xor(np.array([True, False]), True)
@@ -245,7 +245,7 @@ class LogicalNot(Op):
     """Elementwise negation.
 
     Returns:
-        Whether x does not hold.
+        Whether x is False.
 
     Examples:
         >>> sg.logical_not(np.array([True, False]))
@@ -323,7 +323,7 @@ bitwise_xor = d.binary(BitwiseXor, "bitwise_xor")
 
 
 class Invert(Op):
-    """Elementwise complement of bits; of booleans, negation.
+    """Elementwise complement of bits; for booleans, negation.
 
     Returns:
         The bits of ~x.

@@ -13,8 +13,9 @@ from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.elementwise.powers import log
 from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.diagonals import diag, diag_part
 from stopgrad.ops.linalg.factorizations import cholesky
-from stopgrad.ops.linalg.matrices import adjoint, check_square, diag, diag_part, matrix_transpose, triu
+from stopgrad.ops.linalg.matrices import adjoint, check_square, matrix_transpose, triu
 from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, inv
 from stopgrad.ops.linalg.spectra import Svd
 from stopgrad.ops.reductions.running import cumprod

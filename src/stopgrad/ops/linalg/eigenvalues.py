@@ -21,8 +21,9 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.elementwise.convert import cast, conj, real, wide
 from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.diagonals import diag
 from stopgrad.ops.linalg.factorizations import hermitian_part
-from stopgrad.ops.linalg.matrices import adjoint, check_square, diag
+from stopgrad.ops.linalg.matrices import adjoint, check_square
 from stopgrad.ops.linalg.solvers import INEXACT, MatrixSolve, where_possible
 from stopgrad.ops.linalg.spectra import finite_only, inverse, pairs, phases, scaled, turn, turned
 from stopgrad.ops.shapes.reshape import reduce_sum

@@ -24,8 +24,9 @@ from stopgrad.ops.elementwise.arithmetic import add, multiply
 from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast, wide
 from stopgrad.ops.linalg.contractions import matmul
+from stopgrad.ops.linalg.diagonals import eye
 from stopgrad.ops.linalg.factorizations import cholesky
-from stopgrad.ops.linalg.matrices import adjoint, check_matrices, check_square, eye, larger
+from stopgrad.ops.linalg.matrices import adjoint, check_matrices, check_square, larger
 from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, cholesky_solve, where_possible
 from stopgrad.ops.linalg.spectra import svdvals
 from stopgrad.ops.reductions.reduce import reduce_max

@@ -35,7 +35,8 @@ from stopgrad.ops.elementwise.compare import equal, greater, greater_equal, logi
 from stopgrad.ops.elementwise.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import matmul
-from stopgrad.ops.linalg.matrices import adjoint, check_matrices, diag, diag_part, smaller
+from stopgrad.ops.linalg.diagonals import diag, diag_part
+from stopgrad.ops.linalg.matrices import adjoint, check_matrices, smaller
 from stopgrad.ops.linalg.solvers import INEXACT, where_possible
 from stopgrad.ops.reductions.reduce import reduce_max
 from stopgrad.ops.reductions.running import cumsum

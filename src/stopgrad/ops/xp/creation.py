@@ -8,7 +8,8 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, Dim, DType, DTypeLike, Output, ShapeLike, Tensor
-from stopgrad.ops.linalg.matrices import eye as _eye, tril as _tril, triu as _triu
+from stopgrad.ops.linalg.diagonals import eye as _eye
+from stopgrad.ops.linalg.matrices import tril as _tril, triu as _triu
 from stopgrad.ops.shapes.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.shapes.join import stack
 from stopgrad.ops.shapes.ranges import range as _range

@@ -12,6 +12,7 @@ from stopgrad.ops.elementwise.compare import greater
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.linalg.contractions import matmul as matmul, tensordot as _tensordot
 from stopgrad.ops.linalg.determinants import det as _det, slogdet as _slogdet
+from stopgrad.ops.linalg.diagonals import diag_part
 from stopgrad.ops.linalg.eigenvalues import (
     eig as _eig,
     eigh as _eigh,
@@ -19,7 +20,7 @@ from stopgrad.ops.linalg.eigenvalues import (
     eigvalsh as eigvalsh,
 )
 from stopgrad.ops.linalg.factorizations import cholesky as _cholesky, qr as _qr
-from stopgrad.ops.linalg.matrices import adjoint, diag_part, matrix_transpose as matrix_transpose
+from stopgrad.ops.linalg.matrices import adjoint, matrix_transpose as matrix_transpose
 from stopgrad.ops.linalg.matrix_functions import matrix_power as matrix_power, pinv as _pinv
 from stopgrad.ops.linalg.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
 from stopgrad.ops.linalg.products import cross as cross, outer as outer, vecdot as vecdot

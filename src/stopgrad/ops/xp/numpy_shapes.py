@@ -22,7 +22,7 @@ from stopgrad.graph.defining import (
 from stopgrad.ops.elementwise.arithmetic import multiply
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.linalg.contractions import einsum as _einsum, tensordot
-from stopgrad.ops.linalg.matrices import diag as _diag
+from stopgrad.ops.linalg.diagonals import diag as _diag
 from stopgrad.ops.linalg.norms import matrix_norm as _matrix_norm
 from stopgrad.ops.shapes.join import concat as _concat, pad as _pad, split as _split, stack as _stack
 from stopgrad.ops.shapes.reshape import transpose as _transpose

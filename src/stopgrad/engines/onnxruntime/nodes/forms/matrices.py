@@ -20,9 +20,10 @@ from stopgrad.graph.interpreter import Types
 from stopgrad.graph.op import Op
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.linalg.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
+from stopgrad.ops.linalg.diagonals import MatrixDiag, MatrixDiagPart
 from stopgrad.ops.linalg.exponential import MatrixExponential, MatrixExponentialGrad
 from stopgrad.ops.linalg.factorizations import Cholesky
-from stopgrad.ops.linalg.matrices import ANY, MatrixBandPart, MatrixDiag, MatrixDiagPart
+from stopgrad.ops.linalg.matrices import ANY, MatrixBandPart
 from stopgrad.ops.linalg.solvers import MatrixInverse, MatrixSolve, TriangularSolve
 
 _TRIANGLES = frozenset(map(np.dtype, ("bool", "float32", "float64", "int32", "int64")))
