@@ -117,17 +117,13 @@ def add_lora(
         raise GraphError("add_lora: there are no outputs; give at least one")
     chosen = _chosen(wanted, weights)
     scale = _above_zero(alpha, "alpha") / _rank(rank)
-    kind = None if dtype is None else dtype_of(dtype)
-    if kind is not None and not kind.is_floating:
-        raise DTypeError(f"add_lora: adapters are floating-point, not {kind}")
+    kind = _floating(dtype)
     writing = _Writing(_uses(chosen, wanted), whole(rank), scale, kind, _seed(key))
     made = rewrite(wanted, (), (writing.rule,))
     new = {**made.mapping, **{w: a.weight for w, a in writing.adapters.items()}}
     parameters = {p.op.name: p for a in writing.adapters.values() for p in (a.a, a.b)}
     merged = {w.op.name: a.merged() for w, a in writing.adapters.items()}
-    leaves, spec = flatten(outputs)
-    shown = made.outputs[0] if len(leaves) == 1 and leaves[0] is outputs else unflatten(spec, made.outputs)
-    return Adapted(made.graph, shown, parameters, merged, new)
+    return Adapted(made.graph, unflatten(flatten(outputs)[1], made.outputs), parameters, merged, new)
 
 
 # --------------------------------------------------------------------------------------------- arguments
@@ -138,6 +134,14 @@ def _rank(rank: int) -> int:
     if not is_whole(rank) or not 1 <= whole(rank) < 2**31:
         raise ArgumentError(f"add_lora: rank is a whole number from 1 on, not {rank!r:.60}")
     return whole(rank)
+
+
+@reads_arguments
+def _floating(dtype: DTypeLike | None) -> DType | None:
+    found = None if dtype is None else dtype_of(dtype)
+    if found is not None and not found.is_floating:
+        raise DTypeError(f"add_lora: adapters are floating-point, not {found}")
+    return found
 
 
 @reads_arguments

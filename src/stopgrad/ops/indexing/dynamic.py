@@ -96,21 +96,28 @@ def strided_slice(
         raise ArgumentError(
             f"var={var!r}: a tensor is never changed in place; use sg.assign with x.at[...].set(v)"
         )
-    lists = [list(begin), list(end), [1] * len(begin) if strides is None else list(strides)]
-    if len({len(one) for one in lists}) > 1:
+    masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    steps = [1] * len(begin) if strides is None else list(strides)
+    return take_index(input_, _index_of([list(begin), list(end), steps], masks), name)
+
+
+@d.reads_arguments
+def _index_of(bounds: Sequence[Sequence[Any]], masks: Sequence[int]) -> tuple[Any, ...]:
+    """The index in brackets that begins, ends, steps and TensorFlow's masks mean."""
+    if len({len(one) for one in bounds}) > 1:
         raise ArgumentError(
-            f"begin, end and strides are of the lengths {d.show_shape([len(one) for one in lists])}; give "
+            f"begin, end and strides are of the lengths {d.show_shape([len(one) for one in bounds])}; give "
             "one number "
             "for each slice in each of them"
         )
-    for n in (*lists[0], *lists[1], *lists[2]):
+    for n in (*bounds[0], *bounds[1], *bounds[2]):
         # Bounds that a mask hides must be numbers, too.
         if not isinstance(n, (Dim, Output, Operation)):
             d.whole(n)
-    masks = [d.whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
+    bits = [d.whole(mask) for mask in masks]
     index: list[Any] = []
-    for i, (low, high, step) in enumerate(zip(*lists, strict=True)):
-        no_low, no_high, dots, new, one = (bool(mask >> i & 1) for mask in masks)
+    for i, (low, high, step) in enumerate(zip(*bounds, strict=True)):
+        no_low, no_high, dots, new, one = (bool(mask >> i & 1) for mask in bits)
         if dots:
             index.append(Ellipsis)
         elif new:
@@ -119,7 +126,7 @@ def strided_slice(
             index.append(low)
         else:
             index.append(builtins.slice(None if no_low else low, None if no_high else high, step))
-    return take_index(input_, tuple(index), name)
+    return tuple(index)
 
 
 @d.guarded("slice")

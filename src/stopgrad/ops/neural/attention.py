@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, Shape, ShapeError, Tensor
@@ -68,23 +69,14 @@ def scaled_dot_product_attention(
     """
     q, k, v = floating(query, key, value)
     shapes = [d.type_of(x).shape for x in (q, k, v)]
-    if min(map(len, shapes)) < 2 or len({len(s) for s in shapes}) > 1:
-        raise ShapeError(
-            "query, key and value have as many axes, at least two: [..., heads, length, features]"
-        )
-    groups = _groups(shapes[0], shapes[1], d.flag(enable_gqa))
-    queries = shapes[0][-2]
+    groups = _groups(shapes, d.flag(enable_gqa))
     if groups > 1:  # The queries of the heads of a group are concatenated.
-        q = reshape(q, (*shapes[0][:-3], shapes[1][-3], groups * queries, shapes[0][-1]))
+        q = reshape(q, (*shapes[0][:-3], shapes[1][-3], groups * shapes[0][-2], shapes[0][-1]))
     factor = 1 / math.sqrt(_features(shapes[0])) if scale is None else scale
     scores = multiply(matmul(q, k, transpose_b=True), factor)
     if groups > 1:
         scores = reshape(scores, (*shapes[0][:-1], shapes[1][-2]))
-    weights = _weights(scores, attn_mask, d.flag(is_causal))
-    if not (isinstance(dropout_p, (int, float)) and dropout_p == 0):
-        if dropout_key is None:
-            raise ArgumentError("dropout needs a random key; give dropout_key=sg.random_key(...)")
-        weights = dropout(weights, rate=dropout_p, key=dropout_key)
+    weights = _dropped(_weights(scores, attn_mask, d.flag(is_causal)), dropout_p, dropout_key)
     if groups > 1:
         weights = reshape(weights, (*d.type_of(q).shape[:-1], shapes[1][-2]))
         return reshape(matmul(weights, v), (*shapes[0][:-1], shapes[2][-1]), name)
@@ -97,8 +89,13 @@ def _features(shape: Shape) -> int:
     return max(shape[-1], 1)
 
 
-def _groups(query: Shape, key: Shape, grouped: bool) -> int:
+def _groups(shapes: Sequence[Shape], grouped: bool) -> int:
     """How many heads of the query share one head of the key."""
+    if min(map(len, shapes)) < 2 or len({len(s) for s in shapes}) > 1:
+        raise ShapeError(
+            "query, key and value have as many axes, at least two: [..., heads, length, features]"
+        )
+    query, key, _ = shapes
     if len(query) < 3 or d.same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
         return 1
     if not isinstance(query[-3], int) or not isinstance(key[-3], int) or query[-3] % key[-3]:
@@ -126,6 +123,16 @@ def _weights(scores: ArrayLike, mask: ArrayLike | None, causal: bool) -> Tensor:
     # nor its gradient is NaN.
     filled = where(logical_or(allowed, logical_not(some)), scores, -math.inf)
     return where(some, softmax(filled), 0)
+
+
+@d.reads_arguments
+def _dropped(weights: ArrayLike, rate: ArrayLike, key: ArrayLike | None) -> Tensor:
+    """The weights after dropout."""
+    if isinstance(rate, (int, float)) and rate == 0:
+        return weights
+    if key is None:
+        raise ArgumentError("dropout needs a random key; give dropout_key=sg.random_key(...)")
+    return dropout(weights, rate=rate, key=key)
 
 
 def _lower(scores: ArrayLike) -> Tensor:

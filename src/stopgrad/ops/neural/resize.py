@@ -63,6 +63,11 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
     return found / found.sum(1, keepdims=True)
 
 
+def _nearest(before: int, after: int) -> NumpyArray:
+    """The pixel along an axis that is nearest to the centre of each new pixel."""
+    return ((2 * np.arange(after) + 1) * before // (2 * after)).astype(np.int32)
+
+
 @d.reads_arguments
 def _new_size(size: Sequence[int], height: int, width: int, keep: bool) -> tuple[int, int]:
     wanted = [d.whole(n) for n in size]
@@ -123,10 +128,7 @@ def resize(
     after = _new_size(size, height, width, d.flag(preserve_aspect_ratio))
     axis = kind.ndim - 3
     if method == "nearest":
-        rows, columns = (
-            ((2 * np.arange(m) + 1) * n // (2 * m)).astype(np.int32)
-            for n, m in zip((height, width), after, strict=True)
-        )
+        rows, columns = (_nearest(n, m) for n, m in zip((height, width), after, strict=True))
         return gather(gather(images, rows, axis=axis), columns, axis=axis + 1, name=name)
     (x,) = floating(images)
     dtype, values = d.type_of(x).dtype, wide(x)

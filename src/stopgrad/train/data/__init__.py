@@ -376,15 +376,13 @@ def batches(
     """Batches of the examples of a source, shuffled by a key, read ahead in threads.
 
     The examples of a batch and their order depend only on the key, the epoch and the source's length: batch i
-    of an epoch is ``order[i * batch_size : (i + 1) * batch_size]``, whatever the number of processes. Each
-    process reads only its own rows: the p-th of P equal parts.
+    of an epoch is ``order[i * batch_size : (i + 1) * batch_size]``. Process p of P reads the p-th part only.
 
     Args:
         source: an object with ``len()`` and brackets: an array, which may be mapped from disk or be of h5py
-            or zarr; a dict or tuple of arrays with the same first axis, such as
-            ``{"image": images, "label": labels}``; a list of examples; a data source or MapDataset of grain,
-            whose random transforms differ from epoch to epoch. An example may be a structure of numbers and
-            arrays.
+            or zarr; a dict or tuple of arrays with the same first axis; a list of examples; a data source or
+            MapDataset of grain, whose random transforms differ from epoch to epoch. An example may be a
+            structure of numbers and arrays.
         batch_size: the number of examples in a batch, over all processes.
         key: None for the order of the source; an integer, or a key of :func:`random_key`, for another order
             in each epoch.
@@ -395,8 +393,7 @@ def batches(
             source that cannot be read by several threads at once, 0 for no thread.
         workers: how many processes read instead of threads, for a slow transform in Python. The source and
             the transform are sent to them.
-        drop_remainder: whether the examples that do not fill a batch are left out of their epoch. Otherwise
-            the last batch is smaller.
+        drop_remainder: whether to leave out the last examples of an epoch that do not fill a batch.
         process_index: which part of each batch to read; by default this process's.
         process_count: the number of parts; by default the number of processes.
 

@@ -370,8 +370,7 @@ def muon(
             ``sqrt(max(1, m / n))``; ``"match_rms_adamw"`` for ``0.2 * sqrt(max(m, n))``.
         others: a rule, such as ``sg.optimizers.AdamW()``, for parameters that are no matrices. Embeddings
             and output layers, which are matrices, should have another rule, too: give it in ``groups``.
-        ns_dtype: of the iteration. PyTorch's is always bfloat16; float32 is faster on hardware that emulates
-            bfloat16, such as most CPUs.
+        ns_dtype: of the iteration; bfloat16 as in PyTorch. On most CPUs, which emulate it, float32 is faster.
 
     Returns:
         An :class:`Update`.

@@ -80,12 +80,17 @@ def ctc_loss(
     lengths = _lengths(label_length, count, batch, x, "label_length")
     ends = _lengths(logit_length, steps, batch, x, "logit_length")
     states, skips = _states(cast(labels, d.int32), blank)
+    return cast(negative(_forward(_emitted(x, states, blank), skips, lengths, ends)), kind.dtype, name)
+
+
+def _emitted(x: Output, states: Output, blank: int) -> Tensor:
+    """The logarithm of the probability of each state at each step, [time, batch, states]."""
+    steps, batch, classes = d.type_of(x).shape
     # A label that is no class has probability 0, which matters only before the end of the labels.
     known = logical_and(greater_equal(states, 0), less(states, size_as(classes, d.int32, x)))
     places = expand_dims(where(known, states, blank), 0)
-    emitted = take_along_axis(log_softmax(x, -1), broadcast_to(places, (steps, batch, 2 * count + 1)), -1)
-    emitted = where(known, emitted, -math.inf)
-    return cast(negative(_forward(emitted, skips, lengths, ends)), kind.dtype, name)
+    shape = (steps, batch, d.type_of(states).shape[1])
+    return where(known, take_along_axis(log_softmax(x, -1), broadcast_to(places, shape), -1), -math.inf)
 
 
 def _blank(given: int | None, classes: Size) -> int:

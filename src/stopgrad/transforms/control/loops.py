@@ -223,6 +223,14 @@ def while_loop(
     check_default("while_loop", "swap_memory", swap_memory, False, NOT_SWAPPED)
     check_parallel("while_loop", parallel_iterations)
     limit = _UNBOUNDED if maximum_iterations is None else _steps(maximum_iterations)
+    return _looped(cond, body, loop_vars, limit, name)
+
+
+@d.reads_arguments
+def _looped(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, limit: int, name: str | None
+) -> Any:
+    """:func:`while_loop`, after its arguments are checked."""
     leaves = d.flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)
     graph = graph_of(first)
