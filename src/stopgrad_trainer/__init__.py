@@ -1,8 +1,8 @@
-"""Trains by training graphs on a stock ONNX Runtime: ``from stopgrad_trainer import Trainer``.
+"""Runs training graphs on a stock ONNX Runtime: ``from stopgrad_trainer import Trainer``.
 
-A step needs NumPy, onnxruntime and safetensors, and a process that makes one should start at once. So this
-stands beside the package ``stopgrad``, whose parts are imported where they are first needed: to say what is
-wrong, and to write a file (:mod:`stopgrad_trainer.needed`).
+A step needs only NumPy, onnxruntime and safetensors, and a process that trains should start at once. So this
+is a package beside ``stopgrad``, parts of which it imports when it first needs them: to raise errors and to
+write files (:mod:`stopgrad_trainer.needed`).
 """
 
 from __future__ import annotations

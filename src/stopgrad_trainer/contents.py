@@ -1,4 +1,4 @@
-"""What a training folder says of itself, read with care."""
+"""Reads the manifest of a training folder, with care."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ AnyPath = str | os.PathLike[str]
 
 FORMAT = "stopgrad.training"
 VERSION = 1
-"""Of the schema of a manifest. What only adds to it leaves the number as it is."""
+"""The version of the manifest's schema. Additions to it do not change the number."""
 
 
 GRAPHS = ("train_step", "gradients", "eval", "predict", "merge")
 HELD = ("parameter", "state")
-"""The roles of inputs that are not fed."""
+"""The roles of inputs that the trainer holds; others are fed."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a graph; as the manifest says it."""
+    """An input or output of a graph, as the manifest describes it."""
 
     name: str
     role: str
@@ -44,12 +44,12 @@ class Contents:
     """A training folder.
 
     Attributes:
-        folder: where it is.
-        manifest: all that it says.
+        folder: its path.
+        manifest: the contents of the manifest.
         inputs, outputs: of the graphs, by the name of the graph.
         files: of the graphs.
-        state: what is carried from step to step, by name.
-        state_file: what it begins with.
+        state: the tensors carried from step to step, by name.
+        state_file: the file with their initial values.
     """
 
     folder: Path
@@ -153,7 +153,7 @@ _DTYPES += ("float16", "float32", "float64")
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of this name.
+    """The NumPy dtype of a name.
 
     Raises:
         ValueError: there is none.
@@ -180,16 +180,16 @@ def _plain(name: str) -> str:
 
 
 def fed(what: str, wanted: list[Port], given: Mapping[str, Any]) -> dict[str, Array]:
-    """What is fed, as arrays of the dtypes and shapes that a graph takes.
+    """The values to feed, as arrays of the dtypes and shapes that a graph takes.
 
     Args:
-        what: who asks, as an error says it.
+        what: the caller, for errors.
         wanted: the inputs.
         given: arrays, numbers or lists, by name.
 
     Raises:
         ArgumentError: an input is missing, or there is no such input.
-        DTypeError, ShapeError: an array is not what it must be.
+        DTypeError, ShapeError: an array has the wrong dtype or shape.
     """
     names = [port.name for port in wanted]
     unknown = next((name for name in given if name not in names), None)

@@ -1,7 +1,7 @@
-"""An inference model with weights put in, as bytes: nothing but the fields that change is read.
+"""Puts weights into an inference model, given as bytes, and reads only the fields that change.
 
-A model file is a message of Protocol Buffers: fields, each with its number and the kind of its value. What
-holds the graph is walked, and all else is copied as it stands.
+A model file is a message of Protocol Buffers: fields, each with a number and a kind of value. Only the fields
+that hold the graph are taken apart; all others are copied unchanged.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _CODES = {
 """The numbers of ``TensorProto.DataType``."""
 
 LARGEST = 2**31 - 1
-"""So many bytes a message may have."""
+"""The most bytes that a message may have."""
 
 
 class Field(NamedTuple):
     """One field of a message.
 
     Attributes:
-        number: which.
-        value: a whole number, or the bytes.
-        whole: all of it, as it stands.
+        number: the field's number.
+        value: an integer, or the bytes.
+        whole: the encoded field.
     """
 
     number: int
@@ -58,20 +58,20 @@ class Field(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value of a string."""
+        """The value as a string."""
         return "" if isinstance(self.value, int) else bytes(self.value).decode(errors="replace")
 
 
 def with_weights(model: bytes, weights: Mapping[str, Array], folder: Path) -> bytes:
-    """A model whose inputs of these names have become stored weights.
+    """A model in which inputs of these names are replaced by stored weights.
 
     Args:
         model: the bytes of a file.
         weights: arrays by the names of inputs.
-        folder: where what the model keeps in other files lies; it is taken in.
+        folder: the folder of the model's external data, which is put into the result.
 
     Raises:
-        FileError: the bytes are no model, or what comes out is larger than a file may be.
+        FileError: the bytes are no model, or the result is larger than a file may be.
     """
     parts: list[bytes | memoryview] = []
     for field in fields(memoryview(model)):
@@ -138,7 +138,7 @@ def fields(message: memoryview) -> Iterator[Field]:
     """The fields of a message, in order.
 
     Raises:
-        FileError: it is none.
+        FileError: it is damaged.
     """
     at, end = 0, len(message)
     while at < end:

@@ -1,4 +1,4 @@
-"""What is imported when it is needed: errors, files, and the runtime."""
+"""Imports what is needed only at times: errors, file writing, and the runtime."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def part(name: str) -> Any:
-    """A module of ``stopgrad``. With the first of them, all of that package is imported."""
+    """A module of ``stopgrad``. The first call imports the package itself."""
     return importlib.import_module(f"stopgrad.{name}")
 
 
 def error(kind: str, message: str) -> Exception:
-    """One of the errors of ``stopgrad``, by the name of its class."""
+    """An error of ``stopgrad``, by the name of its class."""
     made: Exception = getattr(part("errors"), kind)(message)
     return made
 
 
 def is_ours(caught: BaseException) -> bool:
-    """Whether an error is one of these."""
+    """Whether an error is one of ``stopgrad``'s."""
     return type(caught).__module__ == "stopgrad.errors"
 
 

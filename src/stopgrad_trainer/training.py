@@ -1,4 +1,4 @@
-"""The trainer: state that stays in the runtime, and steps that change it all at once or not at all."""
+"""The trainer, whose state stays in the runtime, and whose steps change all of it or nothing."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from stopgrad_trainer.needed import error, is_ours, module, part
 
 
 class Trainer:
-    """Trains a model by the graphs of a folder, on a stock ONNX Runtime.
+    """Trains a model with the graphs of a training folder, on a stock ONNX Runtime.
 
-    Parameters and the optimiser's state are held twice: a step reads the one and writes the other, without a
-    copy, and then the two change places. So after an error all is as it was before the step.
+    Parameters and the optimiser's state are held twice: a step reads one and writes the other, without a
+    copy, and then the two are swapped. So after an error the state is that from before the step.
 
     Args:
-        folder: what :func:`stopgrad.onnx.training` or ``stopgrad train-graph`` has written.
+        folder: the folder that :func:`stopgrad.onnx.training` or ``stopgrad train-graph`` has written.
         threads: how many threads an operation may use; by default the runtime decides.
-        providers: of the runtime, the preferred first.
+        providers: the runtime's execution providers, the preferred first.
 
     Attributes:
-        manifest: what the folder says of itself.
-        learning_rate: what a step is fed where nothing else is said; None where a schedule gives it.
+        manifest: the folder's manifest.
+        learning_rate: the default for each step; None if a schedule gives it.
 
     Raises:
-        MissingFileError, FileError, GraphError: the folder is none, or is damaged.
+        MissingFileError, FileError, GraphError: it is no training folder, or is damaged.
         EngineError: onnxruntime is not installed, or refuses a graph.
     """
 
@@ -61,16 +61,16 @@ class Trainer:
         """One step of training.
 
         Args:
-            batch: what is fed, by name, where names are no names of arguments.
+            batch: inputs by name, for names that cannot be keyword arguments.
             learning_rate: of this step; by default :attr:`learning_rate`.
             named: the batch and its labels, by name.
 
         Returns:
-            The loss, as it was before the step.
+            The loss before the step.
 
         Raises:
-            ArgumentError, DTypeError, ShapeError: of what is fed. The state is as it was.
-            EngineError: the runtime failed. The state is as it was.
+            ArgumentError, DTypeError, ShapeError: the inputs do not fit. The state is unchanged.
+            EngineError: the runtime failed. The state is unchanged.
         """
         given = self._given(batch, named)
         wanted = [port for port in self._contents.inputs["train_step"] if port.role not in HELD]
@@ -96,7 +96,7 @@ class Trainer:
         session.run_with_iobinding(binding)
 
     def _binding(self) -> Any:
-        """What a step reads and writes, in the memory that is its turn."""
+        """The binding of a step's inputs and outputs to the two copies of the state."""
         if self._bindings[self._now] is None:
             binding = self._session("train_step").io_binding()
             for name, pair in self._held.items():
@@ -112,7 +112,7 @@ class Trainer:
     # ------------------------------------------------------------------------------------------ asking
 
     def evaluate(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-        """The loss and the model's outputs, by name, as the model is used: nothing is trained.
+        """The loss and the model's outputs, by name, in inference; nothing is trained.
 
         Args:
             batch, named: the batch and its labels, as for :meth:`step`.
@@ -120,7 +120,7 @@ class Trainer:
         return self._asked("eval", batch, named)
 
     def gradients(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
-        """The gradients of the loss, by the names of the parameters; before clipping.
+        """The gradients of the loss before clipping, by the names of the parameters.
 
         Args:
             batch, named: the batch and its labels, as for :meth:`step`.
@@ -129,7 +129,7 @@ class Trainer:
         return {port.of: found[port.name] for port in self._contents.outputs["gradients"] if port.of}
 
     def predict(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
-        """The model's outputs, by name; without labels.
+        """The model's outputs, by name; needs no labels.
 
         Args:
             batch, named: the model's inputs, as for :meth:`step`.
@@ -159,12 +159,12 @@ class Trainer:
 
     @property
     def state(self) -> dict[str, Array]:
-        """Parameters and the optimiser's state by name; copies."""
+        """Copies of the parameters and the optimiser's state, by name."""
         with self._lock:
             return {name: np.array(array) for name, array in self._arrays().items()}
 
     def save(self, path: AnyPath) -> None:
-        """Write the state in the safetensors format. An older file stays until the new one is whole.
+        """Write the state in the safetensors format. An older file is kept until the new one is complete.
 
         Raises:
             FileError: the system refuses.
@@ -176,19 +176,19 @@ class Trainer:
         """Go on from a state that :meth:`save` has written.
 
         Raises:
-            FileError, GraphError: the file is damaged, or holds the state of another training. All is as it
-                was before.
+            FileError, GraphError: the file is damaged, or holds the state of another training. The state is
+                unchanged.
         """
         arrays = self._read(path)
         with self._lock:
             self._hold(arrays)
 
     def reset(self) -> None:
-        """Go back to the beginning."""
+        """Go back to the initial state."""
         self.restore(self._contents.state_file)
 
     def export(self, path: AnyPath) -> None:
-        """Write the trained model for use: the model that was given, with the weights as they are now.
+        """Write the trained model for inference: the original model with the present weights.
 
         Args:
             path: of the file, one ONNX model with all its weights in it.
@@ -236,7 +236,7 @@ class Trainer:
         return arrays
 
     def _hold(self, arrays: Mapping[str, Array]) -> None:
-        """Take over a state. What holds it is there as a whole before the old one goes."""
+        """Take over a state; the old one is replaced only when the new one is complete."""
         held = {}
         for name, array in arrays.items():
             pair = [np.array(array), np.empty_like(array)]
@@ -251,7 +251,7 @@ class Trainer:
         return {name: pair[self._now][0] for name, pair in self._held.items()}
 
     def _weights(self) -> dict[str, Array]:
-        """The weights of the model for use, by its own names."""
+        """The weights of the inference model, by its own names."""
         if self._merged is None:
             arrays = self._arrays()
             outputs = self._contents.outputs["merge"]
@@ -267,7 +267,7 @@ class Trainer:
     def _value(self, array: Array) -> Any:
         """An array as a value of the runtime, in the same memory."""
         kind = self._runtime.OrtValue
-        if array.dtype.name == "bfloat16":  # NumPy's own dtypes are those that it knows.
+        if array.dtype.name == "bfloat16":  # The runtime knows NumPy's own dtypes only.
             return kind.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
         return kind.ortvalue_from_numpy(array)
 
@@ -277,7 +277,7 @@ class Trainer:
         if found is None:
             options = self._runtime.SessionOptions()
             options.log_severity_level = 3
-            options.enable_mem_pattern = False  # It keeps the room of all activations.
+            options.enable_mem_pattern = False  # It would keep the memory of all activations.
             if self._threads is not None:
                 options.intra_op_num_threads = self._threads
             path = self._contents.files.get(graph)
@@ -293,7 +293,7 @@ class Trainer:
     def _run(self, graph: str, run: Callable[..., Any]) -> Any:
         try:
             return run()
-        except Exception as caught:  # What onnxruntime raises has no base of its own.
+        except Exception as caught:  # Errors of onnxruntime have no base class of their own.
             if is_ours(caught):
                 raise
             raise error("EngineError", f"{self._contents.files[graph]}: onnxruntime: {caught}") from caught

@@ -1,1 +1,1 @@
-"""Other people's code in and out; each framework is imported by the folder of its name alone."""
+"""Programs of other frameworks in and out. Only the folder of a framework's name imports that framework."""

@@ -1,4 +1,4 @@
-"""A program of another framework's as a graph of ours: what ``load`` of each of them returns."""
+"""A program of another framework as a graph of ours: what each framework's ``load`` returns."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 class Model:
     """An imported program: a graph, and a function of it.
 
-    Called with arrays, it computes with NumPy; where a graph is being built, or with outputs, it is built
-    there, gates and all. So everything that takes a function takes it: :func:`grad`, :func:`function`,
-    :func:`explain`.
+    Called with arrays, it computes with NumPy; called with outputs, or while a graph is being built, it
+    builds its operations there, gates included. So everything that takes a function takes it: :func:`grad`,
+    :func:`function`, :func:`explain`.
 
     Attributes:
         graph: the program.
         inputs: its arguments, which are placeholders, by name.
-        parameters: the values that it holds, which are parameters, by name.
+        parameters: its parameters, with stored values, by name.
         outputs: its results, by name.
 
     Args:
         graph, inputs, parameters, outputs: the same.
-        leaves: from the positional and the keyword arguments of a call to the values of the inputs, in order;
-            raises an ArgumentError where they are not what the program takes.
-        rebuild: from the values of the outputs to what the program returns.
+        leaves: turns the positional and keyword arguments of a call into the values of the inputs, in order;
+            raises an ArgumentError if they are not what the program takes.
+        rebuild: turns the values of the outputs into what the program returns.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Model:
 
         Raises:
             ArgumentError: a parameter is unknown, or the arguments are not those that the program takes.
-            DTypeError, ShapeError: of one of them.
+            DTypeError, ShapeError: one of them does not fit.
         """
         unknown = [name for name in parameters if name not in self.parameters]
         if unknown:
@@ -90,7 +90,7 @@ class Model:
         return self._rebuild(self._computed(values))
 
     def _computed(self, values: Mapping[Output, Output | NumpyArray]) -> Sequence[Any]:
-        """The outputs, built where the values are of a graph or one is being built; else computed."""
+        """The outputs: built, if values belong to a graph or one is being built; else computed."""
         symbolic = next((x for x in values.values() if isinstance(x, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)
         xs, ys = self._sized(values)
@@ -107,7 +107,7 @@ class Model:
     def _sized(
         self, values: Mapping[Output, Output | NumpyArray]
     ) -> tuple[Sequence[Output], Sequence[Output]]:
-        """The inputs and outputs of the program, for the sizes that its arguments have."""
+        """The inputs and outputs of the program, specialised to the sizes of the arguments."""
         xs, ys = list(values), list(self.outputs.values())
         shapes = [tuple(value.shape) for value in values.values()]
         if all(x.shape == shape for x, shape in zip(xs, shapes, strict=True)):

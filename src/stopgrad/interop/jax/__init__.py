@@ -1,4 +1,4 @@
-"""JAX's functions: which line cut the gradient, and the same functions as graphs of ours; and the way back.
+"""For JAX: which line cuts a gradient, JAX functions as graphs of ours, and functions of ours for JAX.
 
 Examples:
     >>> import jax, stopgrad.jax as sgj

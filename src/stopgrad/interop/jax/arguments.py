@@ -1,4 +1,4 @@
-"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which are traced."""
+"""Traces a JAX function to a jaxpr: the names of its arguments, and which of them are traced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNTRACEABLE = (
     jax.errors.TracerIntegerConversionError,
     jax.errors.NonConcreteBooleanIndexError,
 )
-"""What JAX raises where Python asks for the value of an argument."""
+"""The errors that JAX raises if Python needs the value of a traced argument."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Program:
         name: of the function.
         names: of its positional arguments.
         closed: its jaxpr.
-        paths: for each traced leaf of the arguments how it is reached, such as ``"params.w"``.
-        positions: for each the position of its argument; None for those given by keyword.
+        paths: the path of each traced leaf of the arguments, such as ``"params.w"``.
+        positions: for each, the position of its argument; None for those given by keyword.
         structure: of the arguments.
         traced: which leaves of the arguments are traced; the others are part of the program.
-        left: those others, by their place among the leaves.
-        out_paths: for each result that is an array how it is reached.
-        rebuild: from the values of these results to what the function returns.
+        left: the other leaves, by their position among all leaves.
+        out_paths: the path of each result that is an array.
+        rebuild: turns the values of these results into what the function returns.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Program:
         found = [leaf for _, leaf in located]
         if structure != self.structure:
             named = self._by_path(located)
-            if named is not None:  # As a dict of the values in a module.
+            if named is not None:  # They may be a dict of the values in a module.
                 return named
             raise ArgumentError(
                 f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
@@ -76,7 +76,7 @@ class Program:
         return [found[i] for i in self.traced]
 
     def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
-        """The traced leaves, found by their paths in another structure; None where they are not these."""
+        """The traced leaves, found by path in another structure; None if its paths differ."""
         given = _unique(
             [_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)]
         )
@@ -92,7 +92,7 @@ def _is_built(x: object) -> bool:
 
 
 def _path(names: Sequence[str], entries: Sequence[Any]) -> str:
-    """How a leaf of ``(args, kwargs)`` is reached."""
+    """The path of a leaf of ``(args, kwargs)``."""
     by_keyword, which, *rest = entries
     return path_of(str(which.key) if by_keyword.idx else names[which.idx], rest)
 
@@ -100,7 +100,7 @@ def _path(names: Sequence[str], entries: Sequence[Any]) -> str:
 def _same(a: object, b: object) -> bool:
     try:
         return bool(a == b)
-    except Exception:  # What cannot be compared is another.
+    except Exception:  # Values that cannot be compared count as different.
         return False
 
 
@@ -117,7 +117,7 @@ def is_traced(x: object) -> bool:
 
 
 def part(entry: object) -> str:
-    """A step of a path through a structure, as it is written between dots."""
+    """One part of a path, as it is written between dots."""
     for name in ("key", "name", "idx"):
         if hasattr(entry, name):
             return str(getattr(entry, name))
@@ -125,7 +125,7 @@ def part(entry: object) -> str:
 
 
 def path_of(first: str, entries: Sequence[Any]) -> str:
-    """How a leaf is reached: the argument's name and its path, joined by dots."""
+    """The path of a leaf: the argument's name and its path in it, joined by dots."""
     parts = [text for text in [first, *map(part, entries)] if text]
     if len(parts) > 1 and parts[-1] in ("value", "raw_value", "_raw_value"):  # As in Flax's variables.
         parts = parts[:-1]
@@ -133,7 +133,7 @@ def path_of(first: str, entries: Sequence[Any]) -> str:
 
 
 def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
-    """A function traced by JAX on arguments like these; *what* names who asks.
+    """Trace a function with JAX on arguments like these; *what* names the caller in errors.
 
     Raises:
         ArgumentError: JAX cannot trace it.
@@ -188,7 +188,7 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
 
 
 def _unique(paths: Sequence[str]) -> list[str]:
-    """Paths by which things are told apart, a number behind those that are there already."""
+    """The paths, with a number appended to those that occur before."""
     seen: dict[str, int] = {}
     found = []
     for path in paths:
@@ -203,7 +203,7 @@ def _traced(what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: 
     except _UNTRACEABLE as error:
         raise _untraceable(what, f, error) from error
     except TypeError as error:
-        if "concrete value" not in str(error):  # It is the user's own.
+        if "concrete value" not in str(error):  # The error is the user's own.
             raise
         raise _untraceable(what, f, error) from error
     except jax.errors.UnexpectedTracerError as error:
@@ -233,7 +233,7 @@ def _name(f: Callable[..., Any]) -> str:
 
 
 def _line(error: BaseException) -> tuple[str, str] | None:
-    """The innermost line outside of JAX that an error passed through, and what is written there."""
+    """The innermost line outside of JAX that an error passed through, with its source text."""
     found = None
     for frame in traceback.extract_tb(error.__traceback__):
         if not is_between(frame.filename):
@@ -270,7 +270,7 @@ def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> Stopgrad
 
 
 def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int] | None) -> list[int]:
-    """Which traced leaves belong to the arguments that are asked about."""
+    """Which traced leaves belong to the arguments that are chosen by *argnums*."""
     given = range(count) if argnums is None else argnums
     numbers = [given] if isinstance(given, int) else list(given)
     for n in numbers:
@@ -283,12 +283,12 @@ def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int]
 
 
 def narrower(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether *wanted* is what JAX makes of *given* where 64 bits are not enabled."""
+    """Whether *wanted* is the dtype to which JAX narrows *given* if 64 bits are not enabled."""
     return given != wanted and given.kind == wanted.kind and given.itemsize == 2 * wanted.itemsize
 
 
 def canonical(value: object, dtype: np.dtype[Any]) -> Any:
-    """An array as JAX takes it, which may be of fewer bits than what was given; of keys, their words."""
+    """A value as the array that JAX makes of it, perhaps with fewer bits; for keys, their words."""
     if not hasattr(value, "dtype"):
         return np.asarray(value, dtype)
     array = array_of(value)

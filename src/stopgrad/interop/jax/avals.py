@@ -1,4 +1,4 @@
-"""JAX's abstract values as types of ours. A key of random numbers is its words, along a last axis."""
+"""JAX's abstract values as types of ours. A random key becomes its words, along a last axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopgrad.graph.graph import Output
 
 
 def is_key(aval: jax.core.ShapedArray) -> bool:
-    """Whether a value is an array of keys, of JAX's new kind."""
+    """Whether a value is an array of JAX's new-style random keys."""
     return bool(jnp.issubdtype(aval.dtype, jax.dtypes.prng_key))
 
 
@@ -25,10 +25,10 @@ def words_of(aval: jax.core.ShapedArray) -> int:
 
 
 def type_of(aval: jax.core.ShapedArray) -> TensorType:
-    """The type of an output that holds such a value.
+    """The type of an output for a value of JAX.
 
     Raises:
-        DTypeError: there is none: of 4 and 8 bits, or what is no array.
+        DTypeError: there is none: the value is no array, or of a dtype that we lack.
     """
     if not hasattr(aval, "dtype") or not hasattr(aval, "shape"):
         raise DTypeError(f"{aval} is no array; only arrays and keys of random numbers can be imported")
@@ -46,7 +46,7 @@ def type_of(aval: jax.core.ShapedArray) -> TensorType:
 
 
 def array_of(value: object) -> Any:
-    """A concrete value of JAX's as a NumPy array; of keys, their words."""
+    """A concrete value of JAX as a NumPy array; for keys, their words."""
     if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(value))
     return np.asarray(value)

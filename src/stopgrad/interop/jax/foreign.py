@@ -1,4 +1,4 @@
-"""Primitives of JAX's that are none of our operations, as foreign operations that JAX runs.
+"""JAX primitives that we lack, as foreign operations that JAX runs.
 
 JAX exports the primitive and its derivatives, and tells which results depend on which operands, and whether
 differentiably.
@@ -26,19 +26,19 @@ from stopgrad.graph.op import Status
 from stopgrad.ops.structural.foreign import Step, foreign, written
 
 ORDER = 2
-"""How many derivatives are exported, one of the other."""
+"""The highest order of the derivatives that are exported."""
 
 _PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _WIDE = (float64, int64, uint64, complex128)
 
 Flat = Callable[..., Sequence[Any]]
-"""A function of arrays that returns several."""
+"""A function of arrays that returns several arrays."""
 
 
 def foreign_of(
     primitive: jex.Primitive, params: Mapping[str, Any], inputs: Sequence[Output], order: int = ORDER
 ) -> tuple[Output, ...]:
-    """The results of a primitive of JAX's, in the graph that is being built.
+    """The results of a JAX primitive, in the graph that is being built.
 
     Args:
         primitive: a ``jax.extend.core.Primitive``.
@@ -48,8 +48,7 @@ def foreign_of(
 
     Returns:
         The results of a :class:`stopgrad.ops.structural.foreign.Foreign`. What JAX cannot export, such as
-        calls back to
-        Python, is there too, with the reason, which is told when somebody computes it or its gradient.
+        callbacks to Python, is included with the reason, which is told if it or its gradient is computed.
     """
     for x in inputs:
         if x.type.symbolic:
@@ -74,15 +73,15 @@ def foreign_of(
 
 
 _Program = tuple[Sequence[int], Sequence[Step]]
-"""Some results of a primitive, and how they are computed."""
+"""The numbers of some results of a primitive, and the steps that compute them."""
 
 _MANY = 16
 _KNOWN: WeakKeyDictionary[Any, dict[str, list[_Program]]] = WeakKeyDictionary()
-"""What was exported of primitives: a program uses one many times."""
+"""The exported programs of primitives, since one primitive may occur many times."""
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a parameter is told apart from others by how it is written."""
+    """Whether a parameter is identified by its ``repr``."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, np.dtype, Enum))
@@ -91,7 +90,7 @@ def _is_plain(value: object) -> bool:
 def _programs(
     primitive: jex.Primitive, params: Mapping[str, Any], inputs: Sequence[Output], order: int
 ) -> list[_Program]:
-    """The results of a primitive in groups, and how each group is computed and differentiated."""
+    """The results of a primitive in groups, each with how it is computed and differentiated."""
 
     def bound(*arrays: jax.Array) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
@@ -108,9 +107,9 @@ def _programs(
 
 
 def _apart(made: jex.ClosedJaxpr, known: Sequence[Any]) -> list[list[int]]:
-    """The results of a primitive in groups: with those that it moves, and those whose gradient is zero.
+    """The results of a primitive in groups: those with a gradient, and those whose gradient is zero.
 
-    Each group is an operation of its own, so that reports know them apart.
+    Each group is an operation of its own, so that reports distinguish them.
     """
     asked = _asked(jaxpr_as_fun(made), known)
     count = len(asked.types)
@@ -125,7 +124,7 @@ def _called(name: str) -> str:
 
 
 def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[Step]:
-    """A function and its derivatives: so many, or until none is wanted."""
+    """The steps of a function and of its derivatives, up to the given order or as long as any is wanted."""
     code, reason = _exported(function, known)
     steps = [Step("", code=code, reason=reason)]
     for n in range(order + 1):
@@ -144,7 +143,7 @@ def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[
                 following._replace(reason=f"JAX exported {many} of {call}{', and no more' if order else ''}"),
             ]
         code, reason = _exported(function, known)
-        if not code:  # Such as one that JAX can push forward, but not transpose.
+        if not code:  # For example one that has a JVP but no transpose.
             walls = [(i, Status.UNDEFINED.value, reason) for i in asked.towards]
             steps[-1] = steps[-1]._replace(walls=tuple(sorted([*asked.walls, *walls])))
             return steps
@@ -156,14 +155,14 @@ _TIMES = {0: "", 1: "gradient of ", 2: "second gradient of "}
 
 
 class _Asked(NamedTuple):
-    """What JAX tells of a function.
+    """What JAX says about a function.
 
     Attributes:
         types: of its results.
         results, walls, reach, refused: as foreign operations and the steps of their programs have them.
         moved: for each result, the operands on which it depends differentiably.
-        towards: the operands on which some result depends so.
-        wants: the results that depend on these, and whose derivative JAX has.
+        towards: the operands on which any result depends differentiably.
+        wants: the results that depend on these, and for which JAX has a derivative.
     """
 
     types: Sequence[Any]
@@ -220,7 +219,7 @@ def _is_smooth(x: jax.ShapeDtypeStruct | jax.core.ShapedArray) -> bool:
 
 
 def _uses(made: jex.ClosedJaxpr) -> list[set[int]]:
-    """For each result of a jaxpr, the arguments that it is computed from."""
+    """For each result of a jaxpr, the arguments from which it is computed."""
     count = len(made.jaxpr.outvars)
     found = []
     for j in range(count):
@@ -230,7 +229,7 @@ def _uses(made: jex.ClosedJaxpr) -> list[set[int]]:
 
 
 def _only(made: jex.ClosedJaxpr, results: Sequence[int]) -> Flat:
-    """The function of a jaxpr, of which some results are wanted."""
+    """The function of a jaxpr that returns only some of its results."""
     lean, used = partial_eval.dce_jaxpr(made.jaxpr, [j in set(results) for j in range(len(made.out_avals))])
     function = jaxpr_as_fun(ClosedJaxpr(lean, made.consts))
     return lambda *arrays: function(*[x for x, is_used in zip(arrays, used, strict=True) if is_used])
@@ -239,7 +238,7 @@ def _only(made: jex.ClosedJaxpr, results: Sequence[int]) -> Flat:
 def _moves(
     made: jex.ClosedJaxpr, known: Sequence[Any], i: int, users: Sequence[int]
 ) -> tuple[list[int], dict[int, str]]:
-    """Which results have a tangent that depends on that of one operand; and where JAX has none, why."""
+    """The results whose tangents depend on that of one operand; and the reason where JAX has no tangent."""
     moves: list[int] = []
     errors: dict[int, str] = {}
     for j in users:
@@ -252,7 +251,7 @@ def _moves(
 
 
 def _pushforward(made: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., Any]:
-    """From the tangent of one operand, and all operands, to the tangent of one result."""
+    """The function from one operand's tangent, and all operands, to one result's tangent."""
     function = _only(made, [j])
 
     def pushed(t: jax.Array, *arrays: jax.Array) -> Any:
@@ -265,7 +264,7 @@ def _pushforward(made: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., Any]:
 
 
 def _pullback(made: jex.ClosedJaxpr, towards: Sequence[int], wants: Sequence[int]) -> Flat:
-    """From operands and the cotangents of some results to those of some operands."""
+    """The function from operands and the cotangents of some results to those of some operands."""
     function, count = _only(made, wants), len(made.in_avals)
 
     def pulled(*arrays: jax.Array) -> Sequence[Any]:
@@ -283,9 +282,9 @@ def _pullback(made: jex.ClosedJaxpr, towards: Sequence[int], wants: Sequence[int
 
 
 def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
-    """The function as JAX writes it; or nothing, and why."""
+    """The function as JAX exports it; or nothing, and the reason."""
     reason = ""
-    for platforms in (_PLATFORMS, None):  # Not every primitive is there on all of them.
+    for platforms in (_PLATFORMS, None):  # Not every primitive exists on all platforms.
         try:
             made = jax.export.export(jax.jit(function), platforms=platforms)(*known)
             return bytes(made.serialize()), ""

@@ -1,4 +1,4 @@
-"""Where in the user's file an equation of a jaxpr was written, as its own source information says."""
+"""The user's line at which an equation of a jaxpr was written, from JAX's source information."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-pa
 _SMOOTH = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "scipy"))
 _IDIOMS = (*_SMOOTH, os.path.join(_JAX, "_src", "numpy") + os.sep)
 _FACADES = ("array_methods.py", "ufuncs.py", "ufunc_api.py", "lax.py", "tree_util.py")
-"""Through which what a user writes reaches JAX, such as ``a > b``."""
+"""The files through which a user's expression, such as ``a > b``, reaches JAX."""
 
 
 def is_between(file: str) -> bool:
-    """Whether a file stands between JAX and the user's line: JAX itself, ours, or Python's own library."""
+    """Whether a file is JAX's, ours or of Python's own library, and so holds no line of the user's."""
     if file.startswith(_STANDARD):
         return not any(name in file for name in _INSTALLED)
     return file.startswith(("<frozen", _JAX)) or is_internal(file)
 
 
 def is_installed(file: str) -> bool:
-    """Whether a file is that of an installed library."""
+    """Whether a file belongs to an installed library."""
     return any(name in file for name in _INSTALLED)
 
 
 def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
-    """The frames that led to an equation, the innermost first. Inside of a ``jit``, up to its function."""
+    """The frames that led to an equation, innermost first. Inside a ``jit`` they end at its function."""
     found = eqn.source_info.traceback
     if found is not None:
         codes, instructions = found.raw_frames()
@@ -42,7 +42,7 @@ def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
 
 
 def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | None:
-    """The first frame outside of JAX; of what JAX itself wrote in a function of its own, *around*."""
+    """The first frame outside of JAX; *around* if there is none, as in JAX's own functions."""
     for code, instruction in frames(eqn):
         if not is_between(code.co_filename):
             return code, instruction
@@ -50,7 +50,7 @@ def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | Non
 
 
 def _written_in(eqn: jex.JaxprEqn, after: str) -> str:
-    """The file that calls what bound an equation: behind a function of that name, or behind JAX's facades."""
+    """The file that called JAX's function *after*, or JAX's facades, to bind an equation."""
     waiting = bool(after)
     for code, _ in frames(eqn):
         file = code.co_filename
@@ -73,11 +73,11 @@ _CORE = tuple(
 def is_idiom(eqn: jex.JaxprEqn) -> bool:
     """Whether a ``stop_gradient`` is written in one of JAX's own numerical functions, not by a user.
 
-    There JAX stops gradients that would be zero, as that of the maximum in a softmax.
+    There JAX stops gradients that would be zero, such as that of the maximum in a softmax.
     """
     return _written_in(eqn, "stop_gradient").startswith(_IDIOMS)
 
 
 def is_inside(eqn: jex.JaxprEqn) -> bool:
-    """Whether a comparison is written in one of JAX's own functions that have derivatives, as ``nn.elu``."""
+    """Whether a comparison is written in one of JAX's own differentiable functions, such as ``nn.elu``."""
     return _written_in(eqn, "").startswith(_SMOOTH)

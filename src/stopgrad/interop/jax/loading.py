@@ -1,4 +1,4 @@
-"""Functions of JAX's as graphs of ours, and what reaches what in them."""
+"""Loads JAX functions as graphs of ours, and explains which gradients arrive."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from stopgrad.interop.jax.unused import unused
 
 @guarded("jax.load")
 def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
-    """A function of JAX's as a graph of our operations.
+    """A JAX function as a graph of our operations.
 
     JAX traces the function on arguments like these; their values are not used. Each primitive becomes
     operations of the catalogue at the user's line, ``lax.stop_gradient`` a :func:`stopgrad.stop_gradient`;
     a primitive that the catalogue lacks becomes a foreign operation that JAX runs. Loops, branches and
-    functions with gradients of their own stay what they are.
+    functions with custom gradients stay what they are.
 
     Args:
         f: any function that ``jax.jit`` takes, of nested structures that JAX knows (dicts, Flax's and Haiku's
@@ -58,8 +58,8 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         arguments, it returns what f returns.
 
     Raises:
-        ArgumentError: JAX cannot trace the function; on which line, and what to do.
-        GraphError: it holds what cannot be imported, all of it listed.
+        ArgumentError: JAX cannot trace the function; the message has the line, and what to do.
+        GraphError: it has operations that cannot be imported; all are listed.
 
     Examples:
         >>> import jax.numpy as jnp, stopgrad.jax as sgj
@@ -86,7 +86,7 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
 
 def _fed(x: object, dtype: DType) -> Any:
-    """What an argument is fed with: without 64 bits where the function was traced without them."""
+    """An argument as it is fed: narrowed to 32 bits if the function was traced without 64-bit types."""
     if isinstance(x, sg.Operation):
         x = x.as_output()
     if not isinstance(x, Output):
@@ -98,7 +98,7 @@ def _fed(x: object, dtype: DType) -> Any:
 def explain(
     f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] | None = None, **kwargs: Any
 ) -> Flow:
-    """Whether gradients of what a function of JAX's returns arrive at its arguments; and if not, why not.
+    """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
     Nothing is computed: JAX traces the function, as for :func:`load`.
 
@@ -131,7 +131,7 @@ def assert_flows(
     argnums: int | Sequence[int] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Raise unless gradients of what a function of JAX's returns arrive at these arguments.
+    """Raise unless gradients of what a JAX function returns arrive at these arguments.
 
     Args:
         f: the function.
@@ -160,7 +160,7 @@ def assert_blocked(
     argnums: int | Sequence[int] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Raise if a gradient of what a function of JAX's returns arrives at any of these arguments.
+    """Raise if a gradient of what a JAX function returns arrives at any of these arguments.
 
     Args:
         f: the function.
@@ -204,7 +204,7 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
 
 
 def _definition(f: Callable[..., Any]) -> RawLocation | None:
-    """Where a function is written, for what has no line of its own."""
+    """The line of a function's definition, for operations that have no line."""
     code = getattr(f, "__code__", None)
     return None if code is None else (code, 0)
 
@@ -228,7 +228,7 @@ def _flow(
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
-    """The arguments that an assertion is about, those below what is named included."""
+    """The arguments that an assertion names, with all below them."""
     every = list(flow.xs)
     if to is None:
         return [key for key in every if flow.xs[key].type.differentiable]

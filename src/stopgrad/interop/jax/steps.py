@@ -1,8 +1,8 @@
-"""Jaxprs, equation by equation: each primitive is built by a rule, a small function in a table.
+"""Builds jaxprs equation by equation: each primitive has a rule, a small function in a table.
 
-A rule takes the :class:`Step` and the operands, as outputs, and returns the results. One that finds that what
-the equation says cannot be said by our operations raises :class:`NotOurs`; the equation then is a foreign
-operation, as that of a primitive without a rule.
+A rule takes the :class:`Step` and the operands, as outputs, and returns the results. If our operations cannot
+express the equation, it raises :class:`NotOurs`; the equation then becomes a foreign operation, as for a
+primitive without a rule.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stopgrad.ops.structural.sources import Const
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
-"""By the names of primitives."""
+"""The rules by the names of primitives."""
 KEYED: set[str] = set()
-"""Primitives whose rules take keys as they are; others are done to each word of a key."""
+"""Primitives whose rules take keys as they are; others are applied to each word of a key."""
 REFUSED = {
     "shard_map": "spreads a function over devices; load the function that runs on one of them",
     "xla_pmap": "spreads a function over devices; load the function that runs on one of them",
@@ -40,23 +40,23 @@ REFUSED = {
     "run_state": "changes references; write it with jax.lax.scan",
     "new_ref": "changes references; write it with jax.lax.scan",
 }
-"""What cannot be imported, and the cure."""
+"""Primitives that cannot be imported, and the cure."""
 SILENT = {"debug_callback", "debug_print"}
-"""What prints, and computes nothing."""
+"""Primitives that print, and compute nothing."""
 
 
 class NotOurs(Exception):  # noqa: N818 - no error: it chooses the other way.
-    """What an equation says cannot be said by operations of the catalogue; why."""
+    """The operations of the catalogue cannot express an equation; the text says why."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An equation on its way.
+    """An equation that is being translated.
 
     Attributes:
         eqn: JAX's equation.
         place: the user's line.
-        depth: in how many functions with gradients of their own it stands, one in the gradient of the other.
+        depth: in how many nested custom gradients it is.
     """
 
     eqn: Any
@@ -91,14 +91,14 @@ class Step:
         return [v.aval for v in self.eqn.invars]
 
     def run(self, closed: jex.ClosedJaxpr | jex.Jaxpr, *inputs: Output) -> list[Output]:
-        """What a jaxpr that the equation holds computes, built here."""
+        """Build a jaxpr that the equation holds; its results."""
         jaxpr = getattr(closed, "jaxpr", closed)
         consts = getattr(closed, "consts", ())
         return run(jaxpr, consts, inputs, self.place, self.depth)
 
 
 def rule(*names: str, keys: bool = False) -> Callable[[Rule], Rule]:
-    """Decorator: the rule of these primitives; with *keys*, it knows what to do with keys."""
+    """Decorator: registers the rule of these primitives; with *keys*, it handles keys itself."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -119,7 +119,7 @@ def _ignoring(function: Callable[..., Any]) -> Rule:
 
 
 def const(value: object, aval: jax.core.ShapedArray | None = None) -> Output:
-    """A constant in the graph being built, of the dtype that an abstract value says."""
+    """A constant in the graph being built, of the dtype of an abstract value."""
     graph = current().graph
     assert graph is not None
     array = array_of(value)
@@ -135,7 +135,7 @@ def run(
     around: RawLocation | None,
     depth: int = 0,
 ) -> list[Output]:
-    """Build what a jaxpr computes of *inputs*; what nobody asks for is left out."""
+    """Build a jaxpr for *inputs*, without what its results do not need."""
     known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
     known.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
     for eqn in needed(jaxpr):
@@ -148,14 +148,14 @@ def run(
 
 
 def unconnected(x: Output) -> Output:
-    """*x*, through which no gradient is looked for: what JAX's own functions do inside is no user's cut."""
+    """*x* without a gradient, and without a cut in reports: JAX's own functions do this, not the user."""
     made: Output = sg.custom_gradient(lambda: (x, lambda g: []))()
     CustomGradient.settle(made.op)
     return made
 
 
 def uniform(x: Output) -> Any:
-    """The one number that all elements are, where that is known without running anything; else None."""
+    """The number that all elements equal, if that is known without computing; else None."""
     while (i := _spread(x)) is not None:
         x = x.op.inputs[i]
     if x.op.definition is not Const or not x.size:
@@ -165,7 +165,7 @@ def uniform(x: Output) -> Any:
 
 
 def _spread(x: Output) -> int | None:
-    """The operand of which all elements of an output are."""
+    """The position of the operand whose elements fill an output; None if there is none."""
     definition = x.op.definition
     return 0 if definition is Cast else None if definition.pads else definition.moved_from(x.op, x.index)
 
@@ -174,7 +174,7 @@ _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite", "eq_t
 
 
 def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
-    """Each equation that cannot be imported, those inside of others included, with its line and the cure."""
+    """All equations that cannot be imported, nested ones included, with their lines and cures."""
     told = []
     stack = [(jaxpr, around)]
     while stack:
@@ -196,7 +196,7 @@ def _inside(params: Mapping[str, Any]) -> list[Any]:
 
 
 def needed(jaxpr: jex.Jaxpr) -> list[Any]:
-    """The equations that results depend on, and those that act on the world."""
+    """The equations that results depend on, and those with side effects."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
     found = []
     for eqn in reversed(jaxpr.eqns):
@@ -232,7 +232,7 @@ def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
 
 
 def _word_by_word(function: Rule, step: Step, operands: Sequence[Output]) -> list[Output]:
-    """What moves keys around, done to each of their words."""
+    """Apply an equation that only moves keys to each of their words."""
     keys = [is_key(aval) for aval in step.avals]
     count = next(int(x.shape[-1]) for x, key in zip(operands, keys, strict=True) if key)
     made = []
@@ -247,7 +247,7 @@ def _word_by_word(function: Rule, step: Step, operands: Sequence[Output]) -> lis
 
 
 class _Word(Step):
-    """An equation on keys, as one on a word of each."""
+    """An equation on keys as one on a word of each key."""
 
     @property
     def results(self) -> list[TensorType]:
@@ -264,7 +264,7 @@ class _Word(Step):
 
 
 class _OnWords:
-    """A primitive as one that takes and returns the words of keys."""
+    """A primitive that takes and returns the words of keys in place of keys."""
 
     def __init__(self, step: Step) -> None:
         self.name = step.name
@@ -285,7 +285,7 @@ class _OnWords:
 
 
 def foreign(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
-    """An operation that is none of ours, which JAX runs."""
+    """A foreign operation, which JAX runs."""
     primitive = step.eqn.primitive
     if any(is_key(v.aval) for v in (*step.eqn.invars, *step.eqn.outvars)):
         primitive = _OnWords(step)

@@ -1,4 +1,4 @@
-"""Arguments that a function of JAX's does not use: what was dropped, or is used instead."""
+"""Reports arguments that a JAX function does not use: a result was dropped, or a constant used instead."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def unused(
     inputs: Sequence[Output],
     asked: Mapping[str, int],
 ) -> list[Finding]:
-    """What is to be said of the arguments on which no result depends.
+    """Findings about the arguments on which no result depends.
 
-    Only of those that could have a gradient, and of lines that are no installed library's: what a library
-    computes besides, such as the averages of a batch normalisation, is often not asked for.
+    They are only about arguments that could have a gradient, and about lines outside of installed libraries:
+    what a library computes besides, such as the averages of batch normalisation, is often not used.
 
     Args:
         closed: the jaxpr of the function.
         values: the arguments' values.
-        graph, inputs: what was built of it; operations that mark lines are added.
+        graph, inputs: the graph built from it, to which operations that mark lines are added.
         asked: the positions of the arguments that are asked about, by their paths.
     """
     jaxpr = closed.jaxpr
@@ -67,7 +67,7 @@ def _variables(eqn: jex.JaxprEqn) -> list[Any]:
 
 
 def _last_from(v: Any, dead: Sequence[Any]) -> Any:
-    """The last of these equations that depends on a variable; None where there is none."""
+    """The last of these equations that depends on a variable, or None."""
     reached, last = {v}, None
     for eqn in dead:
         if not reached.isdisjoint(_variables(eqn)):
@@ -77,7 +77,7 @@ def _last_from(v: Any, dead: Sequence[Any]) -> Any:
 
 
 def _instead(closed: Any, live: Sequence[Any], value: Any) -> Any:
-    """The first equation that takes a constant with the numbers of an argument, not all of them the same."""
+    """The first equation with a constant equal to an argument whose elements are not all the same."""
     if isinstance(value, jax.ShapeDtypeStruct) or np.size(value) < 2:
         return None
     twins = {

@@ -1,4 +1,4 @@
-"""One walk over a model: each node becomes operations of ours, at a line that says the node."""
+"""Walks over a model: each node becomes operations of ours, whose source line shows the node."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
 _EXPANDED = 30_000
 _EXPANSION = 16
-"""So many nodes a model may become by its functions and loops; and so many for each that it has."""
+"""The most nodes into which a model may expand by functions and loops, and how many more for each node."""
 
 _INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""What is raised where a node is not as its operator says."""
+"""Errors that rules raise if a node is not as its operator requires."""
 
 FAILED = object()
-"""Stands for what a refused node would have computed."""
+"""Stands for the results of a refused node."""
 
 
 class Refusal:
-    """A node without a translation, and why it has none."""
+    """A node that cannot be translated, and why."""
 
     def __init__(self, what: str, why: str) -> None:
         self.what, self.why = what, why
@@ -51,14 +51,14 @@ class Refusal:
 
 
 class Space:
-    """What the nodes of a graph or function see.
+    """The names that the nodes of a graph or function can see.
 
     Attributes:
         values: outputs, :class:`Known` values and lists of them, by name.
         versions: of the domains.
         attributes: of the function that is being read, as ``AttributeProto``, by name.
-        path: names of the functions around, each ended by a slash.
-        depth: how many functions stand around.
+        path: the names of the calls around, each followed by a slash.
+        depth: how many calls are around.
     """
 
     __slots__ = ("attributes", "depth", "path", "values", "versions")
@@ -75,7 +75,7 @@ class Space:
         self.path, self.depth = path, depth
 
     def below(self, names: Mapping[str, Any]) -> Space:
-        """What a body sees, with names of its own."""
+        """The space of a body, with names of its own."""
         return Space(
             self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth
         )
@@ -86,7 +86,7 @@ class Translator:
 
     Attributes:
         refusals: what has no translation, in the order of the model.
-        drawn: how many keys for random numbers were asked for.
+        drawn: how many random keys were asked for.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class Translator:
     # ------------------------------------------------------------------------------------------ graphs
 
     def run_nodes(self, nodes: Sequence[Any], outputs: Sequence[str], space: Space) -> list[Any]:
-        """What nodes compute for these names of results."""
+        """Translate nodes; their results of these names."""
         for node in live(nodes, outputs):
             self._translate(node, space)
         return [space.values.get(name, FAILED) for name in outputs]
 
     def run_body(self, body: Body, args: Sequence[Any]) -> list[Any]:
-        """What a body computes from these values of its inputs."""
+        """Translate a body for these values of its inputs; its results."""
         if len(args) != len(body.inputs):
             raise Refused(f"its body takes {len(body.inputs)} inputs and is given {len(args)}")
         space = body.around.below(dict(zip(body.inputs, args, strict=True)))
@@ -126,7 +126,7 @@ class Translator:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Inside, what fails is told by whoever tries, and counts for nothing else."""
+        """A context in which refusals are forgotten; the caller tells them."""
         before = len(self.refusals)
         try:
             yield
@@ -214,7 +214,7 @@ class Translator:
         space: Space,
         defaults: Sequence[Any] = (),
     ) -> list[Any]:
-        """What a function computes, built in the place of the node that calls it."""
+        """Inline a function in place of the node that calls it; its results."""
         if space.depth >= DEEPEST:
             raise FileError(f"{name}: functions call one another more than {DEEPEST} deep")
         given = [*operands, *[None] * (len(function.input) - len(operands))]
@@ -245,7 +245,7 @@ class Translator:
         return found
 
     def schema(self, op_type: str, domain: str, version: int) -> Any:
-        """What onnx itself knows of an operator; None where it knows none."""
+        """The schema of an operator; None if onnx has none."""
         key = op_type, domain, version
         if key not in self._schemas:
             self._schemas[key] = schema_of(*key)
@@ -254,7 +254,7 @@ class Translator:
     # ------------------------------------------------------------------------------------------ values
 
     def known(self, x: object) -> Known | None:
-        """What is known of a value while the graph is built: stored, folded, or computed of nothing else."""
+        """A value, if it is known while the graph is built: stored, folded, or computed from constants."""
         if not isinstance(x, sg.Output):
             return x if isinstance(x, Known) else None
         if any(not isinstance(size, int) for size in x.shape) or math.prod(x.shape) > LARGEST:
@@ -263,7 +263,7 @@ class Translator:
         return None if value is None else Known(value)
 
     def tensor(self, x: object) -> Any:
-        """A value as an output of the graph that is being built here; lists and None as they are."""
+        """A value as an output of the graph being built; None stays None."""
         if isinstance(x, (list, tuple)):
             return [self.tensor(y) for y in x]
         if not isinstance(x, Known):
@@ -283,7 +283,7 @@ class Translator:
         return parts[0] if not x.ndim else sg.reshape(sg.stack(parts), x.shape)
 
     def next_key(self, seed: float | None) -> Any:
-        """A key for random numbers: of a seed, or another one for each node."""
+        """A random key: from a seed, or a different one for each node."""
         if seed is not None:
             return sg.constant(np.array([0, np.float32(seed).view(np.uint32)], np.uint32))
         if self.random_key is None:
@@ -300,7 +300,7 @@ def _size(size: Size, dtype: DType | None) -> Any:
 
 
 def _is_here(x: sg.Output) -> bool:
-    """Whether an output is of the graph that is being built here, and still there."""
+    """Whether an output belongs to the graph being built, and is still in it."""
     graph = default_graph()
     return x.op.graph is graph and graph.holds(x.op)
 
@@ -309,7 +309,7 @@ def _is_here(x: sg.Output) -> bool:
 
 
 def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
-    """A node of a function with the attributes that it takes from the function's."""
+    """A node of a function, with references to the function's attributes replaced by their values."""
     if not any(a.ref_attr_name for a in node.attribute):
         return node
     found = onnx.NodeProto()
@@ -324,18 +324,18 @@ def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
 
 
 def scope_from(name: str) -> str:
-    """A name of a model's as a prefix of names."""
+    """A name of a model as a scope: a prefix of names."""
     parts = [label_from(part) for part in name.split("/")]
     return "".join([f"{part}/" for part in parts if part])
 
 
 def label_from(name: str) -> str:
-    """A name of a model's with the characters that names have here."""
+    """A name of a model with only the characters that our names allow."""
     return re.sub(r"[^A-Za-z0-9_.\\>/-]", "_", name).lstrip("_->\\/").rstrip("/")
 
 
 def described(node: onnx.NodeProto, name: str) -> str:
-    """A node as messages and reports show its line."""
+    """A node as messages and reports show it in place of a line."""
     inputs = ", ".join([text(x) or "-" for x in node.input][:8])
     return f"{text(node.op_type)} {name!r} ({inputs}{', ...' if len(node.input) > 8 else ''})"
 
@@ -359,7 +359,7 @@ def stored(graph: onnx.GraphProto, folder: str | None) -> Iterator[tuple[str, An
 def _gated(
     gate: type[Op], attributes: Mapping[str, Any], operands: Sequence[Any], name: str
 ) -> tuple[Any, ...]:
-    """What a gate makes of tensors; it is called as its node is."""
+    """Build a gate under the name of its node; its results."""
     missing = [name for name in gate.attributes if name not in attributes]
     if missing or any(x is None for x in operands):
         raise Refused(f"the gate {gate.type} lacks {missing[0] if missing else 'an operand'}")

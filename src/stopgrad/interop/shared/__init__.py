@@ -1,1 +1,1 @@
-"""What the importers of other frameworks' programs share."""
+"""Translations that the importers of several frameworks share."""

@@ -1,4 +1,4 @@
-"""Convolutions, transposed ones, and windows as columns; channels stand behind the batch."""
+"""Convolutions, transposed convolutions, and windows as columns, for [batch, channels, ...]."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def transposed(
     extra: Sequence[int],
     groups: int,
 ) -> Any:
-    """A transposed convolution: the whole of what the windows cover, less the padding.
+    """A transposed convolution: all that the windows cover, without the padding.
 
     Args:
         x: [batch, channels, sizes].
         weight: [channels, output channels / groups, window].
         bias: [output channels], or None.
         stride, pads, dilation: for each spatial axis.
-        extra: how many elements there are beyond, at the end of each spatial axis; they are zeros.
+        extra: how many further elements, all zeros, to append to each spatial axis.
         groups: of channels, each convolved by itself.
     """
     spatial = len(stride)
@@ -72,14 +72,14 @@ def transposed(
 
 
 def biased(y: sg.Output, bias: sg.Output | None) -> Any:
-    """A number for each channel added, unless there is none."""
+    """y plus a bias for each channel, if there is one."""
     return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * (y.ndim - 2)))
 
 
 def window_places(
     size: int, window: int, dilation: int, pads: tuple[int, int], stride: int
 ) -> list[list[int]]:
-    """For each position inside the window, where it lies in the padded axis, for each window."""
+    """The index in the padded axis of each position of the window, for each window."""
     count = (size + sum(pads) - dilation * (window - 1) - 1) // stride + 1
     bounded(count * window, "windows as columns")
     return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
@@ -92,7 +92,7 @@ def to_columns(
     pads: Sequence[tuple[int, int]],
     stride: Sequence[int],
 ) -> Any:
-    """From [batch, channels, sizes] to [batch, channels · window, windows]."""
+    """The windows of x, [batch, channels, sizes], as columns: [batch, channels · window, windows]."""
     sizes = static(x.shape[2:], "windows as columns")
     spatial = len(sizes)
     x = padded(x, [(0, 0), (0, 0), *pads])
@@ -112,7 +112,7 @@ def from_columns(
     pads: Sequence[tuple[int, int]],
     stride: Sequence[int],
 ) -> Any:
-    """The transpose of :func:`to_columns`: what overlaps is added up."""
+    """The transpose of :func:`to_columns`: elements of overlapping windows are added."""
     channels = x.shape[1] // product(window)
     start = sg.zeros([x.shape[0], channels, *sizes], x.dtype)
     (y,) = pulled(lambda z: to_columns(z, window, dilation, pads, stride), [start], [x])

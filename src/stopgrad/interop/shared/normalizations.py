@@ -1,4 +1,4 @@
-"""Normalisation with statistics that programs keep or return."""
+"""Normalisation, with the statistics that programs keep or return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stopgrad.ops.shapes.reshape import reshape
 
 
 def variance(x: sg.Output, axes: tuple[int, ...], correction: float, keepdim: bool) -> Any:
-    """The mean squared distance from the mean, divided by the number of elements less a correction."""
+    """The sum of the squared distances from the mean, divided by the number of elements less a correction."""
     mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
     distance = sg.subtract(x, mean)
     squares = sg.multiply(distance, sg.conj(distance)) if x.dtype.is_complex else sg.square(distance)
@@ -44,12 +44,12 @@ def affine(
 
 
 def wide(x: sg.Output) -> Any:
-    """In what is computed: 16-bit numbers as float32."""
+    """x in the element type for computing: float32 for 16-bit numbers."""
     return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
 
 
 def by_channel(x: sg.Output) -> list[Any]:
-    """A shape in which a number for each channel stands beside x."""
+    """The shape in which a number for each channel broadcasts with x."""
     return [1, -1] + [1] * (x.ndim - 2)
 
 
@@ -61,7 +61,7 @@ def with_running(
     var: sg.Output,
     eps: float,
 ) -> Any:
-    """By statistics of the channels that are given."""
+    """Normalises by given statistics of the channels."""
     values, shape = wide(x), by_channel(x)
     mean, var = (reshape(brought(s, values.dtype), shape) for s in (mean, var))
     rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
@@ -72,16 +72,16 @@ def with_running(
 def layer_normalized(
     x: sg.Output, axes: tuple[int, ...], weight: sg.Output | None, bias: sg.Output | None, eps: float
 ) -> Any:
-    """As :func:`sg.layer_norm`, computed wide."""
+    """:func:`sg.layer_norm`, computed in float32 for 16-bit numbers."""
     return brought(affine(sg.layer_norm(wide(x), axis=axes, epsilon=eps), weight, bias), x.dtype)
 
 
 def batch_normalized(
     x: sg.Output, weight: sg.Output | None, bias: sg.Output | None, eps: float
 ) -> tuple[Any, Any, Any, Any]:
-    """By the statistics of the batch: the result, the mean, the variance and one over the deviation.
+    """Normalises by the batch's statistics: the result, the mean, the variance and one over the deviation.
 
-    The statistics stand along the channels, and have the channels' axis alone.
+    The statistics are vectors along the channels.
     """
     axes = (0, *range(2, x.ndim))
     values = wide(x)
@@ -94,6 +94,6 @@ def batch_normalized(
 
 
 def moved(old: sg.Output, new: sg.Output, kept: float) -> Any:
-    """A running statistic after a step: so much of the old one, the rest of the new one."""
+    """A running statistic after a step: kept · old + (1 - kept) · new."""
     old_part = sg.multiply(old, brought(kept, old.dtype))
     return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - kept, old.dtype)))

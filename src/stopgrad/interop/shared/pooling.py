@@ -1,4 +1,4 @@
-"""Where the windows of a pooling lie, and where in them the maxima are."""
+"""The positions of pooling windows, and of the maxima in them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def places(
     dilation: Sequence[int],
     before: Sequence[int],
 ) -> list[Any]:
-    """For each spatial axis, where in the input each element of each window lies: [windows, window].
+    """For each spatial axis, the index in the input of each element of each window: [windows, window].
 
-    Places in the padding are negative, or beyond the last.
+    Indices in the padding are negative, or beyond the last.
     """
     bounded(math.prod(counts) * math.prod(window), "the places of windows")
     return [
@@ -32,12 +32,12 @@ def places(
 
 
 def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> Any:
-    """The number of the largest element of each window, among all of its plane; the first at ties.
+    """The index in its plane of the largest element of each window; the first, if several tie.
 
     Args:
         x: [batch, channels, sizes].
         windows: from :func:`places`.
-        turned: whether elements are numbered with the first spatial axis running fastest.
+        turned: whether indices count with the first spatial axis running fastest.
     """
     spatial = len(windows)
     sizes = static(x.shape[2:], "the places of maxima")
@@ -65,12 +65,12 @@ def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> An
 
 
 def shares(windows: Sequence[Any], sizes: Sequence[int], margins: Sequence[tuple[int, int]]) -> Any:
-    """By what to multiply the sum of each window, so that it is the mean of what counts of it.
+    """The factor for the sum of each window that makes it the mean of the elements that count.
 
     Args:
         windows: from :func:`places`.
         sizes: of the spatial axes.
-        margins: how much of the padding counts, before and after each axis.
+        margins: how many elements of the padding count, before and after each axis.
     """
     counted: Any = np.ones((1,) * len(sizes))
     for i, (places, size, (before, after)) in enumerate(zip(windows, sizes, margins, strict=True)):

@@ -1,4 +1,4 @@
-"""Images at places between their pixels."""
+"""Sampling of images between pixels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stopgrad.ops.shapes.reshape import reshape
 
 
 def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list[Any]:
-    """Of the four neighbours, by Keys's kernel with a = -3/4 unless given; for arrays and outputs."""
+    """The weights of the four neighbours by Keys's cubic kernel; t is an array or an output."""
 
     def near(u: sg.Output | np.ndarray[Any, Any]) -> Any:
         return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
@@ -28,12 +28,12 @@ def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list
 
 
 def _measure(size: Size, like: sg.Output) -> Any:
-    """A size to compute with: as a number, or, where it is symbolic, as a scalar in the graph of another."""
+    """A size to compute with: a number, or for a symbolic size a scalar in the graph of *like*."""
     return brought(size, like.dtype, like) if isinstance(size, sg.Dim) else size
 
 
 def _unnormalised(place: sg.Output, size: Size, align: bool) -> Any:
-    """From [-1, 1] to pixels."""
+    """A coordinate in [-1, 1] as a position in pixels."""
     size = _measure(size, place)
     return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
 
@@ -50,7 +50,7 @@ def _reflected(place: sg.Output, size: Size, align: bool) -> Any:
 
 
 def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
-    """A coordinate beyond the image, brought inside as the padding mode says; others stay as they are."""
+    """A position, moved into the image as the padding mode says if it lies outside."""
     if padding == 2:
         place = _reflected(place, size, align)
     if padding:
@@ -60,7 +60,7 @@ def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
 
 
 class Sampling:
-    """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
+    """Reads pixels of an image, [batch, channels, sizes], at positions that the program computes."""
 
     def __init__(self, x: sg.Output, padding: int, align: bool) -> None:
         self.sizes = x.shape[2:]
@@ -70,7 +70,7 @@ class Sampling:
         self.flat = reshape(x, [x.shape[0], x.shape[1], product(self.sizes)])
 
     def at(self, places: Sequence[Any]) -> Any:
-        """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
+        """The pixels at integral positions, which are floats; 0 outside: [batch, channels, places]."""
         number = None
         valid: Any = None
         for place, size in zip(places, self.sizes, strict=True):
@@ -91,11 +91,11 @@ class Sampling:
 
 
 def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
-    """Pixels at the places that a grid names, by interpolation.
+    """Pixels at the positions in a grid, by interpolation.
 
     Args:
         x: [batch, channels, sizes].
-        grid: [batch, new sizes, number of spatial axes], the last axis named first; from -1 to 1.
+        grid: [batch, new sizes, number of spatial axes], from -1 to 1, with the last axis first.
         mode: 0 for linear, 1 for the nearest, 2 for cubic interpolation.
         padding: 0 for zeros beyond the image, 1 for its border, 2 for its reflection.
         align: whether -1 and 1 are the middles of the outermost pixels rather than their outer borders.
@@ -103,7 +103,7 @@ def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: 
     spatial = x.ndim - 2
     bounded(2 ** (4 * spatial), "an image of so many axes")
     sampling = Sampling(x, padding, align)
-    # The grid names the last axis first.
+    # The grid has the last axis first.
     places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
     if mode == 2:
         return _cubic_sampled(sampling, places)
@@ -114,12 +114,12 @@ def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: 
 
 
 def between(sampling: Sampling, places: Sequence[Any]) -> Any:
-    """Linearly between the pixels around each place; those outside are 0."""
+    """Linear interpolation between the pixels around each position; those outside are 0."""
     return sg.add_n(corners(sampling, places))
 
 
 def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
-    """Each pixel around each place, times how near it is."""
+    """The pixels around each position, each times its weight for linear interpolation."""
     spatial = len(places)
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
     parts = []

@@ -1,4 +1,4 @@
-"""Parts of tensors, and tensors with a margin."""
+"""Slices and padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: in
 
 
 def padded(x: sg.Output, pairs: Sequence[tuple[Any, Any]], value: Value = 0, mode: str = "CONSTANT") -> Any:
-    """Elements put around a tensor; where a number is negative, so many are taken away."""
+    """A tensor with padding; a negative number takes elements away."""
     for axis, (before, after) in enumerate(pairs):
         start = -before if is_negative(before) else 0
         end = x.shape[axis] + after if is_negative(after) else None

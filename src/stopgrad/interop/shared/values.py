@@ -1,4 +1,4 @@
-"""What the translations of other frameworks' operators share: tensors, numbers, sizes and axes."""
+"""Conversions that translations share: of tensors, numbers, sizes and axes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREPARED = 2**24
 
 
 class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
-    """A call that has no translation; its text says why, and what to do."""
+    """A call cannot be translated; the text says why, and what to do."""
 
 
 def brought(
@@ -46,7 +46,7 @@ def axis_of(dim: int, ndim: int) -> int:
 
 
 def axes_of(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front; all of them where none are named."""
+    """Axes counted from the front; all of them if none are named."""
     if not ndim:
         return ()
     if dims is None or (not isinstance(dims, int) and not len(dims)):
@@ -55,20 +55,20 @@ def axes_of(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 
 def spread(value: int | Sequence[int], count: int) -> tuple[Any, ...]:
-    """A number for each of so many axes, where one may stand for all."""
+    """A number for each of *count* axes; a single one is repeated."""
     found = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return found * count if len(found) == 1 else found
 
 
 def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:
-    """Sizes that have to be numbers."""
+    """Sizes as numbers; refuses symbolic ones."""
     if any(isinstance(size, sg.Dim) for size in sizes):
         raise Refused(f"{what} needs sizes that are numbers; export it without dynamic sizes there")
     return tuple(int(size) for size in sizes)
 
 
 def bounded(count: float, what: str) -> None:
-    """Refuse to prepare more than so many numbers while a graph is built, as a broken file may ask for."""
+    """Refuse to compute too large an array while a graph is built, as a broken file may ask for."""
     if count > PREPARED:
         raise Refused(f"{what}: {count} numbers would be prepared for it, and at most {PREPARED} are")
 
@@ -79,16 +79,16 @@ def product(sizes: Sequence[Any]) -> Any:
 
 
 def along(values: sg.Output | np.ndarray[Any, Any], axis: int, ndim: int) -> Any:
-    """A vector, NumPy's or a tensor, put along an axis of so many."""
+    """A vector, NumPy's or a tensor, reshaped to lie along one of *ndim* axes."""
     shape = [1] * ndim
     shape[axis] = -1
     return values.reshape(shape) if isinstance(values, np.ndarray) else sg.reshape(values, shape)
 
 
 def pulled(forward: Callable[..., Any], operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The gradient of a function of outputs, for operators that are the gradient of another one.
+    """The gradient of a function of outputs, for operators that are gradients of other operators.
 
-    It is generated here from the operations that *forward* builds.
+    It is generated from the operations that *forward* builds.
     """
     ys = forward(*operands)
     ys = ys if isinstance(ys, tuple) else (ys,)

@@ -1,6 +1,6 @@
 """Runs training graphs on a stock ONNX Runtime: ``from stopgrad.trainer import Trainer``.
 
-It is the class of ``stopgrad_trainer``, a package of its own, which starts without this one.
+The class is that of ``stopgrad_trainer``, a separate package, which starts without importing this one.
 """
 
 from __future__ import annotations

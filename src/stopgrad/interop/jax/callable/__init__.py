@@ -33,10 +33,10 @@ class _Traced(NamedTuple):
     """A function traced for arguments of some types.
 
     Attributes:
-        computation: from the arrays among the arguments to those among the results; None where there are
-            none.
+        computation: from the arrays among the arguments to those among the results; None if no result is
+            an array.
         results: the structure of what the function returned.
-        others: its leaves, with a mark in the place of each array.
+        others: the leaves of the result, with a mark in place of each array.
     """
 
     computation: Computation | None
@@ -52,40 +52,40 @@ _RESULT = object()
 
 
 def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
-    """A function of ours as one that JAX traces: for ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
+    """A function of ours for JAX to trace: for ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
 
     It is traced to a graph for the types of its arguments, and JAX computes that graph. Where JAX asks for a
     derivative, of any order, forwards (``jax.jvp``, ``jax.jacfwd``) or backwards (``jax.grad``,
     ``jax.jacrev``), it gets the gradient that :func:`stopgrad.gradients` generates: gates are obeyed, nothing
-    is generated for arguments that JAX does not differentiate, and what the gradient uses of the forward
-    computation is kept, not computed again.
+    is generated for arguments that JAX does not differentiate, and forward values that the gradient uses
+    are kept, not computed again.
 
     Args:
         f: a function of nested structures of tensors, written with stopgrad's operations; a
             ``sg.function``; or an imported model.
-        cache_size: for how many signatures it is kept traced.
+        cache_size: for how many signatures the traced function is kept.
 
     Returns:
         A function with f's arguments and results, on JAX's arrays and pytrees.
 
     Arrays are traced, whatever their type. Python's floats are traced too, and take the dtype of the first
-    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as
-    they are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
-    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit
-    types disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX
-    does not know are structures where JAX is not tracing. Gradients of complex tensors are as JAX has them:
-    the conjugates of ours.
+    floating-point array among the arguments. All other arguments (integers, booleans, strings) are passed
+    to f as they are, and must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
+    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but if JAX has 64-bit
+    types disabled, as by default, each is computed as the same type of 32 bits. Dataclasses that JAX
+    does not know count as structures while JAX is not tracing. Gradients of complex tensors follow JAX's
+    convention: they are the conjugates of ours.
 
     Forwards, a gate acts as in :func:`stopgrad.jvp`: ``clip_gradient`` as it does near a gradient of zero.
 
     Raises:
-        ArgumentError: f is no function; an argument has no hash; f uses a value that JAX traces and that is
-            none of its arguments.
+        ArgumentError: f is no function; an argument has no hash; f uses a traced value of JAX that is not one
+            of its arguments.
         DTypeError: an argument has a type that stopgrad lacks.
-        GradientError: the gradient is an error (:func:`stopgrad.prevent_gradient`), when JAX uses it.
+        GradientError: JAX uses a gradient that is an error (:func:`stopgrad.prevent_gradient`).
 
     Examples:
-        Gates, taken into a function of JAX's:
+        Gates in a JAX function:
 
         >>> import jax, jax.numpy as jnp, stopgrad.jax as sgj
         >>> clip = sgj.callable(lambda x: sg.clip_gradient(x, -1.0, 1.0))
@@ -93,7 +93,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
         >>> jax.jit(jax.grad(lambda x: jnp.sum(clip(x) ** 2) + reverse(x)[0]))(jnp.array([0.25, 3.0]))
         Array([-0.5,  1. ], dtype=float32)
 
-        A loss with a target that is not to be moved:
+        A loss with a target that must not be trained:
 
         >>> @sgj.callable
         ... def loss(params, x):
@@ -111,7 +111,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
     def called(*args: Any, **kwargs: Any) -> Any:
         given = leaves_of((args, kwargs))
         if any(map(is_output, given.values)):
-            return f(*args, **kwargs)  # In a graph of ours it is built there.
+            return f(*args, **kwargs)  # Called on outputs, f is built in their graph.
         arrays, signature = _arguments(name, given)
         try:
             traced = kept(_Structure(given), signature, are_wide_types_enabled())
@@ -124,7 +124,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
 
 
 class _Structure:
-    """The structure of arguments, known again by what tells structures apart."""
+    """The structure of arguments, compared and hashed by its key."""
 
     __slots__ = ("_key", "leaves")
 
@@ -140,7 +140,7 @@ class _Structure:
 
 
 def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
-    """The arrays among the arguments, and what tells calls apart: their types, and all that are no arrays."""
+    """The arrays among the arguments, and the signature: their types, and all other arguments."""
     numbers = [isinstance(x, (float, complex)) and not isinstance(x, np.generic) for x in given.values]
     found = [
         jnp.asarray(x) if is_number or is_array(x) else x
@@ -154,7 +154,7 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
         if not is_array(x):
             signature.append(Constant.of(x))
             continue
-        if _is_weak(x):  # A number of Python's takes the type of the arrays beside it.
+        if _is_weak(x):  # A Python number takes the type of the arrays beside it.
             fits = company is not None and jnp.issubdtype(x.dtype, jnp.floating)
             x = jax.lax.convert_element_type(x, company if fits else x.dtype)
         arrays.append(x)
@@ -163,16 +163,16 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
 
 
 def _is_weak(x: object) -> bool:
-    """Whether an array of JAX's takes the type of those beside it."""
+    """Whether a JAX array is weakly typed."""
     return bool(getattr(x, "weak_type", False))
 
 
 def _traced(
     f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
 ) -> _Traced:
-    """Call a function once on outputs that stand for the arrays among its arguments.
+    """Call a function once on placeholders for the arrays among its arguments.
 
-    *wide*, whether JAX has types of 64 bits enabled, tells calls apart.
+    *wide*, whether JAX has 64-bit types enabled, is only part of the cache's key.
     """
     graph, given = ArgumentGraph(), structure.leaves
     paths = _paths(f, given)
@@ -213,7 +213,7 @@ def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Sequence[int], 
 
 
 def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
-    """How the leaves of ``(args, kwargs)`` are reached: such as ``"params.w"``."""
+    """The paths of the leaves of ``(args, kwargs)``, such as ``"params.w"``."""
     count = 1 + max([path[1].idx for path in given.paths if path[0].idx == 0], default=-1)
     names = argument_names(f, count)
     found = []
@@ -228,7 +228,7 @@ def _is_result(x: object) -> bool:
 
 
 def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
-    """Say which argument has no hash, if that is what is wrong."""
+    """Raise an error that names the argument without a hash, if there is one."""
     for path, known in zip(given.paths, signature, strict=True):
         try:
             hash(known)

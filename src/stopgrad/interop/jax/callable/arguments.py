@@ -1,4 +1,4 @@
-"""What JAX users pass and get: their structures, and of these the arrays."""
+"""Takes the structures that JAX users pass and get apart into arrays and other leaves."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stopgrad.graph.graph import Operation, Output
 
 
 class Leaves(NamedTuple):
-    """A structure taken apart: JAX's, and inside its leaves those dataclasses that only we know.
+    """A structure taken apart by JAX, and inside its leaves by us, for dataclasses unknown to JAX.
 
     Attributes:
         values: the leaves.
-        paths: how each is reached: such as ``(SequenceKey(0), DictKey('w'))``.
+        paths: the path of each, such as ``(SequenceKey(0), DictKey('w'))``.
         outer: JAX's structure.
-        inner: of each of its leaves, ours; None where it is no structure to us either.
+        inner: our structure of each of its leaves; None for one that is a leaf to us, too.
     """
 
     values: list[Any]
@@ -30,7 +30,7 @@ class Leaves(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """What tells structures apart."""
+        """The key by which structures are compared."""
         return self.outer, self.inner
 
     def rebuilt(self, values: Sequence[Any]) -> Any:
@@ -67,5 +67,5 @@ def is_output(x: object) -> bool:
 
 
 def is_array(x: object) -> bool:
-    """Whether a leaf is an array to JAX, or what it traces with."""
+    """Whether a leaf is an array or tracer of JAX."""
     return isinstance(x, (jax.Array, np.ndarray, np.generic)) or hasattr(x, "__jax_array__")

@@ -1,8 +1,7 @@
-"""A linear map that JAX applies forwards and transposes by functions of ours: a primitive.
+"""A JAX primitive for a linear map that is applied and transposed by functions of ours.
 
-``jax.custom_jvp`` has no rule for the reverse mode and ``jax.custom_vjp`` none for the forward mode. A
-tangent that is made by one of these has both: applied, it pushes tangents forward; transposed, it pulls
-cotangents back.
+``jax.custom_jvp`` has no rule for the reverse mode and ``jax.custom_vjp`` none for the forward mode. Tangents
+made by this primitive have both: applied, it pushes tangents forward; transposed, it pulls cotangents back.
 (``jax.custom_derivatives.linear_call`` does the same, but has no rule for ``vmap``, nor for a derivative with
 respect to what the map depends on.)
 """
@@ -24,10 +23,10 @@ Kind = tuple[Sequence[Any], Any]
 
 
 class Linear:
-    """A linear map of several arrays to several, which depends on others.
+    """A linear map from several arrays to several, which may depend on further arrays.
 
     Args:
-        results: what it returns.
+        results: the shapes and dtypes of its results.
     """
 
     def __init__(self, results: Sequence[Kind]) -> None:
@@ -35,27 +34,27 @@ class Linear:
         self._batched: dict[tuple[int, tuple[int | None, ...]], Batched] = {}
 
     def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """The tangents of the results, from what the map depends on and those of the arguments."""
+        """The tangents of the results, from what the map depends on and the arguments' tangents."""
         raise NotImplementedError
 
     def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The cotangents of the arguments, None where none arrives; from those of the results, or None."""
+        """The cotangents of the arguments, from those of the results; None stands for zero in both."""
         raise NotImplementedError
 
     def batched(self, size: int, axes: tuple[int | None, ...]) -> Batched:
-        """The map of many examples at once: one for each way of batching, so that JAX knows it again."""
+        """The map for a batch; the same object for the same batching, so that JAX's caches find it."""
         key = size, axes
         return self._batched.get(key) or self._batched.setdefault(key, Batched(self, size, axes))
 
 
 class Batched(Linear):
-    """A linear map of many examples at once.
+    """A linear map for a batch.
 
     Args:
         inner: the map of one example.
-        size: how many examples.
-        axes: along which axis of each array that the map depends on the examples lie; None where they share
-            it. Of tangents and cotangents it is always the first.
+        size: of the batch.
+        axes: the batch axis of each array that the map depends on; None for one that all examples share. That
+            of tangents and cotangents is always the first.
     """
 
     def __init__(self, inner: Linear, size: int, axes: tuple[int | None, ...]) -> None:
@@ -72,7 +71,7 @@ class Batched(Linear):
 
 
 def apply_linear(linear: Linear, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """What *linear* makes of tangents; JAX may differentiate, transpose and batch it."""
+    """Apply a linear map to tangents, in a way that JAX can differentiate, transpose and batch."""
     found: list[Any] = _LINEAR.bind(*given, *tangents, linear=linear, count=len(given))
     return found
 
@@ -84,7 +83,7 @@ def _push(*arrays: jax.Array, linear: Linear, count: int) -> list[Any]:
 def _types(*types: jax.core.ShapedArray, linear: Linear, count: int) -> Sequence[Any]:
     if all(x == ShapedArray(x.shape, x.dtype, x.weak_type) for x in types):
         return [ShapedArray(shape, dtype) for shape, dtype in linear.results]
-    # Parts on several devices: only what is computed says how the results lie there.
+    # With several devices, only the computation says how the results are sharded.
     made = jax.make_jaxpr(functools.partial(_push, linear=linear, count=count))(*types)
     return [x.strip_weak_type() for x in made.out_avals]
 
@@ -96,7 +95,7 @@ def _is_zero(x: object) -> bool:
 def _jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, linear: Linear, count: int
 ) -> tuple[list[Any], list[Any]]:
-    """In its arguments the map is linear; in what it depends on, JAX differentiates what it computes."""
+    """The map is linear in its arguments; for the arrays it depends on, JAX differentiates ``push``."""
     given, moving = primals[:count], primals[count:]
     values = apply_linear(linear, given, moving)
     found = [ad.Zero(jax.typeof(y)) for y in values]

@@ -1,4 +1,4 @@
-"""Types of 64 bits as those of 32 bits, where JAX has the former disabled."""
+"""Narrows 64-bit types to 32 bits, if JAX has the former disabled."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NARROW: dict[DType, DType] = {float64: float32, complex128: complex64, int64: i
 
 
 def are_wide_types_enabled() -> bool:
-    """Whether JAX computes with types of 64 bits here and now."""
+    """Whether JAX has 64-bit types enabled at present."""
     return bool(jax.config.jax_enable_x64)
 
 
 def narrowed(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[Output], list[Output]]:
-    """The graph as JAX can compute it here: itself, or with each type of 64 bits as the same of 32 bits.
+    """A graph that JAX can compute: the same one, or one with each 64-bit type narrowed to 32 bits.
 
     Raises:
         EngineError: an operation works with 64 bits only.

@@ -1,7 +1,7 @@
-"""A graph and its gradient, parted into what is computed forwards and kept, and what needs cotangents.
+"""Parts a graph and its gradient into what is computed forwards and kept, and what needs cotangents.
 
-As JAX parts a function that it linearises: all that depends on no cotangent is known when the function is
-called.
+JAX parts a function that it linearises in the same way: all that depends on no cotangent is known when the
+function is called.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Parted:
     Args:
         inputs: of the graph.
         outputs: what it computes.
-        live: towards which inputs it is differentiated.
-        moves: which outputs depend on these.
+        live: the inputs with respect to which it is differentiated.
+        moves: the outputs that depend on these.
 
     Attributes:
         inputs, outputs: those of the copy.
         xs, ys: the inputs and outputs that are live.
-        used: which inputs the gradient of all ys uses; all, where that gradient is an error: it is one only
-            if it is asked for, and others may be asked for.
-        kept: what else it uses that depends on no cotangent; then nothing.
+        used: the inputs that the gradient of all ys uses; all of them if that gradient is an error, since
+            gradients of some ys alone may not be.
+        kept: what else the gradient uses that depends on no cotangent; nothing if it is an error.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Parted:
 
     @property
     def given(self) -> list[Output]:
-        """What gradients are computed from, besides cotangents."""
+        """The tensors from which gradients are computed, besides cotangents."""
         return [*itertools.compress(self.inputs, self.used), *self.kept]
 
     def _take(self, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
@@ -73,7 +73,7 @@ class Parted:
         self.ys = [y for y, moves in zip(outputs, self._moves, strict=True) if moves]
 
     def _unite(self, found: Sequence[Output | None]) -> None:
-        """Let the loops that hand out what the gradient keeps be those that were there."""
+        """Take the loops that also output what the gradient keeps in place of the original ones."""
         inputs, outputs = [*self.inputs, *self._seeds], [*self.outputs, *(g for g in found if g is not None)]
         united = rewrite(outputs, inputs, (unite_scans,))
         self._seeds = united.inputs[len(self.inputs) :]
@@ -82,16 +82,16 @@ class Parted:
         self._take(united.inputs[: len(self.inputs)], united.outputs[: len(self.outputs)])
 
     def _differentiated(self, ys: Sequence[Output]) -> tuple[list[Output], list[Output | None]]:
-        """Cotangents of ys, and what of them arrives at each x."""
+        """Placeholders for cotangents of ys, and the gradient at each x."""
         graph = ys[0].op.graph
         seeds = [placeholder_like(y, graph) for y in ys]
         with graph.as_default():
             return seeds, gradients(list(ys), self.xs, seeds)
 
     def pulled(self, asked: Sequence[bool]) -> tuple[list[Output | None], list[Output | None]]:
-        """A cotangent for each y that is *asked* for, and what arrives at each x.
+        """Placeholders for cotangents of the ys that are *asked* for, and the gradient at each x.
 
-        Where that would mean to run a loop again, or to use other inputs, there are cotangents for all ys.
+        If that would run a loop again, or use other inputs, there are cotangents for all ys.
 
         Raises:
             GradientError: the gradient is an error.
@@ -113,15 +113,15 @@ class Parted:
 
 
 def placeholder_like(x: Output, graph: Graph) -> Output:
-    """An input of a graph, of the type of *x*."""
+    """A placeholder of the type of *x*."""
     return emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0]
 
 
 def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]) -> list[Output]:
-    """The tensors that gradients use, besides inputs and seeds, and that depend on no seed.
+    """The tensors that gradients use and that depend on no seed, without inputs and seeds.
 
-    Not those that are as cheap to compute again as to keep. Where the gradients hold gates that act towards
-    some tensors only, none: the way to these tensors must not be cut in two.
+    Tensors that are as cheap to compute again as to keep are left out. If the gradients hold gates that act
+    towards some tensors only, there are none: the paths to these tensors must not be cut in two.
     """
     given = {*inputs, *seeds}
     operations = needed(found, given)
@@ -143,7 +143,7 @@ def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[
 
 
 def _behind(operations: Iterable[Operation], sources: Iterable[Output]) -> list[Operation]:
-    """Those operations, of some in order, that depend on *sources*."""
+    """The operations, out of some in order, that depend on *sources*."""
     moved = set(sources)
     found = []
     for op in operations:
@@ -158,6 +158,6 @@ def _results(operations: Iterable[Operation]) -> set[Output]:
 
 
 def _is_cheap(op: Operation) -> bool:
-    """Whether an operation only repeats elements, or is the gradient's own and goes element by element."""
+    """Whether an operation only repeats elements, or is elementwise and the gradient's own."""
     rule = op.definition.batch
     return rule is BROADCAST or (rule is ELEMENTWISE and op.origin is not None)

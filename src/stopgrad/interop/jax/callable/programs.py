@@ -1,4 +1,4 @@
-"""A graph as a function of JAX's arrays, of which JAX asks our generator for derivatives."""
+"""A graph as a function of JAX arrays, whose derivatives for JAX come from our generator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Flags = tuple[bool, ...]
 
 
 class _Backend:
-    """JAX's NumPy, on whatever JAX traces or computes with."""
+    """The backend of JAX's NumPy, for arrays and tracers alike."""
 
     name = "xla"
     namespace = jax_namespace()
@@ -45,13 +45,13 @@ _BACKEND = _Backend()
 
 
 class Computation:
-    """A graph as a function of JAX's arrays: ``computation(*arrays)`` is a tuple of arrays.
+    """A graph as a function of JAX arrays: ``computation(*arrays)`` is a tuple of arrays.
 
-    Its derivatives, of every order, are graphs that our generator makes, and computations like this one. They
-    are made when JAX asks for them.
+    Its derivatives, of every order, are graphs that our generator makes, and again computations. They are
+    made when JAX asks for them.
 
     Args:
-        name: what JAX calls it.
+        name: its name in JAX.
         inputs: of a graph.
         outputs: what is computed from them; at least one.
     """
@@ -77,7 +77,7 @@ class Computation:
         return found
 
     def _moved(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        """Where JAX differentiates: the values, and their tangents by a map that it may push or transpose."""
+        """JAX's JVP rule: the values, and their tangents by a linear map that JAX can also transpose."""
         live = tuple(
             [x.type.differentiable and _moves(t) for x, t in zip(self.inputs, tangents, strict=True)]
         )
@@ -101,14 +101,14 @@ class Computation:
 
 
 class Derivative:
-    """How a computation is differentiated towards some of its inputs.
+    """The derivative of a computation with respect to some of its inputs.
 
     Attributes:
         forward: computes the results, and what else the gradient uses.
-        used: which inputs it uses.
-        kept: which results of *forward* it uses.
-        moves: which results of the computation depend on those inputs, as far as gates let them.
-        linear: from the inputs' tangents to those of these results; depends on what the gradient uses.
+        used: the inputs that the gradient uses.
+        kept: the results of *forward* that the gradient uses.
+        moves: the results of the computation that depend on those inputs, as far as gates let them.
+        linear: the map from the inputs' tangents to those of these results.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Derivative:
 
 
 def _derived(computation: Computation, live: Flags) -> Derivative | None:
-    """The derivative towards the inputs that are live; None where no result depends on these."""
+    """The derivative with respect to live inputs; None if no result depends on these."""
     inputs, outputs = computation.inputs, computation.outputs
     wanted = sum(1 << k for k, is_live in enumerate(live) if is_live)
     moves = [bool(mask & wanted) for mask in body_masks(Body(outputs[0].op.graph, inputs, outputs))]
@@ -145,7 +145,7 @@ def _derived(computation: Computation, live: Flags) -> Derivative | None:
 
 
 class _Differential(Linear):
-    """The derivative of a graph: pushed forward, or pulled back by the generated gradient."""
+    """The derivative of a graph as a linear map; its transpose is the generated gradient."""
 
     def __init__(self, name: str, parted: Parted) -> None:
         super().__init__([(y.shape, y.dtype.numpy) for y in parted.ys])
@@ -175,7 +175,7 @@ class _Differential(Linear):
 
 
 class _Pullback:
-    """From cotangents of the results that are *asked* for to those of the live inputs.
+    """The map from cotangents of the results that are *asked* for to those of the live inputs.
 
     Raises:
         GradientError: this gradient is an error.
@@ -193,7 +193,7 @@ class _Pullback:
         self._computation = Computation(name, copied.inputs, copied.outputs)
 
     def __call__(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The cotangents of the live inputs, None where none arrives."""
+        """The cotangents of the live inputs, None for those without."""
         if not any(self.arrives):
             return [None for _ in self.arrives]
         wanted = [g for g, is_seeded in zip(cotangents, self._seeded, strict=True) if is_seeded]
@@ -203,10 +203,10 @@ class _Pullback:
 
 
 class _Pushforward:
-    """From tangents of the live inputs to those of all results: the transpose of their pullback.
+    """The map from tangents of the live inputs to those of all results: the transpose of the pullback.
 
-    As :mod:`stopgrad.transforms.gradients.forward` has it: only a pullback that is not linear sees where it
-    is differentiated, at cotangents of zero.
+    As in :mod:`stopgrad.transforms.gradients.forward`, the pullback is differentiated at cotangents of zero,
+    which makes a difference only if it is not linear.
     """
 
     def __init__(self, name: str, pullback: _Pullback) -> None:
@@ -233,12 +233,12 @@ class _Pushforward:
 
 
 def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callable[..., tuple[Any, ...]]:
-    """The graph, without its gates, as a function of JAX's arrays that JAX compiles."""
+    """A graph, without its gates, as a function of JAX arrays that JAX compiles."""
     form = formed(prepare(*narrowed(inputs, outputs)[::-1], {}), FORMS, (roll,))
     interpret = program(form.inputs, form.outputs, _BACKEND)
 
     def run(*arrays: jax.Array) -> tuple[Any, ...]:
-        # What JAX allows of its users is no matter of how operations are computed.
+        # JAX's settings for users must not affect how operations are computed.
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             return tuple(interpret(arrays))
 
@@ -246,7 +246,7 @@ def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callabl
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under a name, which JAX shows in its programs and profiles."""
+    """A function with a name, for JAX's programs and profiles."""
 
     def called(*arrays: jax.Array) -> Any:
         return function(*arrays)
@@ -260,7 +260,7 @@ def _moves(tangent: Any) -> bool:
 
 
 def _zero(y: jax.Array) -> Any:
-    """The tangent of a result that does not move."""
+    """The zero tangent of a result."""
     return zero_from_primal(y, symbolic_zeros=True)
 
 
@@ -269,5 +269,5 @@ def _zeros(x: Output) -> Any:
 
 
 def _conjugate(g: jax.Array) -> Any:
-    """A cotangent of JAX's as ours, and the other way round: for complex tensors they are conjugates."""
+    """A cotangent of JAX as one of ours, or the reverse: complex ones are conjugates of each other."""
     return jnp.conj(g) if jnp.iscomplexobj(g) else g

@@ -1,4 +1,4 @@
-"""Primitives that hold jaxprs: calls, branches, loops, recomputation, and functions with own gradients."""
+"""Primitives that hold jaxprs: calls, branches, loops, recomputation, and custom gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stopgrad.interop.jax.steps import Step, const, rule, run, unconnected, unif
 from stopgrad.ops.gates.custom import CustomGradient
 
 DEEPEST = 3
-"""So many times at most is a gradient rule that calls its own function kept as a rule."""
+"""How deep custom gradients are kept as rules, if a rule calls its own function."""
 
 
 def _listed(made: Sequence[sg.Output]) -> list[Output]:
@@ -125,7 +125,7 @@ def _custom(step: Step, *inputs: Output) -> Any:
 
 
 def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output]) -> list[Output]:
-    """What a function of the operands computes, with the gradient that JAX has for the equation."""
+    """The results of a function of the operands, with JAX's own gradient of the equation."""
     wanted = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
     if not wanted or not asked or step.depth >= DEEPEST:
@@ -148,16 +148,16 @@ def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Out
         return results, pullback
 
     made = _listed(sg.custom_gradient(function)(*[inputs[i] for i in wanted]))
-    CustomGradient.settle(made[0].op)  # Now, as the operation may be built again in other graphs.
+    CustomGradient.settle(made[0].op)  # At once, since the operation may be copied into other graphs.
     return made
 
 
 class Pulled:
-    """The gradient of an equation as a jaxpr, from its operands and cotangents.
+    """The gradient of an equation as a jaxpr of its operands and cotangents.
 
     Attributes:
-        jaxpr: it returns the cotangents of those operands that get one.
-        connected: which operands, of those asked about, these are.
+        jaxpr: returns the cotangents of the operands that get one.
+        connected: which of the operands asked about these are.
     """
 
     def __init__(self, jaxpr: jex.ClosedJaxpr, connected: Sequence[bool]) -> None:
@@ -166,7 +166,7 @@ class Pulled:
 
 
 def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
-    """What JAX itself says is the gradient of an equation."""
+    """JAX's own gradient of an equation."""
     call = as_function(eqn)
 
     def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
@@ -198,7 +198,7 @@ def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) 
 
 
 def as_function(eqn: jex.JaxprEqn) -> Callable[..., list[Any]]:
-    """An equation as a function of its operands, to be traced by JAX."""
+    """An equation as a function of its operands, for JAX to trace."""
 
     def call(*args: jax.Array) -> list[Any]:
         found = eqn.primitive.get_bind_params(eqn.params)

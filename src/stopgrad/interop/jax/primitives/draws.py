@@ -1,4 +1,4 @@
-"""Random numbers and their keys, which are the words of JAX's; and numbers read from bits."""
+"""Random numbers, keys as the words of JAX's keys, and conversions between numbers and bits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _WORDS = {8: sg.uint8, 16: sg.uint16, 32: sg.uint32, 64: sg.uint64}
 
 
 def _check_threefry(step: Step) -> None:
-    """Refuse keys of other generators than ours, which is JAX's default one."""
+    """Refuse keys of generators other than Threefry, which is JAX's default and ours."""
     found = [v.aval for v in (*step.eqn.invars, *step.eqn.outvars) if is_key(v.aval)]
     if any(aval.dtype._impl.name != "threefry2x32" for aval in found):
         raise NotOurs("another generator than threefry2x32")
 
 
 def _for_each(keys: Output, function: Callable[..., Any], *others: Output) -> Any:
-    """A function of one key, for all of an array of keys, and of what goes with each."""
+    """Apply a function of one key to each of an array of keys."""
     many = [int(n) for n in keys.shape[:-1]]
     if not many:
         return function(keys, *others)
@@ -98,7 +98,7 @@ def _bitcast(step: Step, x: Output) -> Any:
 
 
 class _Layout:
-    """Where the parts of a floating-point number stand in its bits."""
+    """The layout of a floating-point number's bits."""
 
     def __init__(self, dtype: DType) -> None:
         self.mantissa = _MANTISSAS[dtype]
@@ -108,7 +108,7 @@ class _Layout:
 
     @property
     def units(self) -> Any:
-        """What the last bit of the mantissa stands for, by the exponent's bits."""
+        """The value of the last bit of the mantissa, by the exponent's bits."""
         powers = np.maximum(np.arange(self.exponents), 1) - self.bias - self.mantissa
         found = np.ldexp(np.ones(self.exponents), powers)
         found[-1] = np.inf
@@ -116,7 +116,7 @@ class _Layout:
 
 
 def _from_bits(bits: Output, dtype: DType) -> Output:
-    """Floating-point numbers with these bits; each step is exact."""
+    """The floating-point numbers with these bits, by steps that are all exact."""
     layout = _Layout(dtype)
     exponent = sg.bitwise_and(
         sg.right_shift(bits, like(bits, layout.mantissa)), like(bits, layout.exponents - 1)

@@ -1,4 +1,4 @@
-"""Primitives that compute element by element."""
+"""Elementwise primitives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule, uniform
 
 _UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
 MOST_FACTORS = 64
-"""Powers of whole numbers up to this are products, as in JAX."""
+"""Integer powers up to this are products, as in JAX."""
 
 
 def like(x: Output, value: float) -> Any:
@@ -99,7 +99,7 @@ def _sign(step: Step, x: Output) -> Any:
 def _round(step: Step, x: Output) -> Any:
     if int(step["rounding_method"]) == 1:
         return sg.round(x)
-    whole = sg.trunc(x)  # Halves away from zero.
+    whole = sg.trunc(x)  # Halves round away from zero.
     away = sg.greater_equal(sg.abs(x - whole), like(x, 0.5))
     return sg.where(away, whole + sg.sign(x), whole)
 
@@ -118,7 +118,7 @@ def _conj(step: Step, x: Output) -> Any:
 def _div(step: Step, x: Output, y: Output) -> Any:
     if not x.dtype.is_integer:
         return sg.divide(x, y)
-    return sg.floordiv(x - sg.truncatemod(x, y), y)  # Toward zero.
+    return sg.floordiv(x - sg.truncatemod(x, y), y)  # Truncates toward zero.
 
 
 @rule("max")
@@ -140,7 +140,7 @@ def _ordered(x: Output, y: Output, numbers: Callable[..., Any], truths: Callable
         return numbers(x, y)
     half = like(
         x, 0.5
-    )  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    )  # In JAX each of two equal numbers gets half of the gradient; ours gives all to the first.
     return numbers(x, y) * half + numbers(y, x) * half
 
 
@@ -187,7 +187,7 @@ def _convert(step: Step, x: Output) -> Any:
 
 
 def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> Any:
-    """A comparison in which NaN is the largest of all, and equal to itself."""
+    """A comparison in which NaN is the largest number, and equal to itself."""
 
     def compare(step: Step, x: Output, y: Output) -> Any:
         found = plain_order(x, y)
@@ -209,7 +209,7 @@ rule("le_to")(_in_total_order(sg.less_equal, None))
 @rule("select_n")
 def _select(step: Step, which: Output, *cases: Output) -> Any:
     known = uniform(which)
-    if known is not None:  # As where a library is told by an argument whether to stop a gradient.
+    if known is not None:  # For example a library's argument that says whether to stop a gradient.
         return sg.identity(cases[min(max(int(known), 0), len(cases) - 1)])
     if which.dtype.is_bool:
         return cases[0] if len(cases) == 1 else sg.where(which, cases[1], cases[0])
@@ -238,7 +238,7 @@ def unsigned(dtype: DType) -> DType:
 
 
 def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: ArrayLike) -> Any:
-    """A shift, which by as many bits as x has, or more, leaves *beyond*."""
+    """A shift whose result is *beyond* if it is by as many bits as x has, or more."""
     bits = 8 * x.dtype.itemsize
     far = sg.greater_equal(sg.cast(y, unsigned(y.dtype)), np.asarray(bits, unsigned(y.dtype).numpy))
     return sg.where(far, beyond, function(x, sg.where(far, like(y, 0), y)))
@@ -270,7 +270,7 @@ def _population_count(step: Step, x: Output) -> Any:
 
 
 def _ones(word: Output) -> Output:
-    """How many bits are set."""
+    """The number of bits that are set."""
     bits = [
         sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1))
         for i in range(8 * word.dtype.itemsize)

@@ -1,7 +1,7 @@
-"""Slices whose place is computed: dynamic slices, ``gather`` and ``scatter``.
+"""Slices at computed positions: dynamic slices, ``gather`` and ``scatter``.
 
-A gather takes blocks. Along the axes that blocks cover whole, nothing is chosen; the other axes are made one,
-along which a block's elements have positions that are computed.
+A gather takes blocks. Axes that blocks cover whole are kept; the others are merged into one axis, along which
+the positions of the blocks' elements are computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 
 def _starts(starts: Sequence[Output]) -> Output:
-    """Starts in a row. A negative one is 0 to JAX, and counts from the end to us."""
+    """The starts as a vector. JAX takes negative ones for 0; we would count them from the end."""
     found = [
         sg.cast(sg.maximum(s, like(s, 0)), sg.int64 if s.dtype.itemsize == 8 else sg.int32) for s in starts
     ]
@@ -45,13 +45,13 @@ def _dynamic_update_slice(step: Step, x: Output, updates: Output, *starts: Outpu
 
 @dataclass(frozen=True)
 class Blocks:
-    """Where the blocks of a gather or scatter lie.
+    """The positions of the blocks of a gather or scatter.
 
     Attributes:
         shape: of the operand.
         sizes: of a block, for each axis of the operand.
-        starts: the axes of the operand that the numbers of an index speak of.
-        batch: the axes of the operand that run along with axes of the indices, and these.
+        starts: the axes of the operand to which the numbers of an index refer.
+        batch: the batch axes of the operand, and those of the indices that go with them.
         kept: the axes that blocks cover whole.
     """
 
@@ -76,16 +76,16 @@ class Blocks:
 
     @property
     def order(self) -> list[int]:
-        """The operand's axes: those that are indexed, then those that are kept."""
+        """The operand's axes: first the indexed ones, then those kept."""
         return [*self.indexed, *self.kept]
 
     @property
     def rows(self) -> int:
-        """How many positions the indexed axes have together."""
+        """The product of the sizes of the indexed axes."""
         return math.prod(self.shape[axis] for axis in self.indexed)
 
     def flat(self, x: Output) -> Output:
-        """The operand with its indexed axes as one, in front."""
+        """The operand with its indexed axes merged into one, in front."""
         turned = sg.transpose(x, self.order) if self.order != list(range(len(self.shape))) else x
         made: Output = sg.reshape(turned, [self.rows, *[self.shape[axis] for axis in self.kept]])
         return made
@@ -98,10 +98,10 @@ class Blocks:
         return made
 
     def positions(self, indices: Output, clips: bool) -> tuple[Output, Output | None]:
-        """For each index, and each element of the indexed axes of a block, its position; which indices fit.
+        """The position of each element of each block along the merged axis; and which indices are in bounds.
 
-        Their shape is that of the indices, without the numbers, and then the block's sizes along the indexed
-        axes.
+        Positions have the shape of the indices, without the axis of their numbers, followed by the block's
+        sizes along the indexed axes.
         """
         many = tuple(indices.shape[:-1])
         wide = _wide(indices, self.rows)
@@ -138,7 +138,7 @@ class Blocks:
         return sg.broadcast_to(total, [*many, *window]), fits
 
     def _first(self, indices: Output, axis: int, many: tuple[Any, ...]) -> Any:
-        """Where blocks begin along an axis, for each index; None where all begin at 0."""
+        """The start of each block along an axis; None if all start at 0."""
         for own, other in self.batch:
             if own == axis:
                 line = np.arange(self.shape[axis]).astype(indices.dtype.numpy)
@@ -190,13 +190,13 @@ def _gather(step: Step, x: Output, indices: Output) -> Any:
 
 
 def _spread(x: Output, rank: int) -> Output:
-    """With axes of size 1 at the end."""
+    """x with axes of size 1 appended."""
     made: Output = sg.reshape(x, [*x.shape, *[1] * (rank - x.ndim)])
     return made
 
 
 def _filling(step: Step, y: Output) -> Any:
-    """What stands where an index is out of bounds."""
+    """The value for indices that are out of bounds."""
     given = step.params.get("fill_value")
     if given is not None:
         return np.asarray(given).astype(y.dtype.numpy)
@@ -211,7 +211,7 @@ def _filling(step: Step, y: Output) -> Any:
 def _arranged(
     taken: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
 ) -> Output:
-    """What was taken, [indices..., indexed..., kept...], with its axes where the result has them."""
+    """The blocks, [indices..., indexed..., kept...], with their axes in the result's order."""
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     offsets = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
     at = {axis: len(many) + i for i, axis in enumerate(blocks.order)}
@@ -252,7 +252,7 @@ def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
         flat = blocks.flat(x)
         if fits is None:
             return blocks.back(function(flat, positions, parts))
-        # What does not fit goes to a row behind the last, which is cut off.
+        # Updates out of bounds go to an extra last row, which is cut off.
         positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, blocks.rows))
         longer = sg.pad(flat, [(0, 1), *[(0, 0)] * (flat.ndim - 1)])
         made = function(longer, positions, parts)
@@ -279,7 +279,7 @@ def _blockwise(
 
 
 def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A scatter of booleans, as one of numbers."""
+    """A scatter of booleans, by one of numbers."""
 
     def scatter(x: Output, positions: Output, parts: Output) -> Any:
         if not x.dtype.is_bool:

@@ -24,11 +24,11 @@ def _transposed(x: Output) -> Output:
 def _cholesky(step: Step, x: Output) -> Any:
     if _is_symmetrized(x):
         return sg.cholesky(x)
-    return owned(step, lambda y: [sg.cholesky(y)], [x])  # The gradient of JAX's need not be symmetric.
+    return owned(step, lambda y: [sg.cholesky(y)], [x])  # JAX's gradient need not be symmetric.
 
 
 def _is_symmetrized(x: Output) -> bool:
-    """Whether this is half the sum of a matrix and its transpose."""
+    """Whether x is half the sum of a matrix and its transpose."""
     if x.op.type != "RealDiv" or x.op.x.op.type != "AddV2":
         return False
     a, b = x.op.x.op.inputs

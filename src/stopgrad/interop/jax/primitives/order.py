@@ -19,7 +19,7 @@ def _sort(step: Step, *xs: Output) -> Any:
     if len(xs) == 1:
         return _sorted(xs[0], axis)
     order: Any = None
-    for key in reversed(xs[:keys]):  # The last key first; each sort keeps the order of those equal to it.
+    for key in reversed(xs[:keys]):  # Sort by the last key first; each sort is stable.
         placed = _comparable(key if order is None else sg.take_along_axis(key, order, axis))
         place = sg.argsort(placed, axis=axis, stable=True)
         order = place if order is None else sg.take_along_axis(order, place, axis)

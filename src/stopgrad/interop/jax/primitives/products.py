@@ -19,7 +19,7 @@ def _wide(x: Output, dtype: DType) -> Output:
 
 
 def _working(step: Step, *xs: Output) -> list[Output]:
-    """Factors in the dtype of the result, in which XLA adds; narrower results are rounded at the end."""
+    """The factors in the widest dtype, in which XLA adds; narrower results are rounded at the end."""
     asked = step.params.get("preferred_element_type")
     wanted = step.result.dtype if asked is None else dtype_of(asked)
     widest = max([wanted, *[x.dtype for x in xs]], key=lambda dtype: (dtype.is_complex, dtype.itemsize))
@@ -57,7 +57,7 @@ def _as_matrices(
     batch_a: Sequence[int],
     batch_b: Sequence[int],
 ) -> Output | None:
-    """A product of matrices, perhaps of many, where it is one as it stands; else None."""
+    """The ``dot_general`` as a (batched) ``matmul``, if it is one without transposes; else None."""
     first = tuple(range(len(batch_a)))
     if len(over_a) != 1 or tuple(batch_a) != first or tuple(batch_b) != first:
         return None
@@ -108,7 +108,7 @@ def _conv(step: Step, x: Output, filters: Output) -> Any:
 
 
 def _spread(step: Step, x: Output) -> tuple[Output, Any]:
-    """The input with gaps between its elements, cut where the padding is negative; what padding is left."""
+    """The input, dilated, and cut if the padding is negative; and the padding that is left."""
     gaps = step["lhs_dilation"]
     config = [
         (min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)
@@ -120,7 +120,7 @@ def _spread(step: Step, x: Output) -> tuple[Output, Any]:
 
 
 def _batches_as_channels(x: Output, batches: int) -> Output:
-    """Groups of examples beside each other, as groups of channels."""
+    """Groups of examples turned into groups of channels."""
     n, *space, channels = x.shape
     parts = sg.reshape(x, [batches, n // batches, *space, channels])
     order = [*range(1, parts.ndim - 1), 0, parts.ndim - 1]

@@ -104,7 +104,7 @@ def _empty(step: Step) -> Any:
 
 
 def cut(x: Output, spans: Sequence[tuple[Any, Any, int]]) -> Output:
-    """Elements at regular distances: for each axis the first, how many, and the step."""
+    """Strided slices: for each axis the start, the number of elements, and the step."""
     if all(span == (0, size, 1) for span, size in zip(spans, x.shape, strict=True)):
         return x
     made: Output = apply(StridedSlice, (x,), StridedSlice.canonical((tuple(spans),)))
@@ -129,7 +129,7 @@ def _pad(step: Step, x: Output, value: Output) -> Any:
 def padded(
     x: Output, config: Sequence[tuple[int, int, int]], value: sg.Output | int | np.ndarray[Any, Any]
 ) -> Output:
-    """For each axis so many elements before, after, and between; negative ones are cut off."""
+    """``lax.pad``: elements added before, after and between those of each axis; negative numbers cut."""
     config = [(int(low), int(high), int(between)) for low, high, between in config]
     if any(between for _, _, between in config):
         sizes = [max(n + (n - 1) * between, 0) for n, (_, _, between) in zip(x.shape, config, strict=True)]
@@ -158,7 +158,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _reduces(function: Callable[..., Any]) -> Any:
-    """A rule that reduces the axes of an equation."""
+    """A rule that reduces over the axes of an equation."""
 
     def reduce(step: Step, x: Output) -> Any:
         axes = tuple(step["axes"])
@@ -191,7 +191,7 @@ def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: 
 def folded(
     xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
 ) -> list[Output]:
-    """Axes reduced by a function of pairs, half of them at a time."""
+    """A reduction by a function of pairs, which halves the axes until one element is left."""
     kept = [axis for axis in range(xs[0].ndim) if axis not in axes]
     shape = [xs[0].shape[axis] for axis in kept]
     count = math.prod(int(xs[0].shape[axis]) for axis in axes)
@@ -228,7 +228,7 @@ def _reduce(step: Step, *operands: Output) -> Any:
     def both(a: Sequence[Output], b: Sequence[Output]) -> list[Output]:
         if not a[0].ndim:
             return step.run(body, *a, *b)
-        # The body is one of scalars: on whole arrays, where all it does is elementwise.
+        # The body is a function of scalars; it may run on whole arrays if it is elementwise.
         return _elementwise(step, body, [*a, *b])
 
     made = folded(xs, axes, both, starts)
@@ -274,7 +274,7 @@ _WHERE_IT_IS = (
     "with_memory_space_constraint",
     "reshard",
 )
-"""What says only where values are, and when they are computed."""
+"""Primitives that only say where values are, or when they are computed."""
 plain(dict.fromkeys(_WHERE_IT_IS, lambda *xs: [sg.identity(x) for x in xs]))
 
 

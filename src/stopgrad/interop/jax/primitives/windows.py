@@ -1,4 +1,4 @@
-"""Windows that move over an array: sums, largest and smallest elements, and their gradients."""
+"""Window reductions: sums, largest and smallest elements, and their gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stopgrad.ops.neural.pooling import MaxPool, MaxPoolGrad, MaxPoolGradGrad
 
 
 class _Moving:
-    """The axes along which windows move, which a pool has between examples and channels."""
+    """The axes along which windows move; a pool has them between examples and channels."""
 
     def __init__(self, step: Step, shape: Sequence[Any]) -> None:
         rank = len(shape)
@@ -49,13 +49,13 @@ class _Moving:
         return tuple(picked)
 
     def to_pool(self, x: Output) -> Output:
-        """As [examples, moving..., 1]."""
+        """x as [examples, moving..., 1]."""
         turned = sg.transpose(x, self.order) if self.still != list(range(len(self.still))) else x
         made: Output = sg.reshape(turned, [-1, *[x.shape[i] for i in self.axes], 1])
         return made
 
     def from_pool(self, y: Output, like: Output) -> Output:
-        """The reverse, for a result that has the sizes of *like* along the other axes."""
+        """The reverse, for a result with the sizes of *like* along the other axes."""
         parted = sg.reshape(y, [*[like.shape[i] for i in self.still], *y.shape[1:-1]])
         inverse = [int(i) for i in np.argsort(self.order)]
         made: Output = sg.transpose(parted, inverse)
@@ -101,7 +101,7 @@ def _part(x: Output, axis: int, start: int, count: int, by: int = 1) -> Output:
 
 
 def _running(x: Output, axis: int, size: int, dilation: int, function: Callable[..., Any]) -> Output:
-    """For each position, a function of so many elements from there on; of twice as many in each round."""
+    """The function of *size* elements from each position on, by doubling the number in each round."""
     length = int(x.shape[axis])
     total: Output | None = None
     done, width, power = 0, 1, x

@@ -1,4 +1,4 @@
-"""LoRA: small trained matrices beside frozen weights, as :func:`stopgrad.add_lora` puts them there."""
+"""LoRA: small trained matrices beside frozen weights, as :func:`stopgrad.add_lora` adds them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Lora:
         weights: patterns of names of parameters that are matrices.
         rank: of the adapters.
         alpha: adapters count alpha / rank; by default the rank, so that they count 1.
-        seed: of the random beginnings.
+        seed: of the random initial values.
     """
 
     weights: Sequence[str]
@@ -42,7 +42,7 @@ class Lora:
 
 
 def lora_of(given: Lora | Mapping[str, Any] | str | Sequence[str] | None) -> Lora | None:
-    """Adapters as users say them: patterns, a dict of what :class:`Lora` takes, or a Lora."""
+    """A :class:`Lora` from what users give: patterns, a dict of its arguments, or a Lora."""
     if given is None or isinstance(given, Lora):
         return given
     if isinstance(given, Mapping):
@@ -62,8 +62,8 @@ class Adapter:
     Attributes:
         weight: its name.
         first, second: the names of the matrices, which are trained.
-        merged: the weight with what they add.
-        scale: how much they count.
+        merged: the weight with the adapter added.
+        scale: the factor of the adapter.
     """
 
     weight: str
@@ -79,8 +79,8 @@ def adapted(
     """A copy of a graph with adapters beside some of its weights.
 
     Args:
-        lora: of what size they are.
-        outputs: all that is needed of the copy.
+        lora: the adapters' rank and scale.
+        outputs: the outputs that the copy must have.
         weights: those that get adapters, by name.
         taken: names that the adapters may not have.
 
@@ -112,7 +112,7 @@ def adapted(
 
 
 def learned(made: Adapted, weights: Mapping[str, Output]) -> dict[str, Output]:
-    """What adapters learn, by name."""
+    """The trained matrices of adapters, by name."""
     found = {}
     for name, w in weights.items():
         for own, end in zip(_names(name), _ENDS, strict=True):

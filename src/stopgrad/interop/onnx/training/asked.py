@@ -1,4 +1,4 @@
-"""What a training graph is asked to be, as it was read from arguments or from a command line."""
+"""The description of a training graph, read from arguments or from a command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 """The optimisers by name."""
 
 _BESIDES = ("no_decay", "clip_value", "average")
-"""Options that all of them have; what else they have is an argument of its own here."""
+"""Options that all optimisers have; their other common options are arguments of ``training`` itself."""
 
 SCHEDULES: dict[str, Callable[..., Any]] = {
     name: getattr(sg.optimizers, name)
@@ -35,19 +35,19 @@ SCHEDULES: dict[str, Callable[..., Any]] = {
 """The schedules of learning rates by name."""
 
 _WARMUP = "warmup"
-"""The option of all schedules: after how many steps they begin, up to which the rate grows from 0."""
+"""The option of all schedules: for how many steps the rate first grows from 0."""
 
 Loss = Spec | Source | Callable[..., Any]
-"""A loss by its name, as a model of its own, or as a function of the outputs."""
+"""A loss: by name, as an ONNX model, or as a function of the outputs."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Something of a table with its options, or a function of the user's.
+    """An optimiser or schedule: one of ours with options, or a user's function.
 
     Attributes:
         spec: its name, and its options by name.
-        call: what it is.
+        call: the function.
     """
 
     spec: Spec
@@ -56,7 +56,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a training graph is asked to be: the arguments of :func:`stopgrad.onnx.training`."""
+    """The arguments of :func:`stopgrad.onnx.training`."""
 
     loss: Loss
     optimizer: Chosen
@@ -81,7 +81,7 @@ class Asked:
             raise ArgumentError("a schedule gives the learning rate; leave one of the two out")
 
     def settings(self, rate: Any) -> dict[str, Any]:
-        """Arguments of the optimiser besides its options, with the learning rate of the step."""
+        """The optimiser's arguments besides its options, among them the learning rate of the step."""
         asked: dict[str, Any] = {"learning_rate": rate}
         if self.optimizer.spec.name == "muon":
             asked["others"] = sg.optimizers.AdamW(rate)
@@ -92,7 +92,7 @@ class Asked:
         return asked
 
     def rate(self) -> float | None:
-        """The learning rate that is fed where nothing else is said."""
+        """The default of the learning rate that is fed."""
         if self.schedule is not None:
             return None
         given = self.learning_rate
@@ -134,7 +134,7 @@ def optimizer_of(given: object) -> Chosen:
         spec = spec_of(given, "optimizer")
         own = ("loss", "parameters", "others")
         function, options = found(spec, OPTIMIZERS, "optimizer", own, _BESIDES)
-        if function is sg.optimizers.muon:  # Runtimes compute bfloat16 slowly, where they do at all.
+        if function is sg.optimizers.muon:  # Runtimes compute bfloat16 slowly, or not at all.
             options.setdefault("ns_dtype", "float32")
         rest = {key: value for key, value in options.items() if key != "learning_rate"}
         return Chosen(Spec(spec.name, options), partial(function, **rest))

@@ -1,4 +1,4 @@
-"""The training graph: a wired model with its loss, gradients and the step of an optimiser."""
+"""Builds the training graph: the loss, the gradients and an optimiser's step behind a wired model."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Judgement:
     Attributes:
         wired: the model.
         loss: a scalar.
-        labels: what is fed besides the model's inputs, by name.
-        notes: what the user should know.
+        labels: the inputs besides the model's, by name.
+        notes: remarks for the user.
     """
 
     wired: Wired
@@ -42,11 +42,11 @@ class Step:
 
     Attributes:
         judgement: the model and its loss.
-        rate: what the learning rate is fed to; None where a schedule gives it.
-        parameters: what is trained, by name; without what no gradient reaches.
-        gradients: by the name of what is trained.
-        state: what the optimiser keeps, by name, and what else is carried from step to step.
-        renewed: by the names of all of these, what they are after the step.
+        rate: the placeholder of the learning rate; None if a schedule gives it.
+        parameters: the trained parameters, by name, without those that no gradient reaches.
+        gradients: by the names of the trained parameters.
+        state: the optimiser's state and all else carried from step to step, by name.
+        renewed: the values of all of these after the step, by name.
         untouched: the parameters that no gradient reaches, with the reasons.
         kinds: of the state, by name.
     """
@@ -68,13 +68,13 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
     """Build a loss behind a model.
 
     Args:
-        model: ready for it.
-        loss: what it is.
-        outputs: the names of those that the loss reads; without one, all.
-        hidden: names of outputs that are no results.
+        model: the wired model.
+        loss: a name with options, a model or a function.
+        outputs: the names of the outputs that the loss reads; if empty, all.
+        hidden: the names of outputs that are not results.
 
     Raises:
-        ArgumentError: an output is not there.
+        ArgumentError: there is no such output.
         DTypeError, ShapeError: the loss does not fit the outputs.
     """
     results = {name: y for name, y in model.outputs.items() if name not in hidden}
@@ -98,7 +98,7 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
 
 
 def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
-    """A loss that is a function of the outputs; the placeholders that it makes are fed besides."""
+    """A loss that is a function of the outputs; the placeholders that it makes become inputs."""
     before = set(asks.outputs.values())
     value = scalar(loss(dict(asks.outputs)), asks.name)
     graph = next(iter(before)).op.graph
@@ -117,8 +117,8 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
 
     Args:
         judgement: the model and its loss.
-        asked: the optimiser, and all that it is to mind.
-        statistics: parameters that the model itself renews, with the names of the outputs that do.
+        asked: the optimiser and its settings.
+        statistics: parameters that the model itself updates, with the names of their new values.
 
     Raises:
         ArgumentError: there is no such optimiser, or it has no such option.
@@ -152,11 +152,11 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
 
 
 RANDOM = "random_key"
-"""What an imported model calls the key of its random numbers."""
+"""The name of the random key of an imported model."""
 
 
 def _random(wired: Wired, loss: Output) -> dict[str, tuple[Output, Output]]:
-    """The key of random numbers, if there is one, and the key of the next step."""
+    """The random key, if there is one, and that of the next step."""
     key = wired.weights.get(RANDOM)
     if key is None or key.dtype is not sg.uint32:
         return {}
@@ -164,4 +164,4 @@ def _random(wired: Wired, loss: Output) -> dict[str, tuple[Output, Output]]:
 
 
 _NEXT = np.uint32(2**32 - 1)
-"""What is folded into a key for the next step. Nodes of a model fold in small numbers, from 1 on."""
+"""Folded into a key for the next step. The nodes of a model fold in small numbers, from 1 on."""

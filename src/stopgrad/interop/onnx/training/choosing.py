@@ -1,4 +1,4 @@
-"""Which parameters are trained, and where gradients are stopped: chosen by patterns of names."""
+"""Chooses, by patterns of names, which parameters are trained and where gradients stop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stopgrad.flow.words import some
 from stopgrad.graph.graph import Operation, Output
 
 SHOWN = 6
-"""So many names are shown at most of those that a pattern may mean."""
+"""The most names that an error suggests for a pattern."""
 
 
 def patterns_of(given: str | Iterable[str], what: str) -> list[str]:
-    """Patterns, of which one alone may be given as text."""
+    """Patterns as a list; a single one may be a string."""
     patterns = [given] if isinstance(given, str) else list(given)
     wrong = next((one for one in patterns if not isinstance(one, str) or not one.strip()), None)
     if wrong is not None:
@@ -24,7 +24,7 @@ def patterns_of(given: str | Iterable[str], what: str) -> list[str]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name is meant: by the pattern, or by the pattern of a scope that it is below.
+    """Whether a pattern matches a name, or a scope around it.
 
     Examples:
         >>> matches("encoder.0.weight", "encoder"), matches("encoder.0.weight", "*.weight")
@@ -39,7 +39,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
-    """The error that a pattern matches nothing, with the names that it is near to."""
+    """The error that a pattern matches nothing, with similar names."""
     known = list(names)
     near = difflib.get_close_matches(pattern.strip("/*."), known, 3, 0.4) or known
     there = f"there are {some(near, SHOWN)}" if known else f"the model has no {kind}"
@@ -47,7 +47,7 @@ def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> Argumen
 
 
 def chosen(what: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names of parameters that match any of the patterns, in their order.
+    """The names that match any of the patterns, in their order.
 
     Raises:
         ArgumentError: a pattern matches nothing.
@@ -68,13 +68,13 @@ def trained(
 
     Args:
         names: of all parameters.
-        freeze: patterns of those that are not.
-        only: patterns of those that may be; without one, all.
-        numbers: the names of those that are single numbers. Most often these are constants that stand in a
-            model, and so they are trained only where *only* names them.
+        freeze: patterns of parameters not to train.
+        only: patterns of parameters to train; if empty, all.
+        numbers: the names of parameters that are single numbers. Most often these are constants of the
+            model, so they are trained only if *only* names them.
 
     Raises:
-        ArgumentError: a pattern matches nothing, or nothing is left.
+        ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
     wanted = chosen("only", only, names) if only else [name for name in names if name not in numbers]
     frozen = set(chosen("freeze", freeze, names))
@@ -99,16 +99,16 @@ def stopped(
     results: Iterable[Output],
     aliases: Mapping[str, str] | None = None,
 ) -> dict[str, list[Output]]:
-    """Where gradients are to be stopped, by pattern.
+    """The outputs at which to stop gradients, by pattern.
 
     Args:
-        patterns: of names of operations; of scopes, which stand for what leaves them; or of values.
+        patterns: of names of operations; of scopes, which mean the outputs that leave them; or of values.
         operations: of the model, in order.
         results: of the model.
-        aliases: further names of nodes and values, each with the scope that is meant.
+        aliases: further names of nodes and values, each with its scope.
 
     Raises:
-        ArgumentError: a pattern matches nothing that a gradient could pass.
+        ArgumentError: a pattern matches nothing through which a gradient could pass.
     """
     named = {op: op.name for op in operations}
     scopes = dict.fromkeys(prefix for name in named.values() for prefix in _scopes(name))
@@ -134,7 +134,7 @@ def _scopes(name: str) -> list[str]:
 
 
 def _meant(name: str, pattern: str) -> bool:
-    """Whether an operation, or a scope that it is in, is called so."""
+    """Whether a pattern matches an operation's name or a scope around it."""
     pattern = pattern.strip("/")
     return fnmatch.fnmatchcase(name, pattern) or any(
         fnmatch.fnmatchcase(scope, pattern) for scope in _scopes(name)
@@ -144,6 +144,6 @@ def _meant(name: str, pattern: str) -> bool:
 def _leaving(
     inside: set[Operation], operations: Sequence[Operation], results: Iterable[Output]
 ) -> list[Output]:
-    """The outputs of some operations that others use, or nobody but the caller."""
+    """The outputs of some operations that are used outside of these, or are results."""
     used = [x for op in operations if op not in inside for x in op.inputs] + list(results)
     return [x for x in dict.fromkeys(used) if x.op in inside]

@@ -1,4 +1,4 @@
-"""A training folder on disk: all of it, or nothing."""
+"""Writes a training folder: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.bin"
-"""Holds what of the graphs is too large to stand in each of them."""
+"""The file with the arrays that are too large to be in every graph."""
 
 APART = 64 * 2**20
-"""From so many bytes of stored arrays on, in all graphs together, they are kept apart, each once."""
+"""If the arrays of all graphs have at least so many bytes, each is stored once in a file of its own."""
 SMALL = 1024
-"""Arrays of fewer bytes stay in their graphs."""
+"""Arrays with fewer bytes stay in their graphs."""
 
 
 def write_folder(
@@ -39,13 +39,13 @@ def write_folder(
     """Write a training folder.
 
     Args:
-        folder: where; nothing, an empty folder or an older training folder, which is replaced.
+        folder: the path; of nothing, of an empty folder or of an older training folder, which is replaced.
         models: by file name; large arrays are taken out of them.
         state: arrays by name.
-        manifest: what stands in ``manifest.json``.
+        manifest: the contents of ``manifest.json``.
 
     Raises:
-        FileError: something else is there, or the system refuses. What was there stays.
+        FileError: something else is there, or the system refuses. What was there is kept.
     """
     with replacing_folder(folder) as part:
         _set_apart(models, part)
@@ -60,10 +60,10 @@ def write_folder(
 
 @contextmanager
 def replacing_folder(folder: AnyPath) -> Iterator[Path]:
-    """A new folder, which takes the place of *folder* when the block ends without an error.
+    """A new folder, which replaces *folder* if the block ends without an error.
 
     Raises:
-        FileError: something is there that is no training folder, or the system refuses.
+        FileError: there is something other than a training folder, or the system refuses.
     """
     target = checked(folder)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
@@ -113,7 +113,7 @@ def checked(folder: AnyPath) -> Path:
 
 
 def is_training_folder(folder: Path) -> bool:
-    """Whether a folder is one that was written here."""
+    """Whether a folder is a training folder."""
     try:
         held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -125,7 +125,7 @@ def is_training_folder(folder: Path) -> bool:
 
 
 def _set_apart(models: Mapping[str, Any], folder: Path) -> None:
-    """Put the stored arrays of models into one file, each once, where they are large altogether."""
+    """Move the stored arrays of models into one file, each once, if they are large altogether."""
     tensors = [t for model in models.values() for t in model.graph.initializer]
     large = [t for t in tensors if t.HasField("raw_data") and len(t.raw_data) >= SMALL]
     if sum(len(t.raw_data) for t in large) < APART:
@@ -148,7 +148,7 @@ _ALIGNED = 4096
 
 
 def _point(tensor: onnx.TensorProto, offset: int, length: int) -> None:
-    """Let a tensor say that its data lies in the file."""
+    """Make a tensor refer to its data in the file."""
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):

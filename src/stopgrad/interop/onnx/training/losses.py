@@ -1,6 +1,6 @@
-"""Losses of a model's outputs: built in its graph, with placeholders for what is fed besides.
+"""Losses of a model's outputs, built in its graph, with placeholders for labels.
 
-Each is a scalar, the mean over all that it judges, and what PyTorch's function of that name gives.
+Each is a scalar, a mean, and equal to PyTorch's function of that name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _PROBABILITIES = {"Softmax": "probabilities", "Sigmoid": "probabilities", "LogSo
 
 
 class Judged:
-    """What a loss reads: outputs of the model, and labels, which it asks for.
+    """The operands of a loss: outputs of the model, and labels, which the loss asks for.
 
     Attributes:
-        name: of the loss, as errors say it.
-        outputs: the model's outputs by name, those that the loss is to read.
-        labels: what is fed besides, by name.
-        notes: what the user should know, though it is no error.
+        name: of the loss, for errors.
+        outputs: the outputs of the model that the loss reads, by name.
+        labels: the labels, by name.
+        notes: remarks for the user that are no errors.
     """
 
     def __init__(self, name: str, outputs: Mapping[str, Output], taken: Sequence[str]) -> None:
@@ -36,7 +36,7 @@ class Judged:
         self._taken = set(taken)
 
     def output(self) -> tuple[str, Output]:
-        """The output that is judged, where the loss reads one."""
+        """The only output, for a loss that reads one."""
         if len(self.outputs) != 1:
             raise ArgumentError(
                 f"the loss {self.name} reads one output, and the model has {', '.join(self.outputs)}; "
@@ -45,7 +45,7 @@ class Judged:
         return next(iter(self.outputs.items()))
 
     def floating(self, name: str) -> Output:
-        """An output that holds numbers, as float32 at least."""
+        """An output of floating-point numbers, as float32 or wider."""
         x = self.outputs[name]
         if not x.dtype.is_floating:
             raise DTypeError(
@@ -55,7 +55,7 @@ class Judged:
         return sg.cast(x, sg.float32) if x.dtype.itemsize < 4 else x
 
     def logits(self, name: str, takes: str = "logits") -> Output:
-        """The same, where it should not have gone through a softmax; a note, where it has."""
+        """The same for logits: adds a note if the output has already gone through a softmax."""
         kind = _PROBABILITIES.get(self.outputs[name].op.type)
         if kind is not None:
             self.notes.append(
@@ -65,7 +65,7 @@ class Judged:
         return self.floating(name)
 
     def label(self, name: str, dtype: DType, shape: Shape) -> Output:
-        """A placeholder for what is fed besides; its name is made unlike those of the model."""
+        """A placeholder for labels, with a name that the model does not have."""
         unique, i = name, 1
         while unique in self._taken:
             unique, i = f"{name}_{i}", i + 1
@@ -74,7 +74,7 @@ class Judged:
         return self.labels[unique]
 
     def misfit(self, name: str, rule: str) -> ShapeError:
-        """The error that the shape of an output is not what the loss takes."""
+        """The error that an output's shape does not suit the loss."""
         x = self.outputs[name]
         return ShapeError(
             f"the loss {self.name} does not fit the output {name!r}: {rule}, and {name!r} is "
@@ -95,9 +95,9 @@ def cross_entropy(
     Args:
         labels: ``classes`` (int64 numbers, of the logits' shape without the axis) or ``soft``
             (probabilities, of the logits' shape).
-        axis: of the logits, that of the classes; in PyTorch, it is 1.
-        ignore: a label that does not count, in PyTorch -100.
-        smoothing: what part of each label is spread over all classes.
+        axis: the axis of the classes in the logits; in PyTorch, it is 1.
+        ignore: a label that does not count; in PyTorch, it is -100.
+        smoothing: the part of each label that is spread over all classes.
     """
     if labels not in ("classes", "soft"):
         raise ArgumentError(f"{judged.name}: labels are 'classes' or 'soft', not {labels!r}")
@@ -132,7 +132,7 @@ def cross_entropy(
 
 
 def _last(x: Output, axis: int) -> Output:
-    """With an axis moved to the end."""
+    """x with an axis moved to the end."""
     ndim = len(x.shape)
     axis %= ndim
     order = [i for i in range(ndim) if i != axis] + [axis]
@@ -145,7 +145,7 @@ def _classes(x: Output, axis: int) -> Any:
 
 
 def binary(judged: Judged) -> Output:
-    """Mean cross entropy of yes-or-no questions, as ``binary_cross_entropy_with_logits``.
+    """Mean binary cross entropy, as ``binary_cross_entropy_with_logits``.
 
     The labels are probabilities of the logits' shape.
     """
@@ -187,16 +187,16 @@ def cosine(judged: Judged, *, axis: int = -1) -> Output:
 
 
 def _unit(x: Output, axis: int) -> Output:
-    """Vectors of length 1; those shorter than 1e-8 as PyTorch has them."""
+    """Vectors divided by their lengths, at least 1e-8 as in PyTorch."""
     square = sg.reduce_sum(sg.square(x), axis=axis, keepdims=True)
     return x * sg.rsqrt(sg.maximum(square, 1e-16))
 
 
 def contrastive(judged: Judged, *, temperature: float = 0.07, symmetric: bool = True) -> Output:
-    """InfoNCE of two embeddings of each example: it must know its own partner among those of the batch.
+    """InfoNCE: the cross entropy of finding each example's second embedding among those of the batch.
 
-    The embeddings are two outputs of the model, or one output and the labels; [batch, size] both. With
-    ``symmetric`` the mean of both directions, as in CLIP.
+    The embeddings, [batch, size] both, are two outputs of the model, or one output and the labels. With
+    ``symmetric`` it is the mean of both directions, as in CLIP.
     """
     if not temperature > 0:
         raise ArgumentError(f"{judged.name}: temperature is a number above 0, not {temperature!r}")
@@ -236,10 +236,10 @@ LOSSES: dict[str, Callable[..., Output]] = {
 
 
 def built(spec: Spec, judged: Judged) -> Output:
-    """The loss that is called so, of what is judged.
+    """The loss of a given name.
 
     Raises:
-        ArgumentError: there is none of this name, or it has not these options.
+        ArgumentError: there is no loss of this name, or it lacks such an option.
         DTypeError, ShapeError: it does not fit the output.
     """
     function, options = found(spec, LOSSES, "loss")
@@ -247,7 +247,7 @@ def built(spec: Spec, judged: Judged) -> Output:
 
 
 def scalar(loss: object, name: str) -> Output:
-    """A loss, which must be one number that gradients can leave."""
+    """A loss, after a check that it is a scalar with a gradient."""
     if not isinstance(loss, Output):
         raise ArgumentError(f"the loss {name} must be one output, not {type(loss).__name__}")
     if loss.shape != () or not loss.dtype.is_floating:

@@ -1,4 +1,4 @@
-"""``sgo.training``: from a model to a folder of plain ONNX that any runtime trains."""
+"""``sgo.training``: writes a folder of plain ONNX, made from a model, that any runtime can train."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from stopgrad.rewrite import erase_gates, rewrite
 
 @dataclass(frozen=True)
 class TrainingFiles:
-    """What :func:`training` has written.
+    """The result of :func:`training`.
 
     Attributes:
-        folder: where.
-        manifest: what stands in ``manifest.json``.
+        folder: the path.
+        manifest: the contents of ``manifest.json``.
         flow: the flow report of the loss and all parameters.
-        notes: what the user should know, though it is no error.
+        notes: remarks for the user that are no errors.
     """
 
     folder: Path
@@ -98,19 +98,19 @@ def training(
             (``"adamw:weight_decay=0.1,betas=0.9,0.95"``); or a function such as these.
         folder: where to write. An older training folder is replaced; anything else that is there is an error.
         freeze: patterns of names of parameters that are not trained.
-        only: patterns of names of those that are; others are not.
-        stop: patterns of names of scopes, nodes or values behind which no gradient goes.
+        only: patterns of names of the only parameters that are trained.
+        stop: patterns of names of scopes, nodes or values at which gradients stop.
         outputs: which outputs the loss reads, where the model has several.
-        clip: the greatest norm of all gradients together.
-        lora: patterns of names of weights that get adapters, or a :class:`Lora`. What *only* does not name is
-            frozen then.
-        accumulate: over how many steps gradients are averaged before parameters are moved.
+        clip: the largest norm of all gradients together.
+        lora: patterns of names of weights that get adapters, or a :class:`Lora`. All that *only* does not
+            name is then frozen.
+        accumulate: over how many steps gradients are averaged before parameters are updated.
         schedule: of the learning rate, one of :mod:`stopgrad.optimizers` by name with options
             (``"cosine:..."``), or a function of the number of the step. Then no rate is fed.
-        learning_rate: what :class:`Trainer` feeds where nothing else is said; by default the optimiser's own.
+        learning_rate: the default that :class:`Trainer` feeds; if not given, the optimiser's own.
         mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
-            ``"eval"``: all of them in that mode. What comes out in the end is always for use.
-        opset: of what is written, from 18 to 26.
+            ``"eval"``: all of them in that mode. The exported model is always for inference.
+        opset: of the files written, from 18 to 26.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -120,7 +120,7 @@ def training(
         DTypeError, ShapeError: the loss does not fit the outputs.
         GradientError: no gradient arrives at what is to be trained.
         GraphError, EngineError: an operation cannot be read or written; all are named at once.
-        FileError: a file is damaged, or the folder cannot be written. What was there stays.
+        FileError: a file is damaged, or the folder cannot be written. What was there is kept.
     """
     target = checked(folder)
     asked = Asked(
@@ -145,7 +145,7 @@ def training(
 
 @dataclass
 class _Made:
-    """What is to be written."""
+    """The contents of the files."""
 
     models: dict[str, Any]
     state: dict[str, NumpyArray]
@@ -192,7 +192,7 @@ def _made(model: ModelSource | Model, asked: Asked) -> _Made:
 
 
 def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
-    """A model with its stops; parameters that are no weights are not trained."""
+    """A model with its stops; parameters that are no weights are frozen."""
     return wired(
         model,
         freeze=asked.freeze,
@@ -205,7 +205,7 @@ def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
 
 
 def _aliases(model: onnx.ModelProto) -> dict[str, str]:
-    """What nodes and values of a model are called, each with the scope of its operations."""
+    """The names of a model's nodes and values, each with the scope of its operations."""
     found: dict[str, str] = {}
     for node in [] if model is None else model.graph.node:
         scope = scope_from(called(node)).rstrip("/")
@@ -214,7 +214,7 @@ def _aliases(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def _model(plan: Plan, opset: int) -> Any:
-    """One of the graphs, without its gates: they have done their work."""
+    """One of the graphs as a model, without gates, which have no effect any more."""
     xs, ys = [port.value for port in plan.inputs], [port.value for port in plan.outputs]
     done = rewrite(ys, xs, (erase_gates,))
     return to_model(

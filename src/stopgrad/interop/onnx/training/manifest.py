@@ -1,4 +1,4 @@
-"""What ``manifest.json`` says of a folder: docs/train-graph.md has its schema."""
+"""The contents of ``manifest.json``; docs/train-graph.md has its schema."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Port:
     """An input or output of one of the graphs.
 
     Attributes:
-        name: in the file.
-        role: of inputs ``input``, ``labels``, ``learning_rate``, ``parameter`` or ``state``; of outputs
+        name: its name in the file.
+        role: for inputs ``input``, ``labels``, ``learning_rate``, ``parameter`` or ``state``; for outputs
             ``loss``, ``output``, ``gradient``, ``parameter`` or ``state``.
         value: the tensor.
-        more: what else is said: ``updates`` or ``of``.
+        more: further entries: ``updates`` or ``of``.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Plan:
 
 
 def described(x: Output) -> dict[str, Any]:
-    """The dtype and shape of a tensor; sizes that are not known by their names."""
+    """The dtype and shape of a tensor, with the names of symbolic sizes."""
     return {"dtype": x.dtype.name, "shape": [str(s) if isinstance(s, Dim) else s for s in x.shape]}
 
 
@@ -66,7 +66,7 @@ def ports(named: Mapping[str, Output], role: str) -> list[Port]:
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """A name that is not taken, which then is."""
+    """A name that is not taken; it is added to those taken."""
     found, i = name, 1
     while found in taken:
         found, i = f"{name}_{i}", i + 1
@@ -75,10 +75,10 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of what wrote the folder."""
+    """The versions of the software that wrote the folder."""
     return {"stopgrad": sg.__version__, "onnx": str(onnx.__version__)}
 
 
 def of_model(kind: str) -> bool:
-    """Whether a kind of state is part of the model that comes out."""
+    """Whether a kind of state is part of the exported model."""
     return kind in ("parameter", "statistic")

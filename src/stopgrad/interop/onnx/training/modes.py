@@ -1,4 +1,4 @@
-"""A model as it is trained, and as it is used: batch normalisation and dropout are different in the two."""
+"""The two forms of a model: batch normalisation and dropout differ between training and inference."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.interop.onnx.reading import Source, array_from, domain_of, opsets, text
 
 MODES = ("model", "train", "eval")
-"""As the file has it; all for training; all for use."""
+"""As the file has it; all for training; all for inference."""
 
 _TRAINS_SINCE = 14
-"""The opset from which on BatchNormalization says whether it is being trained."""
+"""The first opset in which BatchNormalization has the attribute ``training_mode``."""
 
 
 @dataclass
@@ -25,11 +25,11 @@ class Forms:
     """A model in two forms.
 
     Attributes:
-        training: what the loss is built on.
-        inference: what comes out in the end.
-        statistics: the initializers that training renews, each with the output that gives the new value.
-        fixed: the initializers that hold statistics and are not renewed.
-        notes: what the user should know.
+        training: the form with which the loss is built.
+        inference: the form that is exported.
+        statistics: the initializers that training updates, each with the output of its new value.
+        fixed: the initializers that hold statistics and are not updated.
+        notes: remarks for the user.
     """
 
     training: Any
@@ -40,15 +40,15 @@ class Forms:
 
     @property
     def differ(self) -> bool:
-        """Whether the two forms are not the same."""
+        """Whether the two forms differ."""
         return self.training is not self.inference
 
 
 def taken_in(source: Source) -> Any:
-    """A copy of a model with all data in it, and a name for each size that is not known.
+    """A copy of a model with all data in it, and a name for each unknown size.
 
     Raises:
-        FileError: what lies in files beside it cannot be read.
+        FileError: its external data cannot be read.
     """
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
@@ -66,14 +66,14 @@ def taken_in(source: Source) -> Any:
 
 
 def forms(model: onnx.ModelProto, mode: str) -> Forms:
-    """A model as it is trained and as it is used.
+    """The forms of a model for training and for inference.
 
     Args:
         model: an ``onnx.ModelProto`` that holds its data.
         mode: one of :data:`MODES`.
 
     Raises:
-        ArgumentError: there is no such mode, or the model's opset cannot say it.
+        ArgumentError: there is no such mode, or the model's opset cannot express it.
     """
     if mode not in MODES:
         raise ArgumentError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
@@ -119,7 +119,7 @@ def _norm_trains(node: onnx.NodeProto) -> bool:
 
 
 def _drop_trains(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
-    """Whether a dropout drops anything, so far as the file says it."""
+    """Whether a dropout is in training mode, as far as the file says."""
     if len(node.input) < 3 or not node.input[2]:
         return False
     for tensor in model.graph.initializer:
@@ -142,11 +142,11 @@ def _set_norm(node: onnx.NodeProto, trains: bool) -> None:
 
 
 _TRUE = "stopgrad.training"
-"""The initializer that says that dropouts drop."""
+"""The name of the initializer that puts dropouts into training mode."""
 
 
 def _set_dropping(model: onnx.ModelProto) -> None:
-    """Let all dropouts drop."""
+    """Put all dropouts into training mode."""
     nodes = list(_of_type(model, "Dropout"))
     if nodes:
         model.graph.initializer.append(onnx.helper.make_tensor(_TRUE, onnx.TensorProto.BOOL, (), [True]))
@@ -157,7 +157,7 @@ def _set_dropping(model: onnx.ModelProto) -> None:
 
 
 def _without_missing(model: onnx.ModelProto) -> None:
-    """Take the results away that nothing computes any more."""
+    """Remove results that no node computes any more."""
     made = {y for node in model.graph.node for y in node.output}
     made |= {x.name for x in model.graph.input} | {t.name for t in model.graph.initializer}
     kept = [y for y in model.graph.output if y.name in made]
@@ -166,7 +166,7 @@ def _without_missing(model: onnx.ModelProto) -> None:
 
 
 def _find_statistics(found: Forms) -> None:
-    """The running means and variances; those that training renews become outputs of its form."""
+    """Find running means and variances; those that training updates become outputs of the training form."""
     graph = found.training.graph
     stored = {t.name for t in graph.initializer}
     for i, node in enumerate(list(_of_type(found.training, "BatchNormalization"))):
@@ -191,7 +191,7 @@ def _find_statistics(found: Forms) -> None:
 
 
 def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
-    """A model to which some of its initializers are given, as inputs after its own."""
+    """A model with some of its initializers turned into inputs, after its own."""
     made = _copy(model)
     wanted = set(weights)
     held = {t.name: t for t in made.graph.initializer if t.name in wanted}

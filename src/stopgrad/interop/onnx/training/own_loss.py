@@ -1,4 +1,4 @@
-"""A loss that is an ONNX model of its own: of outputs of the model, and of what is fed besides."""
+"""A loss that is an ONNX model of its own: of outputs of the model, and of labels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stopgrad.interop.onnx.training.modes import taken_in
 def of_model(source: Source, judged: Judged) -> Output:
     """The loss that an ONNX model computes.
 
-    Its inputs are outputs of the judged model: those of the same names, or else in order. Further ones are
-    fed. What it holds itself is not trained.
+    Its inputs are outputs of the judged model, by name or else in order; further inputs are labels. Its own
+    parameters are not trained.
 
     Raises:
-        ArgumentError: it has not one output.
+        ArgumentError: it has no or several outputs.
         ShapeError: an input does not fit the output, or the loss is no number.
     """
     model = taken_in(source)
@@ -56,14 +56,14 @@ def of_model(source: Source, judged: Judged) -> Output:
 
 
 def _fits(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Whether two shapes may be the same."""
+    """Whether two shapes may be equal."""
     return len(given) == len(wanted) and all(
         a == b for a, b in zip(given, wanted, strict=True) if isinstance(a, int) and isinstance(b, int)
     )
 
 
 def _name_sizes(inputs: Sequence[Any], given: Mapping[str, Output]) -> None:
-    """Let the sizes of inputs that nobody knows yet be those of what is given to them, everywhere."""
+    """Give inputs' unknown sizes the names of the sizes of what is passed to them, everywhere."""
     known: dict[str, int | str] = {}
     for x in inputs:
         dims = x.type.tensor_type.shape.dim

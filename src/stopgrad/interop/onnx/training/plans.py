@@ -1,4 +1,4 @@
-"""The graphs of a training folder: what goes into each, and what comes out."""
+"""The inputs and outputs of each graph of a training folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Pl
     wired = judgement.wired
     known = {**wired.weights, **wired.trained}
     inputs = [*_batch(judgement)]
-    # For use, a model may draw no random numbers any more.
+    # In inference, a model may draw no random numbers any more.
     held = [port for port in _model_state(step) if port.name in known]
     inputs += [Port(port.name, port.role, known[port.name]) for port in held]
     results = {name: y for name, y in wired.outputs.items() if name not in hidden}
@@ -65,7 +65,7 @@ def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Pl
 
 
 def merge_plan(step: Step) -> Plan:
-    """Parameters in; the weights of the inference model that training changed out."""
+    """Parameters in; those weights of the inference model that training changes out."""
     inputs = [port for port in _model_state(step) if port.role == "parameter"]
     taken = {port.name for port in inputs}
     adapters = [one for one in step.judgement.wired.adapters if one.first in taken or one.second in taken]
@@ -84,7 +84,7 @@ def predict_plan(step: Step, model: Model) -> Plan:
 
 
 def carried(step: Step) -> list[Port]:
-    """What is fed back from step to step: what belongs to the model first."""
+    """The tensors carried from step to step, those of the model first."""
     held = step.parameters | step.state
     return [
         *[Port(n, "parameter", x) for n, x in held.items() if of_model(step.kinds[n])],
@@ -93,7 +93,7 @@ def carried(step: Step) -> list[Port]:
 
 
 def _model_state(step: Step) -> list[Port]:
-    """What of that the loss depends on: no optimiser's."""
+    """The carried tensors that the loss depends on: all but the optimiser's."""
     return [port for port in carried(step) if step.kinds[port.name] != "optimizer"]
 
 
@@ -102,7 +102,7 @@ def _batch(judgement: Judgement) -> list[Port]:
 
 
 def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str, Any]:
-    """What ``manifest.json`` says."""
+    """The contents of ``manifest.json``."""
     wired = step.judgement.wired
     held = {port.name: port for port in carried(step)}
     rate = asked.rate()

@@ -1,4 +1,4 @@
-"""What is chosen by name, with options: ``huber:delta=0.5``, as a command line and a manifest say it."""
+"""Names with options, such as ``huber:delta=0.5``, for command lines and manifests."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Spec:
 
 
 def spec_of(text: str, what: str) -> Spec:
-    """What a text says.
+    """Parse a name with options.
 
     Args:
-        text: a name; after a colon, options separated by commas: values in their order, then
-            ``option=value``, of which one may have several values.
-        what: whose it is, as an error says it.
+        text: a name; after a colon, options separated by commas: first values in order, then
+            ``option=value``, where an option may have several values.
+        what: the kind of thing named, for errors.
 
     Raises:
         ArgumentError: it has another form.
@@ -79,17 +79,17 @@ def found(
     own: Sequence[str] = ("judged",),
     more: Sequence[str] = (),
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """What a table has for a name, and the options by their names.
+    """The function of a name in a table, and its options by name.
 
     Args:
         spec: the name and the options.
         table: of functions.
-        what: they are, as an error says it.
-        own: which of their arguments are no options.
-        more: options besides their arguments.
+        what: the kind of functions, for errors.
+        own: the arguments that are no options.
+        more: options that are no arguments.
 
     Raises:
-        ArgumentError: there is none of this name, or it has no such option, or lacks one.
+        ArgumentError: there is no such name or option, or an option is missing.
     """
     name = spec.name.replace("_", "-").lower()
     if name not in table:

@@ -1,4 +1,4 @@
-"""The model as it is trained: a copy in which frozen weights and chosen values are behind stops."""
+"""The model for training: a copy in which frozen weights and chosen values are behind stops."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Wired:
         graph: the copy.
         inputs, outputs: of the model, by name.
         weights: all parameters of the model, by name.
-        trained: what is trained, by name: parameters of the model, or adapters.
+        trained: what is trained, by name: parameters of the model, and adapters.
         frozen: the names of the others.
-        stops: by pattern, the names of what was put behind a stop.
+        stops: the names of what was put behind a stop, by pattern.
         adapters: of weights.
     """
 
@@ -48,14 +48,14 @@ def wired(
     states: Collection[str] = (),
     aliases: Mapping[str, str] | None = None,
 ) -> Wired:
-    """A copy of a model in which gradients flow only where they are wanted.
+    """A copy of a model in which gradients flow only to what is trained.
 
     Args:
-        model: as it was loaded.
+        model: the loaded model.
         freeze, only: patterns of names of parameters.
         stop: patterns of names of scopes, operations or values.
-        lora: adapters; with them, only what *only* names is trained besides.
-        states: the names of parameters that are no weights, but statistics or a key of random numbers.
+        lora: adapters; only what *only* names is trained besides them.
+        states: the names of parameters that are no weights, but statistics or a random key.
         aliases: further names of nodes and values, each with its scope.
 
     Raises:
@@ -115,7 +115,7 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
 
 
 def _behind(x: Output) -> Output:
-    """The parameter itself, where a stop stands before it."""
+    """The parameter, if x is a stop of one; else x."""
     while x.op.type == "StopGradient":
         x = x.op.inputs[0]
     return x
