@@ -175,9 +175,9 @@ _LATER = {
     "transforms.gradients.reverse": "Gradients gradients",
     "transforms.gradients.transforms": "grad hvp jvp value_and_grad vjp",
 }
-"""Names by the modules that they stand in, as above; those of no module are modules of this package.
+"""The names by the modules that define them, as above; those under "" are modules of this package.
 
-Functions of operations are not among them: what has another name is looked for in ``ops.functions``.
+Functions of operations are not among them: all other names are looked up in ``ops.functions``.
 """
 
 bool = bool_
@@ -186,7 +186,7 @@ _sys.modules[f"{__name__}.errors"] = errors  # Their public name; tracebacks sho
 
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # To a type checker, what is not there is an error.
+if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     _MODULE = {name: module for module, names in _LATER.items() for name in names.split()}
     _HERE = [name for name, value in globals().items() if name[0] != "_" and not _is_module(value)]
     _HERE = [name for name in _HERE if name not in {"TYPE_CHECKING", "annotations"}]
@@ -211,7 +211,7 @@ if not TYPE_CHECKING:  # To a type checker, what is not there is an error.
         return sorted({*_names(), *globals(), *_MODULE})
 
     def _names():
-        """All that the package has but modules. The functions of operations are imported for it."""
+        """All public names of the package but modules; imports the functions of operations."""
         functions = vars(_import_module("stopgrad.ops.functions"))
         functions = {name: f for name, f in functions.items() if name[0] != "_" and name != "annotations"}
         globals().update(functions)

@@ -1,3 +1,3 @@
-"""Processes that compute together. See :mod:`stopgrad.scale.distributed`."""
+"""Computing with several processes. See :mod:`stopgrad.scale.distributed`."""
 
 from stopgrad.scale.distributed import *

@@ -1,3 +1,3 @@
-"""JAX's functions: explained, imported, called. See :mod:`stopgrad.interop.jax`."""
+"""For JAX: explain and load its functions, and call ours from it. See :mod:`stopgrad.interop.jax`."""
 
 from stopgrad.interop.jax import *

@@ -1,3 +1,3 @@
-"""Models of ONNX in and out. See :mod:`stopgrad.interop.onnx`."""
+"""Loads, saves and trains ONNX models. See :mod:`stopgrad.interop.onnx`."""
 
 from stopgrad.interop.onnx import *

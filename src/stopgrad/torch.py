@@ -1,3 +1,3 @@
-"""PyTorch code: watched, explained, imported. See :mod:`stopgrad.interop.torch`."""
+"""For PyTorch: watch, explain and load its code. See :mod:`stopgrad.interop.torch`."""
 
 from stopgrad.interop.torch import *

@@ -1,4 +1,4 @@
-"""The array API's namespace: :mod:`stopgrad.ops.xp` under its public name."""
+"""The namespace of the array API: :mod:`stopgrad.ops.xp` under its public name."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""What is run rather than imported: the command, the pytest plugin, the tour and its recipes."""
+"""Programs to run rather than import: the command, the pytest plugin, the tour and its recipes."""

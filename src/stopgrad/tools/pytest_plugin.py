@@ -1,7 +1,7 @@
-"""For pytest: fixtures for what a test says of gradients, and a marker that checks its ``backward()``.
+"""For pytest: fixtures for assertions about gradients, and a marker that checks a test's ``backward()``.
 
-What fails shows the report at the test's line. Not found by itself, since that would import this package in
-every run of every project of its environment (0.5 s). In a project's topmost ``conftest.py``::
+A failure shows the report at the test's line. The plugin is not found automatically, since it would then
+import this package in every run of every project in the environment. In a project's topmost ``conftest.py``::
 
     pytest_plugins = ["stopgrad.pytest_plugin"]
 """
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from stopgrad.interop.torch.training import Training
 
 NAME = "gradient_flow"
-"""What the fixture, the marker and the option in a project's configuration are called."""
+"""The name of the fixture, the marker and the option in a project's configuration."""
 
 # ------------------------------------------------------------------------------------------- fixtures
 
 
 class FlowFixture:
-    """The fixture ``flow``: :func:`explain`, and the assertions about what it says."""
+    """The fixture ``flow``: :func:`explain`, and assertions about its report."""
 
-    def __repr__(self) -> str:  # It stands in the report of every test that fails.
+    def __repr__(self) -> str:  # pytest shows it for every test that fails.
         return "<flow>"
 
     def __call__(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
-        """The report, as of :func:`explain`."""
+        """The report of :func:`explain`."""
         return sg.explain(ys, *args, **kwargs)
 
     def assert_flows(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -76,11 +76,11 @@ class GradientFlowFixture:
         return _torch().watch()
 
     def explain(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
-        """The report: of outputs or a loss, and what is asked about; or of a function and its arguments."""
+        """The report on outputs or a loss and the tensors asked about; or on a function and its arguments."""
         return self._report(ys, args, kwargs)[0]
 
     def _report(self, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """The report, and what to know of it."""
+        """The report, and a note on it."""
         world = _world(ys, args, kwargs)
         if world == OURS:
             return sg.explain(ys, *args, **kwargs), ""
@@ -111,8 +111,8 @@ class GradientFlowFixture:
         Args:
             ys: outputs, a loss of PyTorch, or a function.
             args: what is asked about; or the function's arguments.
-            to: patterns of names: gradients arrive at these; at all that can have one unless given.
-            only: patterns of names: gradients arrive at these, and at no other.
+            to: patterns of the names at which gradients must arrive; all that can have one unless given.
+            only: patterns of the names at which, and only at which, gradients must arrive.
             kwargs: the function's keyword arguments, ``argnums`` and ``model``.
         """
         __tracebackhide__ = True
@@ -130,7 +130,7 @@ class GradientFlowFixture:
         by: str | Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Fail if a gradient arrives, or if something else cuts than *by*; the arguments are as above."""
+        """Fail if a gradient arrives, or if anything other than *by* cuts it; the arguments are as above."""
         __tracebackhide__ = True
         keys = [] if to is None else to
 
@@ -140,7 +140,7 @@ class GradientFlowFixture:
         _asserted(lambda: self._check(blocked, "assert_blocked", ys, args, keys, kwargs))
 
     def assert_only_flows(self, ys: Any, *args: Any, to: str | Sequence[str], **kwargs: Any) -> None:
-        """Fail unless gradients arrive at what is called as *to* says, and at no other."""
+        """Fail unless gradients arrive at the names that match *to*, and at no others."""
         __tracebackhide__ = True
 
         def only(what: str, flow: Any, keys: Sequence[Any]) -> None:
@@ -157,7 +157,7 @@ class GradientFlowFixture:
         names: str | Sequence[str],
         kwargs: dict[str, Any],
     ) -> None:
-        """Check the keys of a report that have these names; unless given, all that can have a gradient."""
+        """Check the keys of a report whose names match; without names, all that can have a gradient."""
         flow, unseen = self._report(ys, args, kwargs)
         by_label = dict(zip(flow.xs, flow, strict=True))
         if names:
@@ -174,7 +174,7 @@ class GradientFlowFixture:
 
 
 def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a check returns; where it finds something, a failure of the test at the test's own line."""
+    """What a check returns; if it fails, the test fails at the test's own line."""
     __tracebackhide__ = True
     try:
         return check(*args, **kwargs)
@@ -183,7 +183,7 @@ def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _world(ys: object, args: object, kwargs: object) -> str:
-    """The world that a question is asked in."""
+    """The world of a question."""
     found = kinds_in([ys, args, kwargs])
     if {TORCH, JAX} <= found:
         raise ArgumentError("gradient_flow: objects of both PyTorch and JAX; ask about one of them")
@@ -231,14 +231,14 @@ _PATTERNS = ("only", "blocked", "ignore")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option that checks all tests."""
+    """Add the option that checks all tests."""
     parser.addini(
         NAME, "check what backward() trains in every test that uses PyTorch", type="bool", default=False
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, as ``pytest --markers`` shows it."""
+    """Register the marker, which ``pytest --markers`` shows."""
     config.addinivalue_line(
         "markers",
         f"{NAME}(only=[...], blocked=[...], ignore=[...]): fail unless backward() gives gradients to all "
@@ -248,7 +248,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Watch a test that is marked, or every test of PyTorch where the project says so, and check it."""
+    """Watch and check marked tests, or all tests that use PyTorch if the project's option says so."""
     marker = item.get_closest_marker(NAME)
     if marker is None and not (item.config.getini(NAME) and "torch" in sys.modules):
         return (yield)
@@ -264,7 +264,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _options(marker: pytest.Mark) -> dict[str, list[str]]:
-    """What a marker says, patterns as lists."""
+    """The options of a marker, with patterns as lists."""
     unknown = [name for name in marker.kwargs if name not in _PATTERNS]
     if marker.args or unknown:
         wrong = unknown[0] if unknown else repr(marker.args[0])
@@ -275,7 +275,7 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
 def _check(watched: Training, options: dict[str, list[str]], itself: bool) -> None:
     """Fail the test that just ran if its ``backward()`` did not train what it should."""
     if not watched.calls:
-        if itself:  # And not just one of the tests of a file or class that is.
+        if itself:  # The test itself is marked, not only its file or class.
             why = "the test calls backward() nowhere, so that its marker checks nothing"
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return

@@ -1,4 +1,4 @@
-"""Models of ONNX in and out: ``import stopgrad.onnx as sgo``.
+"""Loads, saves and trains ONNX models: ``import stopgrad.onnx as sgo``.
 
 Examples:
     >>> import stopgrad.onnx as sgo

@@ -24,23 +24,23 @@ COMMANDS = {
     "tour": ("tour", "run the workloads and write a page about them"),
     "ops": ("ops", "list the operations"),
 }
-"""The commands: the module of each, which is imported when the command is asked for, and what it does."""
+"""The commands: the module of each, imported only when the command is run, and what it does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Its exit status: 0 all is well, 1 something was found or failed, 2 it could not."""
+    """Run the command. Its exit status is 0 if all is well, 1 if something was found or failed, else 2."""
     given = sys.argv[1:] if argv is None else argv
     arguments = _parser(next(iter(given), "")).parse_args(given)
     try:
         status = int(arguments.run(arguments))
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # Who read what is printed has left, as head does.
+    except BrokenPipeError:  # The reader of the output, such as head, has left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return LEFT
     except Exception as error:
         text = importlib.import_module("stopgrad.tools.cli.common").told(error)
-        if text is None:  # Python's own exit status, 1, would say that something was found.
+        if text is None:  # Python's own exit status, 1, would mean that something was found.
             traceback.print_exc()
             text = "stopgrad: this is a defect of stopgrad, please report it"
         print(text, file=sys.stderr)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(asked: str) -> argparse.ArgumentParser:
-    """The parser, with the options of the command that is asked for; of others what they do."""
+    """The parser, with the options of the command that is run; for others only what they do."""
     parser = argparse.ArgumentParser(
         prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship."
     )

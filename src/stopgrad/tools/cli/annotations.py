@@ -1,4 +1,4 @@
-"""Shapes and dtypes as texts and annotations say them."""
+"""Reads shapes and dtypes from texts and annotations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPE = re.compile(r"\s*(?P<dtype>[A-Za-z]\w*)?\s*(?:\[(?P<sizes>[^\[\]]*)\])?\s
 
 
 def type_from(text: str) -> TensorType | None:
-    """The type that a text such as ``"float32[n, 3]"`` means; None where it means something else.
+    """The type that a text such as ``"float32[n, 3]"`` describes; None if it describes something else.
 
     Without a dtype it is float32, without sizes a scalar. A size is a number, a name, or ``?``.
 
@@ -43,7 +43,7 @@ def type_from(text: str) -> TensorType | None:
 def _type(dtype: str, sizes: str) -> TensorType:
     words = [word.strip() for word in sizes.split(",")]
     if words[-1] == "":
-        del words[-1]  # Of a scalar, and of (3,).
+        del words[-1]  # For a scalar, and for (3,).
     return tensor_type(DTYPES[dtype], shape_of([_size(word) for word in words]))
 
 
@@ -54,7 +54,7 @@ def _size(word: str) -> int | str | None:
 
 
 def shape_option(text: str) -> tuple[str, TensorType]:
-    """What ``--shape`` says: the path of an argument's leaf, and its type.
+    """The value of ``--shape``: the path of an argument's leaf, and its type.
 
     Examples:
         >>> shape_option("x=2,3"), shape_option("params['w']=n:float64"), shape_option("s=")
@@ -80,16 +80,16 @@ def shape_option(text: str) -> tuple[str, TensorType]:
 
 
 def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """An argument as its annotation describes it, a structure of types; None where that says no shape.
+    """An argument as its annotation describes it, a structure of types; None if it has no shape.
 
-    Understood are types as texts (``"float32[n, 3]"``), also as the second part of ``Annotated``; what has a
-    shape and a dtype; jaxtyping's; dataclasses, named tuples, typed dicts and tuples of such.
+    It understands types as texts (``"float32[n, 3]"``), also as the second part of ``Annotated``; objects
+    with a shape and a dtype; jaxtyping's; dataclasses, named tuples, typed dicts and tuples of these.
     """
     if isinstance(annotation, str):
         found = type_from(annotation)
         if found is not None:
             return found
-        with contextlib.suppress(ValueError, SyntaxError):  # A text in a text: annotations were postponed.
+        with contextlib.suppress(ValueError, SyntaxError):  # Postponed annotations make a text within a text.
             inner = ast.literal_eval(annotation)
             if isinstance(inner, str):
                 return type_from(inner)
@@ -111,9 +111,9 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
 
 
 def _from_jaxtyping(sizes: str, dtypes: object) -> TensorType | None:
-    """What ``Float[Array, "batch 3"]`` says; None for sizes that it leaves to several axes, or computes.
+    """The type for ``Float[Array, "batch 3"]``; None if sizes stand for several axes, or are computed.
 
-    Of several dtypes it is float32 or, without that, the widest; of any dtype, float32.
+    Among several dtypes it takes float32 or else the widest; for any dtype, float32.
     """
     names = [name for name in dtypes if name in DTYPES] if isinstance(dtypes, Sequence) else ["float32"]
     words = [word.lstrip("#?").rpartition("=")[2] for word in sizes.split()]
@@ -123,12 +123,12 @@ def _from_jaxtyping(sizes: str, dtypes: object) -> TensorType | None:
 
 
 def evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
-    """What an annotation that is a text means; None where that cannot be told."""
+    """The value of an annotation that is a text; None if it cannot be evaluated."""
 
     class Holder:
         __annotations__ = {"it": annotation}
 
-    with contextlib.suppress(Exception):  # Whatever the text may be: then it says no shape.
+    with contextlib.suppress(Exception):  # The text may be anything; then it has no shape.
         return inspect.get_annotations(Holder, globals=dict(names), eval_str=True)["it"]
     return None
 
@@ -138,7 +138,7 @@ def _all(tree: object) -> Any:
 
 
 def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
-    """A value of a class that is a structure, made of its fields' types and defaults."""
+    """An instance of a structure class, made of its fields' types and defaults."""
     if issubclass(kind, np.generic):
         return None
     defaults: Mapping[str, Any]
@@ -167,7 +167,7 @@ def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
 
 
 def scalar_annotation(annotation: object, names: Mapping[str, Any]) -> TensorType | None:
-    """What a plain number's type says of an argument without a default."""
+    """The value for an argument without a default whose annotation is a type of plain numbers."""
     kind = evaluated(annotation, names) if isinstance(annotation, str) else annotation
     if kind in (float, complex) or (inspect.isclass(kind) and issubclass(kind, np.generic)):
         with contextlib.suppress(StopgradError):

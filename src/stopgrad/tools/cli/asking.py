@@ -1,4 +1,4 @@
-"""What a command asks about a function of the user's, and what each world answers."""
+"""Questions of commands about a user's function, and the answers of each world."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopgrad.tools.cli.programs import Program
 
 
 class Question(NamedTuple):
-    """A function, what the command line says of its inputs, and what these are."""
+    """A function, what the command line says about its inputs, and the inputs."""
 
     program: Program
     wanted: Wanted
@@ -22,36 +22,36 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A report, and on which data it was made, in words; empty where nothing was computed."""
+    """A report, and a description of its data; empty if nothing was computed."""
 
     report: Any
     data: str = ""
 
 
 class World(Protocol):
-    """stopgrad, PyTorch or JAX: how functions written with it are asked about."""
+    """stopgrad, PyTorch or JAX: answers questions about functions written with it."""
 
     name: str
 
     def explain(self, question: Question) -> Answer:
-        """Where the gradients of a function flow."""
+        """The report on where the gradients of a function flow."""
 
     def call(self, question: Question, command: str) -> Call:
-        """What the functions of the library that compute are called with, for a command."""
+        """The arguments for the library's functions that compute, for a command."""
 
 
 def losses_in(made: Any) -> Any:
-    """What is differentiated, of what a function returns.
+    """The part of a function's result that is differentiated.
 
-    That which is called loss, of a dict or of an object with attributes; of a tuple the scalars that it
-    begins with, so that metrics and activations behind a loss are left out. Anything else as it is.
+    Of a dict or an object with attributes, that is what is called loss; of a tuple, the scalars at its
+    beginning, so that metrics and activations after a loss are left out; otherwise, the whole result.
     """
     if isinstance(made, dict) and "loss" in made:
         return made["loss"]
     if not isinstance(made, (dict, list, tuple)) and getattr(made, "loss", None) is not None:
         return made.loss
     if isinstance(made, (list, tuple)):
-        if getattr(made, "loss", None) is not None:  # Of a named tuple.
+        if getattr(made, "loss", None) is not None:  # A named tuple.
             return made.loss  # type: ignore[union-attr]
         scalars = []
         for one in made:
@@ -63,7 +63,7 @@ def losses_in(made: Any) -> Any:
 
 
 def refuse_mixtures(where: str, what: str, tree: object) -> None:
-    """Raise where a structure holds objects of both PyTorch and JAX."""
+    """Raise if a structure holds objects of both PyTorch and JAX."""
     if {TORCH, JAX} <= kinds_in(tree):
         raise ArgumentError(
             f"{where}{what}: objects of both PyTorch and JAX, between which no gradient passes; ask about a "
@@ -72,7 +72,7 @@ def refuse_mixtures(where: str, what: str, tree: object) -> None:
 
 
 def require_tensors(question: Question, made: object, world: str) -> None:
-    """Raise unless what a function returned holds tensors of its world, and none of another."""
+    """Raise unless a function's result holds tensors of its own world and of no other."""
     program = question.program
     refuse_mixtures(line_of(program), f"what {program.name} returns", made)
     if world not in kinds_in(made):

@@ -1,4 +1,4 @@
-"""How the functions of the library are called for a program: on data, on stand-ins, or on a graph."""
+"""Arguments for the library's functions, for a program: data, placeholders, or a graph's outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 def bound_sizes(found: Sequence[Argument], names: Mapping[str, Any]) -> list[Argument]:
-    """The arguments with the named sizes of annotations that others' actual shapes tell.
+    """The arguments with named sizes of annotations replaced by those of other arguments' actual shapes.
 
     ``def loss(x: "float32[n, 3]", y: "float32[n]")`` and ``--shape x=7,3``: then y has 7 elements.
     """
@@ -43,7 +43,7 @@ def bound_sizes(found: Sequence[Argument], names: Mapping[str, Any]) -> list[Arg
 
 
 def with_sizes(leaf: object, numbers: Mapping[str, int]) -> Any:
-    """A type with numbers for the named sizes of which they are known; anything else as it is."""
+    """A type with numbers for the named sizes that are known; any other leaf unchanged."""
     if not isinstance(leaf, TensorType):
         return leaf
     return tensor_type(
@@ -52,7 +52,7 @@ def with_sizes(leaf: object, numbers: Mapping[str, int]) -> Any:
 
 
 def small_sizes(types: Sequence[TensorType]) -> dict[str, int]:
-    """Numbers for the sizes that are left open: small, and all different, from known ones too."""
+    """Small numbers for open sizes, different from each other and from known sizes."""
     taken = {size for type in types for size in type.shape if isinstance(size, int)}
     free = (number for number in range(3, 10**6) if number not in taken)
     numbers: dict[str, int] = {}
@@ -64,7 +64,7 @@ def small_sizes(types: Sequence[TensorType]) -> dict[str, int]:
 
 
 def random_data(type: TensorType, random: np.random.Generator) -> np.ndarray:
-    """An array of a type: standard normal numbers; of integers zeros and ones, which every axis has."""
+    """A random array of a type: standard normal numbers; for integers zeros and ones, valid on every axis."""
     shape: Any = type.shape
     if type.dtype.is_floating:
         return np.asarray(random.standard_normal(shape)).astype(type.dtype.numpy)
@@ -75,7 +75,7 @@ def random_data(type: TensorType, random: np.random.Generator) -> np.ndarray:
 
 
 def types_in(tree: object) -> Iterator[tuple[str, TensorType]]:
-    """The leaves that are types, by their paths."""
+    """The leaves that are types, by path."""
     leaves = flatten(tree)[0]
     yield from (
         (path, leaf) for path, leaf in zip(paths(tree), leaves, strict=True) if isinstance(leaf, TensorType)
@@ -100,13 +100,13 @@ def placeholders(tree: Any, graph: Graph, name: str) -> Any:
 
 
 class Call(NamedTuple):
-    """The arguments of :func:`explain` and of those that compute.
+    """The arguments for :func:`explain` and for the functions that compute.
 
     Attributes:
         args: the function and its arguments; or ys and xs.
-        options: ``argnums`` and ``feed_dict``, where there are any.
-        data: what is computed on, as reports say it.
-        open: the sizes that are left open, each with an argument that has it, as ``--shape`` names that.
+        options: ``argnums`` and ``feed_dict``, if any.
+        data: a description of the data, for reports.
+        open: the open sizes, each with an argument that has it, written as for ``--shape``.
     """
 
     args: tuple[Any, ...]
@@ -116,13 +116,13 @@ class Call(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the command line says of a program's inputs.
+    """What the command line says about a program's inputs.
 
     Attributes:
-        shapes: what ``--shape`` says.
-        example: the name that ``--example`` gives.
+        shapes: the values of ``--shape``.
+        example: the value of ``--example``.
         argnums: positions in the function's signature.
-        seed: of random data; None where nothing is computed, and sizes may stay open.
+        seed: of random data; None if nothing is computed, so that sizes may stay open.
     """
 
     shapes: Sequence[tuple[str, TensorType]]
@@ -132,12 +132,12 @@ class Wanted(NamedTuple):
 
 
 def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None = None) -> Call:
-    """How to ask about a program: a function of arrays, one that builds a graph, or an output of one.
+    """The call for a program: a function of arrays, one that builds a graph, or an output of a graph.
 
     Args:
-        program: what is asked about.
+        program: the subject.
         wanted: what the command line says.
-        found: the function's arguments; looked for unless given.
+        found: the function's arguments; found here unless given.
     """
     if found is None:
         found = given_to(program, wanted)
@@ -149,7 +149,7 @@ def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None =
 
 
 def given_to(program: Program, wanted: Wanted) -> list[Argument]:
-    """The arguments of a program that is a function; none for an output of a graph, or a graph."""
+    """The arguments of a program that is a function; none for a graph or its output."""
     if isinstance(program.value, (Output, Model)):
         return []
     return arguments_of(program, wanted.shapes, wanted.example)
@@ -181,7 +181,7 @@ def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) 
 
 
 def with_data(program: Program, found: Sequence[Argument], seed: int) -> tuple[list[Any], str]:
-    """What a function is called with, random arrays where only types are known; and the same in words."""
+    """A function's arguments, with random arrays where only types are known; and their description."""
     found, sizes = with_numbers(program, found)
     random = np.random.default_rng(seed)
     values = [map_leaves(lambda x: _data(x, random), one.value) for one in found]
@@ -189,7 +189,7 @@ def with_data(program: Program, found: Sequence[Argument], seed: int) -> tuple[l
 
 
 def with_numbers(program: Program, found: Sequence[Argument]) -> tuple[list[Argument], dict[str, int]]:
-    """The arguments with small numbers for the sizes that are left open, and these."""
+    """The arguments with small numbers for open sizes, and these numbers."""
     found = bound_sizes(found, namespace(program))
     sizes = small_sizes([type for one in found for _, type in types_in(one.value)])
     return [one._replace(value=map_leaves(lambda x: with_sizes(x, sizes), one.value)) for one in found], sizes
@@ -198,7 +198,7 @@ def with_numbers(program: Program, found: Sequence[Argument]) -> tuple[list[Argu
 def chosen(
     program: Program, found: Sequence[Argument], argnums: Sequence[int] | None
 ) -> tuple[Any, list[Argument], list[int] | None]:
-    """A function of just the arguments that are given, these, and which of them are asked about."""
+    """A function of the given arguments alone, these arguments, and which of them are asked about."""
     parameters = parameters_of(program.value)
     by_name = {one.parameter.name: one for one in found}
     for n in argnums or ():
@@ -214,7 +214,7 @@ def chosen(
 
 
 def _of(f: Callable[..., Any], kept: Sequence[Argument]) -> Any:
-    """*f* as a function of these arguments alone, by position; the others keep their defaults."""
+    """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
     names = [one.parameter.name for one in kept]
     signature = inspect.signature(f)
 
@@ -232,7 +232,7 @@ def _of(f: Callable[..., Any], kept: Sequence[Argument]) -> Any:
 
 
 def _zeros(leaf: object) -> Any:
-    """An array of a type, which takes no memory: where only its type is looked at."""
+    """An array of a type that takes no memory, for uses that look only at the type."""
     if not isinstance(leaf, TensorType):
         return leaf
     return np.broadcast_to(np.zeros((), leaf.dtype.numpy), leaf.shape)  # type: ignore[arg-type]
@@ -243,7 +243,7 @@ def _data(leaf: object, random: np.random.Generator) -> Any:
 
 
 def _function_data(found: Sequence[Argument], sizes: Mapping[str, int], seed: int) -> str:
-    """What a function is called with, in words."""
+    """A description of a function's arguments."""
     given: dict[str, list[str]] = {}
     made = []
     for one in found:
@@ -302,7 +302,7 @@ def _graph_call(program: Program, wanted: Wanted) -> Call:
 
 
 def _sizes_of(open: Mapping[str, Output], types: Mapping[str, TensorType]) -> dict[str, int]:
-    """Numbers for the sizes of placeholders: those that ``--shape`` tells, and small ones for the others."""
+    """Numbers for the sizes of placeholders: from ``--shape``, or small ones."""
     told: dict[str, int] = {}
     for name, x in open.items():
         if not types[name].symbolic and not bind_sizes(x.type.shape, types[name].shape, told):  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ def _sizes_of(open: Mapping[str, Output], types: Mapping[str, TensorType]) -> di
 
 
 def _asked(program: Program, made: object) -> tuple[list[Output], list[Output], dict[Output, Any]]:
-    """What a function that builds a graph returns: ys; or ys and xs; or ys, xs and what to feed."""
+    """What a function that builds a graph returned: ys; ys and xs; or ys, xs and what to feed."""
     parts = list(made) if type(made) is tuple and len(made) in (2, 3) else [made]
     feeds = parts.pop() if len(parts) == 3 else {}
     ys = _outputs(parts[0])
@@ -336,7 +336,7 @@ def _asked(program: Program, made: object) -> tuple[list[Output], list[Output], 
 
 
 def _outputs(tree: object) -> list[Output]:
-    """The outputs of a structure; none where it holds anything else."""
+    """The outputs in a structure; none if it holds anything else."""
     leaves = flatten(tree)[0]
     if not all(isinstance(leaf, (Output, Operation)) for leaf in leaves):
         return []

@@ -1,4 +1,4 @@
-"""What the commands share: exit statuses, files that they write, errors as they print them."""
+"""Helpers of all commands: exit statuses, writing files, printing errors."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from stopgrad.tools.cli.statuses import (
 )
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""What a command adds its parser to."""
+"""The object to which a command adds its parser."""
 
 # --------------------------------------------------------------------------------------------- files
 
 
 def write_text(path: AnyPath, text: str) -> None:
-    """Write a file: the old one stays until the new one is whole."""
+    """Write a file; an old one is kept until the new one is complete."""
     with replacing(path) as file, open(file, "w", encoding="utf-8", closefd=False) as stream:
         stream.write(text)
 
 
 class _UnwrittenError(Exception):
-    """Leaves :func:`replacing` without a file."""
+    """Leaves :func:`replacing` without writing a file."""
 
 
 def require_writable(path: AnyPath) -> None:
-    """Raise unless a file can be written there; asked before work starts whose result goes there.
+    """Raise unless a file can be written there; called before the work whose result it is to hold.
 
     Raises:
         FileError: the folder is missing or read-only, or the path is that of a folder.
@@ -52,9 +52,9 @@ def require_writable(path: AnyPath) -> None:
 
 
 def told(error: BaseException) -> str | None:
-    """What is printed of an error: one line; after the traceback, where it is one of the user's own code.
+    """The text to print for an error: one line, after a traceback if the user's own code raised it.
 
-    None for what neither the user's files nor the system raised: a defect of the command.
+    None for an error that neither the user's files nor the system raised: a defect of the command.
     """
     frames = users_frames(error)
     place = f"{shown_file(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
@@ -71,11 +71,11 @@ def told(error: BaseException) -> str | None:
 
 
 _EXTRAS = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}
-"""Packages that users' files need, and the extra of this one that brings them."""
+"""Packages that users' files may need, and our extra that installs each."""
 
 
 def _cure(error: BaseException) -> str:
-    """What to install, where that is what is missing."""
+    """What to install, if a missing package caused the error."""
     extra = (
         _EXTRAS.get((error.name or "").partition(".")[0]) if isinstance(error, ModuleNotFoundError) else None
     )
@@ -83,7 +83,7 @@ def _cure(error: BaseException) -> str:
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The frames through which an error came that are the user's code, or what that has imported."""
+    """The frames of an error that are the user's code, or code that it imported."""
     return _users(traceback.extract_tb(error.__traceback__))
 
 
@@ -92,7 +92,7 @@ def _users(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSumm
 
 
 def _traceback(error: BaseException) -> str:
-    """As Python prints it, without the frames of this package; and so for what led to the error."""
+    """The traceback as Python prints it, with causes, but without frames of this package."""
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
@@ -105,7 +105,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def listed(text: str, known: Sequence[str], option: str) -> list[str]:
-    """The words of an option that takes several, separated by commas."""
+    """The words of an option that takes several separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     wrong = next((word for word in words if word not in known), None)
     if wrong is not None or not words:
@@ -117,7 +117,7 @@ def listed(text: str, known: Sequence[str], option: str) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Text in lines that end between words, what stands in brackets being one.
+    """Text wrapped between words, where a bracketed part counts as one word.
 
     Examples:
         >>> print(wrapped("x float32[2, 3], y float32[2, 3]", 20))

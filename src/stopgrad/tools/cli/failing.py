@@ -1,4 +1,4 @@
-"""What ``--only`` leaves of a report; and what ``--fail-on`` asks of it: what makes a command fail."""
+"""The options ``--only``, which selects a part of a report, and ``--fail-on``, which makes a command fail."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Status
 
 IDLE = "idle"
-"""The finding that is no status: a stop that does nothing."""
+"""A finding that is no status: a stop without effect."""
 
 
 class Condition(NamedTuple):
-    """One word of ``--fail-on``: a status or a kind of finding; and for whom, all where that is empty."""
+    """One word of ``--fail-on``: a status or finding, and the name it is about; if empty, all."""
 
     word: str
     key: str
 
 
 def conditions(text: str) -> list[Condition]:
-    """What the option says.
+    """The conditions in the option's value.
 
     Examples:
         >>> conditions("idle,partly-stopped:params")
@@ -52,10 +52,10 @@ def _dashed(word: str) -> str:
 
 
 def only(flow: Flow, patterns: Sequence[str]) -> Any:
-    """The part of a report on what is called as one of the patterns says; all of it where there are none.
+    """The part of a report on names that match a pattern; all of it without patterns.
 
     Raises:
-        ArgumentError: nothing is called as a pattern says.
+        ArgumentError: a pattern matches nothing.
     """
     if not patterns:
         return flow
@@ -64,10 +64,10 @@ def only(flow: Flow, patterns: Sequence[str]) -> Any:
 
 
 def met(flow: Flow, wanted: Iterable[Condition]) -> list[str]:
-    """What of a report meets any of the conditions, a line each.
+    """The parts of a report that meet any condition, one line each.
 
     Raises:
-        ArgumentError: the report knows nothing of the name of a condition.
+        ArgumentError: the report does not have the name in a condition.
     """
     found: dict[str, None] = {}
     for one in wanted:
@@ -90,7 +90,7 @@ def _with_status(flow: Flow, wanted: Condition) -> Iterator[str]:
 
 
 def _idle(flow: Flow, key: str) -> Iterator[str]:
-    """The idle stops, of all or those of a name, or below a scope."""
+    """The idle stops: all, or those of a name or below a scope."""
     gates = [gate.operation for gate in flow.gates]
     if key and not any(_is_called(op, key) for op in gates):
         known = f"there are {', '.join(op.name for op in gates)}" if gates else "there are none"
@@ -105,7 +105,7 @@ def _is_called(op: Operation, key: str) -> bool:
 
 
 def _places(operations: Sequence[Operation]) -> str:
-    """The lines of operations, as the end of a message."""
+    """The lines of operations, for the end of a message."""
     places = [place for place in (op.location for op in operations) if place is not None]
     found = dict.fromkeys(f"{shown_file(place.file)}:{place.line}: {place.source}" for place in places)
     return f" ({'; '.join(found)})" if found else ""

@@ -22,7 +22,7 @@ from stopgrad.tools.cli.worlds import computed, explained
 STDOUT = "-"
 """The path that stands for standard output."""
 WIDTH = 80
-"""Of reports, where no terminal has a width."""
+"""The width of reports without a terminal."""
 
 # ------------------------------------------------------------------------------------------- arguments
 
@@ -72,15 +72,15 @@ def add_flow(commands: Commands) -> None:
 STATUS = "Exit status: 0 all is well, 1 something was found or does not agree, 2 it could not be done."
 MODES = ("reverse", "forward")
 LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
-"""The least that each option can be."""
+"""The smallest value of each option."""
 
 
 def _command(commands: Commands, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
-    """A command that takes a function of the user's."""
+    """Add a command that takes a user's function."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=does, description=f"{does.capitalize()}.", epilog=STATUS
     )
-    # Optional for argparse only: "--json path.py:loss" leaves it empty, and is put right below.
+    # Optional only for argparse: "--json path.py:loss" leaves it empty, which is corrected below.
     parser.add_argument(
         "target",
         nargs="?",
@@ -117,14 +117,14 @@ def _command(commands: Commands, name: str, run: Callable[..., int], does: str) 
 
 
 def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The arguments, checked as far as that is possible before any work is done."""
+    """The arguments, after all checks that are possible before the work."""
     if arguments.target is None and arguments.json not in (None, STDOUT):
         arguments.target, arguments.json = arguments.json, STDOUT
     if arguments.target is None:
         arguments.parser.error("the following arguments are required: path.py:function")
     for name, least in LEAST.items():
         given = getattr(arguments, name, None)
-        if given is not None and not given >= least:  # Nor NaN.
+        if given is not None and not given >= least:  # Refuses NaN, too.
             arguments.parser.error(f"argument --{name}: must be at least {least}")
     for path in (arguments.json, getattr(arguments, "html", None)):
         if path not in (None, STDOUT):
@@ -158,7 +158,7 @@ def _target(arguments: argparse.Namespace) -> Iterator[tuple[Program, Wanted]]:
 
 
 def _show(arguments: argparse.Namespace, report: FlowReport, data: str = "") -> None:
-    """Write a report and print it; nothing of it before all of it is there."""
+    """Write and print a report, once all of it is made."""
     as_json = "" if arguments.json is None else report.to_json(indent=2)
     width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
     color = False if arguments.no_color else None
@@ -173,7 +173,7 @@ def _show(arguments: argparse.Namespace, report: FlowReport, data: str = "") -> 
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
-    """Print where gradients flow, write it, and say whether anything was found that must not be."""
+    """Print and write where gradients flow; fail if a condition of ``--fail-on`` is met."""
     wanted = conditions(arguments.fail_on) if arguments.fail_on is not None else []
     patterns = [part.strip() for text in arguments.only for part in text.split(",") if part.strip()]
     with _target(arguments) as target:
@@ -217,7 +217,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
 
 
 def _computed(arguments: argparse.Namespace, command: str, compute: Callable[[Call], Any]) -> Any:
-    """The report of a command that computes, which is shown."""
+    """Show the report of a command that computes."""
     with _target(arguments) as target:
         report, data = computed(*target, command, compute)
     _show(arguments, report, data)

@@ -1,7 +1,7 @@
-"""What a function is called with: shapes that were given, an example in its file, annotations, defaults.
+"""Finds a function's arguments: from given shapes, an example in its file, annotations, or defaults.
 
-A leaf of an argument is an array or a number, which is what it is called with; or a ``TensorType``, which
-says only what such an array would be.
+A leaf of an argument is an array or number, which is passed; or a ``TensorType``, which only describes such
+an array.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Argument(NamedTuple):
-    """One of a function's arguments: its value, a structure whose leaves may be types, and who said so."""
+    """An argument of a function: its value, a structure whose leaves may be types, and the source of it."""
 
     parameter: inspect.Parameter
     value: Any
@@ -36,17 +36,17 @@ class Argument(NamedTuple):
 def arguments_of(
     program: Program, shapes: Sequence[tuple[str, TensorType]], example: str | None
 ) -> list[Argument]:
-    """The arguments that a function is called with, in its order.
+    """A function's arguments, in order.
 
-    Left out are those that keep a default which is no array; there may be none.
+    Parameters whose default is no array are left out, and keep it.
 
     Args:
         program: the function.
-        shapes: what ``--shape`` says, which comes before all else.
+        shapes: the values of ``--shape``, which take precedence.
         example: the name of the example function; None to look for one.
 
     Raises:
-        ArgumentError: an argument has no source; a path or an example that does not exist.
+        ArgumentError: an argument has no source, or a path or an example does not exist.
     """
     parameters = parameters_of(program.value)
     given, misfit = _from_example(program, parameters, example)
@@ -102,7 +102,7 @@ def _argument(
 
 
 def _with_shapes(name: str, value: object, said: Sequence[tuple[str, TensorType]]) -> Any:
-    """A value with the types that ``--shape`` names in its places; or, where there is none, made of these."""
+    """A value with the types of ``--shape`` put in; or, without a value, made of these types."""
     whole = [type for path, type in said if not path]
     if whole:
         if len(said) > 1:
@@ -121,7 +121,7 @@ def _with_shapes(name: str, value: object, said: Sequence[tuple[str, TensorType]
 
 
 def _nested(said: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
-    """Dicts, and lists where the keys are 0, 1, ..., of the paths that ``--shape`` names."""
+    """Dicts, or lists if the keys are 0, 1, ..., made from the paths of ``--shape``."""
     made: dict[str, Any] = {}
     for path, type in said:
         inner = made
@@ -144,12 +144,12 @@ def _as_lists(made: object) -> Any:
 
 
 def namespace(program: Program) -> Mapping[str, Any]:
-    """The names that a function's annotations are written with."""
+    """The names that a function's annotations may use."""
     return getattr(inspect.unwrap(program.value), "__globals__", program.names)
 
 
 def defined(program: Program) -> Location | None:
-    """Where the function is defined: the line with its name, below its decorators."""
+    """The line of a function's definition, below its decorators."""
     code = getattr(inspect.unwrap(program.value), "__code__", None)
     if code is None:
         return None
@@ -161,7 +161,7 @@ def defined(program: Program) -> Location | None:
 
 
 def line_of(program: Program) -> str:
-    """That line, as the beginning of a message."""
+    """The same, for the beginning of a message."""
     found = defined(program)
     return "" if found is None else f"{place(found)}: "
 
@@ -198,7 +198,7 @@ def _no_source(
 def _from_example(
     program: Program, parameters: Sequence[inspect.Parameter], name: str | None
 ) -> tuple[dict[str, Any], ArgumentError | None]:
-    """From the names of parameters to what the example gives for them; and why one gives nothing."""
+    """The example's values by the names of parameters; and why an example was not used."""
     found = _example(program, name)
     if found is None:
         return {}, None
@@ -215,7 +215,7 @@ def _from_example(
             f"the example {called} does not fit {program.target}{signature}: {error}; it returns a tuple of "
             "the arguments, or a dict of them by name"
         )
-    if name is None and called in EXAMPLES:  # It may be meant for other functions of the file.
+    if name is None and called in EXAMPLES:  # The example may be for other functions in the file.
         return {}, refused
     raise refused
 
@@ -225,7 +225,7 @@ def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 
 def _with_types(value: object) -> Any:
-    """A value with types for what in it has no values; itself where none changes: not all can be copied."""
+    """A value with types for leaves without values; itself if none changes, since not all can be copied."""
     leaves, spec = flatten(value)
     typed = [_typed(leaf) for leaf in leaves]
     same = all(new is old for new, old in zip(typed, leaves, strict=True))
@@ -233,14 +233,14 @@ def _with_types(value: object) -> Any:
 
 
 def _typed(leaf: object) -> Any:
-    """What has a shape and a dtype and no values, such as jax.ShapeDtypeStruct, as a type."""
+    """A leaf; as a type if it has a shape and a dtype but no values, such as jax.ShapeDtypeStruct."""
     if is_tensor(leaf) or is_module(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf
     return tensor_type(dtype_of(leaf.dtype), shape_of(leaf.shape))
 
 
 EXAMPLES = ("example", "example_inputs")
-"""What the example of a file may be called, after those with a function's own name."""
+"""The names of examples in a file, tried after those that contain the function's name."""
 
 
 def _example(program: Program, name: str | None) -> tuple[str, Any] | None:

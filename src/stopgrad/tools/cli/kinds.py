@@ -1,4 +1,4 @@
-"""Whose a value is: stopgrad's, PyTorch's or JAX's; told by where its class comes from, importing neither."""
+"""The world of a value (stopgrad, PyTorch or JAX), found from its class without importing any of them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _HOMES = {
     "torch": TORCH,
     **dict.fromkeys(("jax", "jaxlib", "flax", "haiku", "equinox", "optax", "distrax", "rlax"), JAX),
 }
-"""Packages, and the world whose objects and functions they hold."""
+"""The world of each package."""
 
 
 def home(module: str) -> str:
-    """The world that a module belongs to; empty where it is none's.
+    """The world of a module; empty if it has none.
 
     Examples:
         >>> home("torch.nn.functional"), home("jaxlib._jax"), home("stopgrad.torch"), home("numpy")
@@ -35,19 +35,19 @@ def home(module: str) -> str:
 
 
 def kind(value: object) -> str:
-    """The world of an object, or of a class; empty for what is at home in none: arrays of NumPy, numbers."""
+    """The world of an object or class; empty for those of none, such as NumPy arrays and numbers."""
     classes = value.__mro__ if inspect.isclass(value) else type(value).__mro__
     homes = (home(str(getattr(one, "__module__", ""))) for one in classes)
     return next(filter(None, homes), "")
 
 
 def kinds_in(tree: object) -> set[str]:
-    """The worlds of what a structure holds."""
+    """The worlds of the leaves of a structure."""
     return {found for leaf in flatten(tree)[0] if (found := kind(leaf))}
 
 
 def comes_from(value: object, name: str) -> bool:
-    """Whether an object's class, or the class that it is, is of that name or derived from one that is.
+    """Whether an object's class (or the object itself, if a class) has that name or a base class that has.
 
     Examples:
         >>> comes_from(True, "builtins.int"), comes_from(bool, "builtins.int"), comes_from(1, "builtins.bool")
@@ -58,26 +58,26 @@ def comes_from(value: object, name: str) -> bool:
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a PyTorch module, or the class of one."""
+    """Whether a value is a PyTorch module, or a class of modules."""
     return comes_from(value, "torch.nn.modules.module.Module")
 
 
 def is_optimizer(value: object) -> bool:
-    """Whether it is a PyTorch optimizer."""
+    """Whether a value is a PyTorch optimizer."""
     return comes_from(value, "torch.optim.optimizer.Optimizer")
 
 
 # ----------------------------------------------------------------------------------------- what code names
 
 MOST = 2000
-"""So many functions are read at most, of those that a function calls."""
+"""The most functions whose code is read for one function."""
 
 
 def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """What the code of a function names, of its own and of the functions that it calls, the nearest first.
+    """The values that a function's code, and that of the functions it calls, refers to, nearest first.
 
-    Read from the code, which does not run: globals, what a closure holds, attributes of modules, and those
-    of the object whose method it is. Functions of the frameworks themselves are named, and not read.
+    They are read from the code without running it: globals, closures, attributes of modules, and those of
+    a method's object. Functions of the frameworks are included, but their code is not read.
     """
     owner = getattr(f, "__self__", None)
     if kind(owner):
@@ -97,16 +97,16 @@ def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _functions(value: object) -> Iterator[FunctionType]:
-    """The Python functions that run where a value is called."""
+    """The Python functions that a call of a value runs."""
     if isinstance(value, ModuleType) or inspect.isclass(value):
         return
     found = inspect.unwrap(value) if callable(value) else value
-    found = getattr(found, "__func__", found)  # Of a bound method.
+    found = getattr(found, "__func__", found)  # A bound method.
     if isinstance(found, FunctionType):
         yield found
     elif callable(found) and not kind(found):
         call = vars(type(found)).get("__call__")
-        inner = getattr(found, "func", None)  # Of functools.partial.
+        inner = getattr(found, "func", None)  # A functools.partial.
         yield from (one for one in (call, inner) if isinstance(one, FunctionType))
 
 
@@ -116,7 +116,7 @@ def _named(f: FunctionType) -> Iterator[tuple[str, Any]]:
         for name in (*code.co_names, *code.co_freevars):
             value = known.get(name, _MISSING)
             if value is _MISSING:
-                if name in _HOMES:  # It may be imported where it runs.
+                if name in _HOMES:  # It may be imported when it runs.
                     yield name, ModuleType(name)
                 continue
             yield name, value
@@ -133,13 +133,13 @@ def _closure(f: FunctionType) -> dict[str, Any]:
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
             found[name] = cell.cell_contents
-        except ValueError:  # Nothing has been put in yet.
+        except ValueError:  # The cell is still empty.
             continue
     return found
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of the functions which it defines."""
+    """A function's code, and that of the functions that it defines."""
     todo = [code]
     while todo:
         one = todo.pop()
@@ -148,7 +148,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def named_worlds(f: Callable[..., Any]) -> dict[str, None]:
-    """The worlds whose functions a function's code names, the nearest first."""
+    """The worlds that a function's code refers to, nearest first."""
     return worlds_among(value for _, value in referenced(f))
 
 

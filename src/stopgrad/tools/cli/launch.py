@@ -22,10 +22,10 @@ from stopgrad.scale.distributed import COUNT, INDEX
 from stopgrad.tools.cli.common import OK, Commands
 
 GRACE = 5.0
-"""Seconds that processes have to end by themselves once one has failed, and again once they are told to."""
+"""Seconds for processes to end by themselves after one failed, and again after they are told to end."""
 
 _LONGEST = 1 << 20
-"""Bytes after which a line is printed that has not ended yet."""
+"""The most bytes of an unfinished line before it is printed."""
 
 
 def add_launch(commands: Commands) -> None:
@@ -51,7 +51,7 @@ def add_launch(commands: Commands) -> None:
 
 
 def run_launch(arguments: argparse.Namespace) -> int:
-    """Start the processes, print what they print, and wait; the status of the first that failed."""
+    """Start the processes, pass on their output, and wait; the status of the first that failed."""
     command = _command(arguments)
     for name, least, most in (("n", 1, 1 << 16), ("devices", 1, 1 << 16), ("port", 1, (1 << 16) - 1)):
         value = getattr(arguments, name)
@@ -85,7 +85,7 @@ class _Launch:
     def __init__(self, command: Sequence[str], count: int, devices: int | None, port: int) -> None:
         self.command, self.count = command, count
         address = f"127.0.0.1:{port}"
-        # Bound there, too: no other machine gets in.
+        # Bound to this machine, so that no other can connect.
         self.environment = {
             **os.environ,
             "JAX_COORDINATOR_ADDRESS": address,
@@ -101,7 +101,7 @@ class _Launch:
         self.lock = threading.Lock()
 
     def run(self) -> int:
-        """The status of the first that failed; 128 and its number where a signal ends them."""
+        """The status of the first that failed; 128 plus the signal's number if a signal ended them."""
         with self._signals():
             try:
                 for i in range(self.count):
@@ -121,7 +121,7 @@ class _Launch:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # What it starts is ended with it; Ctrl-C comes by way of this process.
+            start_new_session=True,  # Its children end with it; Ctrl-C is passed on by this process.
         )
         self.processes.append(process)
 
@@ -134,7 +134,7 @@ class _Launch:
         threading.Thread(target=self._await, args=(index, process), daemon=True).start()
 
     def _pump(self, pipe: IO[bytes], out: TextIO, prefix: bytes) -> None:
-        """Print a process's lines, as the bytes that they are."""
+        """Pass on a process's output, as bytes, line by line."""
         with pipe:
             for line in iter(lambda: pipe.readline(_LONGEST), b""):
                 whole = line if line.endswith(b"\n") else line + b"\n"
@@ -143,7 +143,7 @@ class _Launch:
                         out.flush()
                         out.buffer.write(prefix + whole)
                         out.buffer.flush()
-                except (OSError, ValueError):  # Nobody reads on.
+                except (OSError, ValueError):  # The reader has left.
                     self.news.put(("unread", 0))
                     return
 
@@ -167,7 +167,7 @@ class _Launch:
             elif kind == "unread":
                 raise BrokenPipeError
             elif kind == "signal":
-                if told == number:  # Asked twice: it is meant.
+                if told == number:  # The second request is serious.
                     self._kill()
                 self._pass_on(number)
                 told, deadline = number, time.monotonic() + GRACE
@@ -180,7 +180,7 @@ class _Launch:
                     deadline = time.monotonic() + GRACE
         if first is None:
             return OK
-        for pump in self.pumps:  # The last word is the verdict.
+        for pump in self.pumps:  # The verdict is printed last.
             pump.join(GRACE)
         others = "; the others were ended" if told and first[1] != 128 + told else ""
         print(f"stopgrad: {first[0]}{others}", file=sys.stderr)
@@ -188,7 +188,7 @@ class _Launch:
 
     def _next(self, deadline: float | None) -> tuple[str, int]:
         while True:
-            # Not for long at a time: signals are handled in between.
+            # In short waits, since signals are handled in between.
             left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
             try:
                 return self.news.get(timeout=max(left, 0.0))
@@ -201,7 +201,7 @@ class _Launch:
         def note(number: int, frame: FrameType | None) -> None:
             self.news.put(("signal", number))
 
-        # Only the main thread hears them.
+        # Only the main thread receives signals.
         heard = (
             (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         )
@@ -223,7 +223,7 @@ class _Launch:
 
 
 def _failure(index: int, status: int) -> tuple[str, int]:
-    """What is said of a process that failed, and the launch's own status."""
+    """The message about a process that failed, and the launch's own status."""
     if status > 0:
         return f"process {index} failed first, with status {status}", status
     try:
@@ -234,7 +234,7 @@ def _failure(index: int, status: int) -> tuple[str, int]:
 
 
 def _prefix(index: int) -> bytes:
-    """``[0] ``, in a colour of its own where the terminal has colours."""
+    """``[0] ``, in a colour of its own if the terminal has colours."""
     console = require("rich.console", "stopgrad launch").Console()
     text = require("rich.text", "stopgrad launch").Text(f"[{index}]", style=_COLORS[index % len(_COLORS)])
     with console.capture() as captured:
@@ -246,10 +246,10 @@ _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
 def _dying_with_parent() -> list[str]:
-    """What runs a command so that, on Linux, it is killed when this process is: none is left behind.
+    """A prefix for a command that, on Linux, lets it be killed together with this process.
 
-    It is a program of its own, which the command then replaces: between a fork and what it starts, nothing of
-    Python's may run where there are threads, and NumPy has some.
+    It is a program of its own, which the command then replaces: in a process with threads, such as NumPy's,
+    no Python code may run between a fork and the start of a program.
     """
     return [sys.executable, "-I", "-S", "-c", _DYING, str(os.getpid())] if sys.platform == "linux" else []
 

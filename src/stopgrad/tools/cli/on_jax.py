@@ -21,7 +21,7 @@ from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class OnJax:
-    """The world of JAX: a function is traced by JAX, on shapes alone where nothing gives values."""
+    """The world of JAX: JAX traces the function, on shapes alone if there are no values."""
 
     name = JAX
 
@@ -35,7 +35,7 @@ class OnJax:
         return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)))
 
     def call(self, question: Question, command: str) -> Call:
-        """The function as a graph of ours, with its arguments."""
+        """A graph of ours loaded from the function, with its arguments."""
         _, sgj = _modules(f"{command} of a JAX function")
         f, found, options = _traced(question)
         values, data = with_data(question.program, found, question.wanted.seed or 0)
@@ -44,12 +44,12 @@ class OnJax:
 
 
 def _modules(purpose: str) -> tuple[Any, Any]:
-    """JAX, and what of this package needs it."""
+    """The modules of JAX, and our modules that need it."""
     return require("jax", purpose, "jax"), require("stopgrad.jax", purpose, "jax")
 
 
 def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dict[str, Any]]:
-    """The function of the arguments that are traced, these, and options; the others are what they are."""
+    """A function of the traced arguments alone, these arguments, and options."""
     program, wanted = question.program, question.wanted
     whole, found, argnums = chosen(program, question.found, wanted.argnums)
     traced = [i for i, one in enumerate(found) if _holds_arrays(one.value)]
@@ -75,7 +75,7 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
 
 
 def _options(traced: list[int], argnums: list[int] | None, found: list[Argument]) -> dict[str, Any]:
-    """Which of the traced arguments are asked about, where not all."""
+    """The options that say which of the traced arguments are asked about, if not all."""
     if argnums is None:
         return {}
     static = [found[n].parameter.name for n in argnums if n not in traced]
@@ -87,7 +87,7 @@ def _options(traced: list[int], argnums: list[int] | None, found: list[Argument]
 
 
 def _with_names(f: Callable[..., Any], like: Any, positions: list[int] | None = None) -> Any:
-    """A function that calls *f*, its parameters named as another's, as those at these positions if given."""
+    """A function that calls *f*, with parameters named like another function's (at *positions*, if given)."""
     parameters = parameters_of(like)
 
     def function(*args: Any) -> Any:
@@ -100,15 +100,15 @@ def _with_names(f: Callable[..., Any], like: Any, positions: list[int] | None = 
 
 
 def _holds_arrays(value: object) -> bool:
-    """Whether JAX traces an argument: it holds arrays or numbers with gradients, or is a module of them."""
+    """Whether JAX is to trace an argument: it holds arrays, floating-point numbers, or JAX objects."""
     return any(
         is_tensor(leaf)
         or isinstance(leaf, (TensorType, float, complex))
-        or (kind(leaf) == JAX and not hasattr(leaf, "__wrapped__"))  # A compiled function is one, too.
+        or (kind(leaf) == JAX and not hasattr(leaf, "__wrapped__"))  # A compiled function is of JAX, too.
         for leaf in flatten(value)[0]
     )
 
 
 def _struct(jax: ModuleType, leaf: Any) -> Any:
-    """What JAX calls an array of which only the type is known."""
+    """A leaf as a ``jax.ShapeDtypeStruct``, if only its type is known."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype.numpy) if isinstance(leaf, TensorType) else leaf

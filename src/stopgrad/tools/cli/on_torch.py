@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OnTorch:
-    """The world of PyTorch: a function is called, and watched."""
+    """The world of PyTorch: the function is called and watched."""
 
     name = TORCH
 
@@ -55,7 +55,7 @@ class OnTorch:
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
-        """What computes needs a graph, and watching makes none that can run."""
+        """Refuses: these commands need a graph that can run, and watching makes none."""
         program = question.program
         raise ArgumentError(
             f"{line_of(program)}{program.name} is written with PyTorch, and {command} computes on graphs of "
@@ -65,7 +65,7 @@ class OnTorch:
 
 
 def _report(question: Question, watched: Training, made: Any, known: Mapping[str, Any]) -> Any:
-    """The report on what was returned, as to what that names or what is known; else on ``backward()``."""
+    """The report on the returned loss, or else on the only ``backward()``, and the tensors asked about."""
     seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
         return _only_call(question, seen.backward_calls).explain(as_asked(known))
@@ -80,7 +80,7 @@ def _report(question: Question, watched: Training, made: Any, known: Mapping[str
 
 
 def _only_call(question: Question, calls: Sequence[Any]) -> Any:
-    """The call that is asked about: of several at one line, as in a loop, the last."""
+    """The only call; of several at one line, as in a loop, the last."""
     lines = dict.fromkeys(place(call.location) for call in calls if call.location is not None)
     if len(lines) > 1:
         program = question.program
@@ -95,7 +95,7 @@ def _only_call(question: Question, calls: Sequence[Any]) -> Any:
 
 
 def things(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Modules and tensors that require grad, by what they are called; optimizers where there are none."""
+    """Modules and tensors that require grad, by name; or optimizers, if there are none."""
     found = {name: leaf for name, leaf in _leaves(about) if is_module(leaf) or _is_trained(leaf)}
     if not found:
         found = {name: leaf for name, leaf in _leaves(about) if is_optimizer(leaf)}
@@ -113,7 +113,7 @@ def things(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_asked(known: Mapping[str, Any]) -> Any:
-    """One module itself, so that its parameters keep their names; several things by what they are called."""
+    """A single module itself, so that its parameters keep their names; several things by name."""
     values = list(known.values())
     if len(values) == 1 and is_module(values[0]):
         return values[0]
@@ -121,7 +121,7 @@ def as_asked(known: Mapping[str, Any]) -> Any:
 
 
 def _leaves(about: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The instances of PyTorch among values, also inside of dicts and lists."""
+    """The instances among values, also inside of dicts and lists."""
     for name, value in about.items():
         held = value if isinstance(value, (dict, list, tuple)) else [value]
         if isinstance(value, (dict, list, tuple)):
@@ -132,12 +132,12 @@ def _leaves(about: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_trained(value: Any) -> bool:
-    """Whether it is a leaf that requires grad."""
+    """Whether a value is a leaf tensor that requires grad."""
     return comes_from(value, "torch.Tensor") and bool(value.requires_grad and value.is_leaf)
 
 
 def _names_what_to_ask(value: object) -> bool:
-    """Whether the second of what a function returns says what to ask about, and is no metric."""
+    """Whether the second part of a function's result names the subjects, rather than being a metric."""
     if is_module(value) or is_optimizer(value):
         return True
     return any(_is_trained(leaf) or is_module(leaf) for leaf in flatten(value)[0])
@@ -147,7 +147,7 @@ def _names_what_to_ask(value: object) -> bool:
 
 
 def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires_grad: bool) -> Any:
-    """An argument with tensors for the arrays that stand where only a type was known."""
+    """An argument's value with tensors in place of arrays, where only a type was known."""
     types, spec = flatten(argument.value)
     if not any(isinstance(leaf, TensorType) for leaf in types):
         return value

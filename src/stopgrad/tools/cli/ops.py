@@ -45,7 +45,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
         if not wanted or wanted & {name.lower() for name in (type, *names[type])}:
             parts = (_signature, _gradients, _batching, _engines)
             rows.append((type, next(iter(names[type]), ""), *[part(definition) for part in parts]))
-    # A file or a pipe has no width of its own: there, nothing is wrapped.
+    # A file or pipe has no width, so nothing is wrapped.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     headings = ("operation", "function", "operands; attributes", "gradient", "vmap", "engines")
     print(plain_table(headings, rows, width))
@@ -54,7 +54,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
 
 
 def _functions(definition: type[Op], public: Mapping[int, list[str]]) -> list[str]:
-    """The names under which an operation's function is public, its own the first."""
+    """The public names of an operation's function, its own first."""
     if not hasattr(definition, "function"):
         return []
     function = inspect.unwrap(definition.function)
@@ -62,7 +62,7 @@ def _functions(definition: type[Op], public: Mapping[int, list[str]]) -> list[st
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
-    """Rows as text in columns, the widest of which are wrapped where a width is given."""
+    """Rows as text in columns; the widest columns are wrapped to fit a width, if given."""
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
     while width is not None and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > _NARROW:
@@ -83,7 +83,7 @@ def _wrapped(line: str, width: int) -> Sequence[str]:
 
 
 _NARROW = 12
-"""No column is made narrower."""
+"""The smallest width of a wrapped column."""
 
 
 def _signature(definition: type[Op]) -> str:
@@ -94,7 +94,7 @@ def _signature(definition: type[Op]) -> str:
 
 
 def _gradients(definition: type[Op]) -> str:
-    """The operands that have a rule; for the others, why not."""
+    """The operands with a gradient rule; for the others, why not."""
     names = [*definition.operands, *([definition.variadic] if definition.variadic else [])]
     if not names:
         return "no operands"
@@ -111,14 +111,14 @@ def _gradients(definition: type[Op]) -> str:
 
 
 def _batching(definition: type[Op]) -> str:
-    """How vmap treats it: at once by its rule, or example by example."""
+    """How ``vmap`` treats the operation: by its rule, or example by example."""
     if definition.stateful or not (definition.operands or definition.variadic):
         return ""
     return "loop" if definition.batch is None else "rule"
 
 
 def _engines(definition: type[Op]) -> str:
-    """The engines that compute it; for the others, why not."""
+    """The engines that compute the operation; for the others, why not."""
     found = {name: kind.form_of(definition) for name, kind in ENGINES.items()}
     lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
     reasons = {text.partition(": ")[2] for text in lacking}

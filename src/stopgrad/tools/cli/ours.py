@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Ours:
-    """The world of this library: a function is traced, or builds a graph."""
+    """The world of this library: the function is traced, or builds a graph."""
 
     name = OURS
 
@@ -34,10 +34,10 @@ class Ours:
 
 
 def asked(question: Question, call: Call, ask: Callable[[], T]) -> T:
-    """What a function of the library says of a call; what it raises, with the user's line and a cure."""
+    """The answer of a library function to a call; errors get the user's line and a cure."""
     program = question.program
     try:
-        with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
+        with Placed(defined(program)):  # The placeholders are built by no line of the user's.
             return ask()
     except StopgradError as error:
         place = "" if users_frames(error) else line_of(program)
@@ -46,7 +46,7 @@ def asked(question: Question, call: Call, ask: Callable[[], T]) -> T:
 
 
 def _cure(error: StopgradError, call: Call) -> str:
-    """What else to do about an error that is about a size which was left open."""
+    """A cure to add to an error about an open size."""
     if isinstance(error, ShapeError):
         for size, path in call.open.items():
             if re.search(rf"\b{size}\b", error.message):

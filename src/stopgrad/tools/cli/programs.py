@@ -1,4 +1,4 @@
-"""The function that a command is asked about: the user's file, loaded as Python would, and what it holds."""
+"""Loads the user's file as Python would, and finds the function that a command is about."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORM = "name it as path.py:function or package.module:function"
 
 
 class Program(NamedTuple):
-    """What a target stands for.
+    """The subject of a command.
 
     Attributes:
-        target: what messages call it, such as ``"loss.py:loss"``.
-        name: of the function inside its file.
-        value: the function; or an output of a graph, or a module of PyTorch or its class.
-        names: what the file holds.
+        target: its name in messages, such as ``"loss.py:loss"``.
+        name: of the function in its file.
+        value: the function; or an output of a graph, or a PyTorch module or its class.
+        names: the global names of the file.
     """
 
     target: str
@@ -41,7 +41,7 @@ class Program(NamedTuple):
 
 @contextlib.contextmanager
 def loaded(target: str) -> Iterator[Program]:
-    """The program that *target* names; while the block lasts, Python finds modules as that file would.
+    """The program that *target* names; inside the block, imports work as they do in that file.
 
     Args:
         target: ``path.py:function``, ``package.module:function``; the function may be an attribute of
@@ -69,7 +69,7 @@ def _restore(path: list[str], arguments: list[str]) -> None:
 
 
 def split(target: str) -> tuple[str, str]:
-    """The file or module of a target, and the name in it, which may be missing."""
+    """The file or module of a target, and the name in it, which may be empty."""
     place, colon, name = target.rpartition(":")
     if not colon or (name and not all(part.isidentifier() for part in name.split("."))):
         place, name = target, ""
@@ -79,13 +79,13 @@ def split(target: str) -> tuple[str, str]:
 
 
 def is_file(place: str) -> bool:
-    """Whether it is the path of a file, and no module's name."""
+    """Whether a place is the path of a file rather than a module's name."""
     dotted = all(part.isidentifier() for part in place.split("."))
     return not dotted or place.endswith(".py") or os.path.exists(place)
 
 
 class _Script(SourceFileLoader):
-    """Loads a file, and leaves none beside it."""
+    """Loads a file without writing bytecode beside it."""
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
         pass
@@ -100,7 +100,7 @@ def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
         raise MissingFileError(
             f"there is no file {shown}{f'; there is {near}' if near else f' in {Path.cwd()}'}"
         )
-    # Its own name, unless that is one which others mean something else by.
+    # The file's name, unless another module has it.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_{path.parent.resolve().name}"
     loader = _Script(name, str(path.absolute()))
     spec = importlib.util.spec_from_file_location(name, path.absolute(), loader=loader)
@@ -119,7 +119,7 @@ def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
                 "from the folder that holds the package"
             ) from None
         raise
-    except ValueError as error:  # Bytes that are no text.
+    except ValueError as error:  # The bytes are no text.
         if error.__traceback__ is not None and "null bytes" in str(error):
             raise ArgumentError(f"{shown} is no Python: {error}") from None
         raise
@@ -127,7 +127,7 @@ def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
 
 
 def _near(path: Path) -> str:
-    """A Python file that may be meant instead of one that is not there."""
+    """An existing Python file that may be meant in place of a missing one."""
     with contextlib.suppress(OSError):
         beside = [one.name for one in path.parent.iterdir() if one.suffix == ".py"]
         if found := difflib.get_close_matches(path.name, [*beside], 1):
@@ -152,7 +152,7 @@ def _from_module(place: str) -> ModuleType:
 
 
 def candidates(names: dict[str, Any], module: str) -> list[str]:
-    """The functions that a file defines itself, and its outputs of graphs."""
+    """The functions that a file defines itself, and the graph outputs in it."""
     return [
         name
         for name, value in names.items()

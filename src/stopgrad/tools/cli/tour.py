@@ -146,7 +146,7 @@ def _print_results(results: Sequence[Result], seconds: Sequence[float], console:
 
 
 def escape(text: str) -> str:
-    """Text for rich, which takes square brackets for markup."""
+    """Text for rich, with square brackets escaped, which are markup there."""
     return text.replace("[", r"\[")
 
 

@@ -1,4 +1,4 @@
-"""``stopgrad train-graph``: from a model of ONNX to graphs that train it."""
+"""``stopgrad train-graph``: writes graphs that train an ONNX model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stopgrad.graph.builder import Placed
 from stopgrad.tools.cli.common import OK, Commands, wrapped
 
 WIDTH = 100
-"""Of what is printed where the terminal has none."""
+"""The width of the output without a terminal."""
 
 
 def add_train_graph(commands: Commands) -> None:
@@ -88,7 +88,7 @@ _PATTERNS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the folder and say what is in it."""
+    """Write the folder and print what is in it."""
     if not arguments.lora and (arguments.rank is not None or arguments.alpha is not None):
         arguments.parser.error("--rank and --alpha are about the adapters of --lora")
     patterns = {name: _listed(getattr(arguments, name)) for name in _PATTERNS}
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
     options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
-    # What is built has no line of a program of the user's: it was asked for by this command.
+    # The operations have no line of a user's program, since this command builds them.
     with Placed(
         Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
     ):
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _listed(given: list[str]) -> list[str]:
-    """Patterns, of which one option may bring several, separated by commas."""
+    """The patterns of an option that may be given several times, each with several separated by commas."""
     patterns = [part.strip() for text in given for part in text.split(",")]
     if not all(patterns):
         raise ArgumentError(
@@ -129,7 +129,7 @@ def _listed(given: list[str]) -> list[str]:
 
 
 def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """What was written, in a few lines."""
+    """A summary of the folder, in a few lines."""
     state = manifest["state"]
     trained = [name for name, one in state.items() if one["kind"] == "parameter"]
     kept = [name for name, one in state.items() if one["role"] == "state"]

@@ -1,8 +1,8 @@
-"""Which world a user's function is written in, and what that world answers.
+"""Finds the world in which a user's function is written, and asks it.
 
-That is told, in this order, by what it is given (a tensor or a module of PyTorch decides); by what its code
-names, or else its file, where that is of one world; and else by trying: it is of the world in which it
-returns what can be differentiated.
+The world is found, in this order, from the arguments (a tensor or module of PyTorch decides); from the names
+in the function's code, or else in its file, if they are of one world; and else by trying: it is the one in
+which the function returns something that can be differentiated.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from stopgrad.tools.cli.programs import Program
 T = TypeVar("T")
 
 WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnTorch())}
-"""In the order in which they are tried."""
+"""The worlds in the order in which they are tried."""
 
 
 def explained(program: Program, wanted: Wanted) -> Answer:
-    """Where gradients of a program flow."""
+    """The report on where gradients of a program flow."""
     question = question_of(program, wanted)
     return _answered(question, lambda world: world.explain(question))
 
 
 def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[Call], Any]) -> Answer:
-    """What a function of the library that computes says of a program."""
+    """The report on a program of a library function that computes."""
     question = question_of(program, wanted)
 
     def answer(world: World) -> Answer:
@@ -50,14 +50,14 @@ def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[
 
 
 def question_of(program: Program, wanted: Wanted) -> Question:
-    """A program, a module of PyTorch being the function of its arguments; and what it is given."""
+    """The question about a program, with a PyTorch module turned into a function; and its arguments."""
     if is_module(program.value):
         program = program._replace(value=_calling(program))
     return Question(program, wanted, given_to(program, wanted))
 
 
 def _calling(program: Program) -> Any:
-    """The function that calls a module, or an instance of its class."""
+    """A function that calls a module, or an instance of a module class."""
     module = program.value
     if inspect.isclass(module):
         needed = [p.name for p in parameters_of(module) if p.default is p.empty and p.kind not in _OPEN]
@@ -85,7 +85,7 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def worlds_of(question: Question) -> list[World]:
-    """The worlds that a function may be of, the first the likeliest; one, where that is known."""
+    """The possible worlds of a function, the likeliest first; only one if it is certain."""
     program = question.program
     defaults = [p.default for p in parameters_of(program.value)]
     values = [one.value for one in question.found] + defaults
@@ -93,7 +93,7 @@ def worlds_of(question: Question) -> list[World]:
     target = kind(program.value) or kind(getattr(program.value, "__self__", None))
     if target:
         return [WORLDS[target]]
-    held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # Which says no world.
+    held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # A type is of no world.
     given = kinds_in(held) | _annotated(program)
     if TORCH in given:
         return [WORLDS[TORCH]]
@@ -102,7 +102,7 @@ def worlds_of(question: Question) -> list[World]:
 
 
 def _annotated(program: Program) -> set[str]:
-    """The worlds that the annotations of a function name: ``x: torch.Tensor``, also jaxtyping's."""
+    """The worlds in a function's annotations, such as ``x: torch.Tensor``, also in jaxtyping's."""
     found = set()
     for parameter in parameters_of(program.value):
         annotation = parameter.annotation
@@ -119,11 +119,11 @@ _STAND_INS = {
     JAX: "Tracer",
     TORCH: r"\bTensor\b",
 }
-"""What an error speaks of where a function was called with what stands for arrays in another world."""
+"""Patterns of errors that a function raises if called with another world's stand-ins for arrays."""
 
 
 def _answered(question: Question, answer: Callable[[World], T]) -> T:
-    """What the first world says in which a function can be asked; or the error of that it seems to be of."""
+    """The answer of the first world that can be asked; or the error of the likeliest."""
     errors: list[tuple[World, Exception]] = []
     worlds = worlds_of(question)
     for world in worlds:

@@ -1,1 +1,1 @@
-"""The uses of stopped gradients that people look up, each as functions to copy and an experiment to run."""
+"""Well-known uses of stopped gradients, each as functions to copy and an experiment to run."""

@@ -1,4 +1,4 @@
-"""What a recipe's ``run`` returns: numbers, checks, tables, pictures and gradient graphs."""
+"""The result of a recipe's ``run``: numbers, checks, tables, pictures and gradient graphs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import stopgrad as sg
 
 Progress = Callable[[float, str], None]
-"""Told how much is done, from 0 to 1, and what is going on."""
+"""A function that is called with the share that is done, from 0 to 1, and what is being done."""
 
 _RELATIONS = {"≤": operator.le, "≥": operator.ge, "=": operator.eq, "<": operator.lt, ">": operator.gt}
 
 
 def silent(done: float, doing: str) -> None:
-    """The progress that nobody watches."""
+    """Ignores the progress."""
 
 
 def part(progress: Progress, start: float, stop: float, doing: str) -> Callable[[float], None]:
-    """The progress of one part of the whole, which runs from 0 to 1 itself."""
+    """The progress of a part, from 0 to 1, as progress of the whole, from *start* to *stop*."""
     return lambda done: progress(start + (stop - start) * done, doing)
 
 
@@ -79,12 +79,12 @@ class LossGraph:
 
     @property
     def forward(self) -> list[sg.Operation]:
-        """The operations that the loss is computed from, in order."""
+        """The operations from which the loss is computed, in order."""
         return self.loss.graph.subgraph_to([self.loss])
 
     @property
     def generated(self) -> list[sg.Operation]:
-        """The operations that the generator made for these gradients, in order."""
+        """The operations that the generator made for the gradients, in order."""
         found = [g for g in self.gradients if g is not None]
         forward = set(self.forward)
         return (
@@ -95,22 +95,22 @@ class LossGraph:
 
     @property
     def flow(self) -> sg.Flow:
-        """Whether gradients of the loss arrive at the parameters, and what cuts ways."""
+        """The report on whether gradients of the loss arrive at the parameters, and what cuts them."""
         return sg.explain(self.loss, list(self.parameters))
 
     def stops(self) -> list[sg.Operation]:
-        """The gates that cut a way."""
+        """The gates that cut a gradient."""
         return [use.operation for use in self.flow.gates if not use.idle]
 
     def passing(self) -> list[sg.Operation]:
-        """Gradient operations made for an operation of the construction: none, where it is cut off."""
+        """Gradient operations made for operations of the construction; none if it is cut off."""
         hidden = set(self.construction)
         return [op for op in self.generated if op.origin in hidden]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a workload did and showed."""
+    """The result of a workload."""
 
     name: str
     title: str
@@ -132,8 +132,8 @@ def differentiate(
 ) -> LossGraph:
     """The graph of ``loss(parameters, **inputs)`` and its gradient with respect to the parameters.
 
-    The arrays given are examples: only their shapes and dtypes count. *loss* may also return a pair of that
-    and the operations that the gradient must not pass.
+    The arrays given are examples: only their shapes and dtypes count. *loss* may also return a pair of the
+    loss and the operations that the gradient must not pass.
 
     Examples:
         >>> def loss(p):

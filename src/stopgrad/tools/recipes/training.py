@@ -1,4 +1,4 @@
-"""What the recipes train with: random weights, Adam on nested structures, and a rate that falls."""
+"""Training for the recipes: random weights, Adam on nested structures, and a decaying rate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def weights(rng: np.random.Generator, layers: dict[str, tuple[int, int]]) -> Tre
 
 
 def initial_moments(tree: Tree) -> Tree:
-    """What Adam remembers before its first step."""
+    """Adam's moments before its first step."""
     zeros = {name: np.zeros_like(value) for name, value in tree.items()}
     return {"mean": zeros, "square": dict(zeros), "step": np.float32(0.0)}
 
 
 def cosine(rate: float, done: float) -> np.float32:
-    """The learning rate when a part of the training, from 0 to 1, is done: half a cosine from *rate* to 0.
+    """The learning rate after a share of the training, from 0 to 1: half a cosine from *rate* to 0.
 
     Loshchilov & Hutter 2017, arXiv 1608.03983.
 

@@ -1,1 +1,1 @@
-"""The tour: all workloads run, checked, and shown on one page."""
+"""The tour: runs and checks all workloads, and shows them on one page."""

@@ -1,7 +1,7 @@
-"""A loss and its gradient as a picture and as a listing.
+"""Shows a loss and its gradient as a picture and as a listing.
 
-Left, the forward operations in layers (laid out by igraph); right, in the row of its forward operation, each
-gradient operation. Where a stop cuts a way, the right side stays empty: nothing was generated there.
+The left has the forward operations in layers (laid out by igraph); the right has each gradient operation, in
+the row of its forward operation. Where a stop cuts the gradient, the right is empty: nothing was generated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stopgrad.tools.recipes.result import LossGraph
 from stopgrad.transforms.gradients.reach import between
 
 CHAR, HEIGHT, ROW, GAP, MARGIN = 6.7, 22.0, 40.0, 16.0, 14.0
-"""Pixels: the width of a character, the height of a box, from row to row, between boxes, around the whole."""
+"""In pixels: the width of a character, the height of a box, and the distances of rows, boxes and margins."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Box:
 
 
 def kind_of(op: sg.Operation, graph: LossGraph) -> str:
-    """How a forward operation is coloured: what it is to the gradient."""
+    """The role of a forward operation for the gradient, which gives its colour."""
     if op.outputs[0] in set(graph.parameters):
         return "parameter"
     if op.type == "Placeholder":
@@ -69,7 +69,7 @@ def _text(op: sg.Operation) -> str:
 def to_svg(graph: LossGraph) -> str:
     """The picture as SVG, coloured by the classes of the page's style sheet.
 
-    Boxes say on hovering what they are.
+    Boxes show a description when the pointer is over them.
     """
     forward = [Box(op, kind_of(op, graph), _text(op)) for op in _shown(graph.forward)]
     generated = [Box(op, "gradient", _text(op)) for op in _shown(graph.generated)]
@@ -111,7 +111,7 @@ def _place_forward(boxes: Sequence[Box]) -> None:
 
 
 def _close_up(boxes: Sequence[Box]) -> None:
-    """Move columns together, in their order, as far as no two boxes of a row touch.
+    """Move columns together, in their order, as far as possible without boxes of a row touching.
 
     The layout leaves room for edges, which are drawn over it.
     """
@@ -149,7 +149,7 @@ def _band(y: float, width: float) -> str:
 
 
 def _edge(start: Box, end: Box) -> str:
-    """A curve; gradients to gradients in their colour, values used again by the gradient faint."""
+    """A curve; between gradients in their colour, faint for forward values that the gradient uses."""
     kind = (
         "gradient"
         if start.kind == "gradient"
@@ -215,7 +215,7 @@ class Line:
 
 
 def listing(graph: LossGraph) -> list[Line]:
-    """The forward operations in order, each with its gradient operations or with why there are none."""
+    """The forward operations in order, each with its gradient operations or the reason why there are none."""
     made: dict[sg.Operation, list[str]] = {}
     for op in _shown(graph.generated):
         if op.origin is not None:

@@ -1,4 +1,4 @@
-"""The page of the tour: one HTML file that needs nothing else."""
+"""The page of the tour: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LEAD = (
 
 
 def page(results: Sequence[Result], seconds: Sequence[float], facts: str) -> str:
-    """The whole page. *facts* says in words on what it ran."""
+    """The whole page. *facts* describes in words the machine on which it ran."""
     nav = " ".join(f'<a href="#{r.name}">{html.escape(r.title)}</a>' for r in results)
     sections = "\n".join(_section(r) for r in results)
     return _PAGE.substitute(
@@ -110,13 +110,13 @@ def _paragraph(block: str) -> str:
 
 
 def _head(*names: str) -> str:
-    """A table's head."""
+    """The head of a table."""
     cells = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
     return f"<thead><tr>{cells}</tr></thead>"
 
 
 def _scrolled(content: str) -> str:
-    """What may be wider than the page, in a box that scrolls by itself."""
+    """Content that may be wider than the page, in a box that scrolls by itself."""
     return f'<div class="scroll" tabindex="0">{content}</div>'
 
 
