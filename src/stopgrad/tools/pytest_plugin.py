@@ -31,7 +31,7 @@ from stopgrad.tools.cli.kinds import (
 )
 
 if TYPE_CHECKING:
-    from stopgrad.interop.torch.training import Training
+    from stopgrad.interop.torch.training_checks import Training
 
 NAME = "gradient_flow"
 """The name of the fixture, the marker and the option in a project's configuration."""
@@ -95,7 +95,7 @@ class GradientFlowFixture:
             raise ArgumentError(
                 "gradient_flow: of a loss of PyTorch, say in one argument what is asked about"
             )
-        training = require("stopgrad.interop.torch.training", "asking about a loss", "torch")
+        training = require("stopgrad.interop.torch.training_checks", "asking about a loss", "torch")
         return training.report_on(ys, args[0])
 
     def assert_flows(
@@ -254,7 +254,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     options = {} if marker is None else _options(marker)
     require("torch", "the marker gradient_flow", "torch")
-    training = require("stopgrad.interop.torch.training", "the marker gradient_flow", "torch")
+    training = require("stopgrad.interop.torch.training_checks", "the marker gradient_flow", "torch")
     given = getattr(item, "funcargs", {})
     named = {name: value for name, value in given.items() if is_module(value) or is_optimizer(value)}
     with training.Training(named, leaves=marker is not None) as watched:

@@ -20,7 +20,6 @@ from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.interop.jax.avals import type_of
 from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
@@ -34,6 +33,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
     windows,
 )
 from stopgrad.interop.jax.steps import refused, run
+from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, program_of
 from stopgrad.interop.jax.unused import unused
 
 

@@ -15,7 +15,7 @@ from stopgrad.base.types import Size
 from stopgrad.graph.interpreter import interpret
 from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
 from stopgrad.interop.onnx.sizing import settled
-from stopgrad.interop.shared.values import Number
+from stopgrad.interop.shared.conversions import Number
 
 LARGEST = 2**14
 """The most elements of an array that is computed while a graph is built."""

@@ -39,7 +39,7 @@ from stopgrad.interop.onnx.translating import (
     scope_from,
     stored,
 )
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.conversions import Refused
 
 
 @guarded("load")

@@ -21,11 +21,11 @@ from stopgrad.graph.builder import Inside, default_graph
 from stopgrad.graph.interpreter import constant_value
 from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
+from stopgrad.interop.onnx.folding import LARGEST, folded
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
 from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
-from stopgrad.interop.onnx.shapes import LARGEST, folded
 
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.shapes import padded
-from stopgrad.interop.shared.values import bounded, product, pulled, static
+from stopgrad.interop.shared.conversions import bounded, product, pulled, static
+from stopgrad.interop.shared.slices import padded
 from stopgrad.ops.shapes.reshape import reshape
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import brought, product
+from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 

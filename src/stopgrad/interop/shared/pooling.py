@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import bounded, brought, static
+from stopgrad.interop.shared.conversions import bounded, brought, static
 from stopgrad.ops.shapes.reshape import reshape
 
 

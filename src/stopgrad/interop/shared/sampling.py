@@ -11,7 +11,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.values import bounded, brought, product
+from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.values import END, Value, brought
+from stopgrad.interop.shared.conversions import END, Value, brought
 
 
 def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: int = 1) -> Any:

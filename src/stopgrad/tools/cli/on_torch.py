@@ -19,7 +19,7 @@ from stopgrad.tools.cli.inputs import Argument, line_of
 from stopgrad.tools.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
 
 if TYPE_CHECKING:
-    from stopgrad.interop.torch.training import Training
+    from stopgrad.interop.torch.training_checks import Training
 
 
 class OnTorch:
@@ -31,7 +31,7 @@ class OnTorch:
         """The report on what a function returns, or on the ``backward()`` that it calls itself."""
         purpose = "explaining a PyTorch function"
         torch = require("torch", purpose, "torch")
-        training = require("stopgrad.interop.torch.training", purpose, "torch")
+        training = require("stopgrad.interop.torch.training_checks", purpose, "torch")
         program, wanted = question.program, question.wanted
         f, found, argnums = chosen(program, question.found, wanted.argnums)
         arrays, data = with_data(program, found, wanted.seed or 0)

@@ -18,7 +18,7 @@ from stopgrad.graph.arguments import Constant, argument_names, operation_name
 from stopgrad.graph.build import as_output, emit
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import shorten
-from stopgrad.interop.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
+from stopgrad.interop.jax.callable.leaves import Leaves, is_array, is_output, leaves_of
 from stopgrad.interop.jax.callable.narrow import are_wide_types_enabled, narrowed
 from stopgrad.interop.jax.callable.programs import Computation
 from stopgrad.ops.structural.sources import Placeholder

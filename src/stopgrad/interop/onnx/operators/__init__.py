@@ -19,6 +19,7 @@ from stopgrad.interop.onnx.operators.losses import LOSSES
 from stopgrad.interop.onnx.operators.moving import MOVING
 from stopgrad.interop.onnx.operators.normalizations import NORMALIZATIONS
 from stopgrad.interop.onnx.operators.pooling import POOLING
+from stopgrad.interop.onnx.operators.preview_training import TRAINING
 from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import QUANTIZED
 from stopgrad.interop.onnx.operators.recurrent import RECURRENT
@@ -26,7 +27,6 @@ from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
 from stopgrad.interop.onnx.operators.resizing import RESIZING
 from stopgrad.interop.onnx.operators.sequences import SEQUENCES
 from stopgrad.interop.onnx.operators.signals import SIGNALS
-from stopgrad.interop.onnx.operators.training import TRAINING
 
 OPERATORS: Table = {
     **ACTIVATIONS,

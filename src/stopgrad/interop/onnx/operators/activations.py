@@ -7,7 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.interop.shared.values import axis_of, brought
+from stopgrad.interop.shared.conversions import axis_of, brought
 
 
 def _of_features(function: Callable[..., Any]) -> Any:

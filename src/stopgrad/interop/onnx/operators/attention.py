@@ -8,8 +8,8 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.base.types import DType, Size
 from stopgrad.interop.onnx.operators.calling import Call, Table, dtype_of_code
-from stopgrad.interop.shared.shapes import padded
-from stopgrad.interop.shared.values import Refused, along, brought
+from stopgrad.interop.shared.conversions import Refused, along, brought
+from stopgrad.interop.shared.slices import padded
 
 AXES = (0, 2, 1, 3)
 """From [batch, length, heads, features] to [batch, heads, length, features], and back."""

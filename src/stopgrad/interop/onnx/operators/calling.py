@@ -17,7 +17,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.types import DType, DTypeLike, dtype_of
-from stopgrad.interop.shared.values import Refused as Refused
+from stopgrad.interop.shared.conversions import Refused as Refused
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema

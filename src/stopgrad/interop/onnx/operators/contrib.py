@@ -22,8 +22,8 @@ from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.onnx.operators.convolutions import conv
 from stopgrad.interop.onnx.operators.normalizations import layer_normalization, rms_normalization
 from stopgrad.interop.onnx.operators.quantized import integer_product
+from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import layer_normalized, statistics, wide
-from stopgrad.interop.shared.values import brought
 
 # ------------------------------------------------------------------------------------------ activations
 

@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axis
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.conversions import Refused
 
 _UNROLLED = 1024
 """The most steps of a loop that are unrolled."""

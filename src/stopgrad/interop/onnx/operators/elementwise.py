@@ -10,7 +10,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Rule, Table, dtype_of_code
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.conversions import brought
 
 
 def _unary(function: Callable[..., Any]) -> Rule:

@@ -16,7 +16,7 @@ import stopgrad as sg
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
 from stopgrad.interop.onnx.sizing import sizes_known
-from stopgrad.interop.shared.values import brought, product
+from stopgrad.interop.shared.conversions import brought, product
 
 
 def _dtype(node: Call, default: DType) -> DType:

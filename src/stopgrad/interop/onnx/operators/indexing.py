@@ -9,8 +9,8 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axis
-from stopgrad.interop.shared.shapes import part
-from stopgrad.interop.shared.values import along, axis_of, brought
+from stopgrad.interop.shared.conversions import along, axis_of, brought
+from stopgrad.interop.shared.slices import part
 
 # ------------------------------------------------------------------------------------------------- reading
 

@@ -7,7 +7,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Table
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.conversions import brought
 
 
 class Labels:

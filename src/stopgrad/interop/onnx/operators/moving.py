@@ -10,8 +10,8 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.interop.shared.shapes import padded, part
-from stopgrad.interop.shared.values import END, along, axis_of, brought, product
+from stopgrad.interop.shared.conversions import END, along, axis_of, brought, product
+from stopgrad.interop.shared.slices import padded, part
 
 _FAR = 2**31 - 1
 """Slice bounds from this number on, the largest of 32 bits, mean "to the end"."""

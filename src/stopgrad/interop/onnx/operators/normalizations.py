@@ -7,6 +7,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.pooling import powers, root
+from stopgrad.interop.shared.conversions import axis_of, bounded, brought
 from stopgrad.interop.shared.normalizations import (
     batch_normalized,
     layer_normalized,
@@ -15,8 +16,7 @@ from stopgrad.interop.shared.normalizations import (
     wide,
     with_running,
 )
-from stopgrad.interop.shared.shapes import padded, part
-from stopgrad.interop.shared.values import axis_of, bounded, brought
+from stopgrad.interop.shared.slices import padded, part
 
 
 def _epsilon(node: Call) -> float:

@@ -10,10 +10,10 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads
+from stopgrad.interop.shared.conversions import along, brought, product, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import max_places, places, shares
-from stopgrad.interop.shared.shapes import padded
-from stopgrad.interop.shared.values import along, brought, product, static
+from stopgrad.interop.shared.slices import padded
 
 
 class Pooling(Spatial):

@@ -8,7 +8,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.graph.build import inline
 from stopgrad.interop.onnx.operators.calling import Call, Table
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.conversions import brought
 
 
 def _attribute(node: Call, name: str, default: float, like: sg.Output) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Table
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.conversions import brought
 
 
 def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:

@@ -14,9 +14,9 @@ from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.attention import precision
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.convolutions import geometry
+from stopgrad.interop.shared.conversions import along, axis_of, brought
 from stopgrad.interop.shared.convolutions import convolved
-from stopgrad.interop.shared.shapes import part
-from stopgrad.interop.shared.values import along, axis_of, brought
+from stopgrad.interop.shared.slices import part
 
 
 def spread(node: Call, scale: sg.Output, x: sg.Output) -> Any:

@@ -13,7 +13,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.activations import bent, line
 from stopgrad.interop.onnx.operators.calling import Call, Table
-from stopgrad.interop.shared.values import along, brought
+from stopgrad.interop.shared.conversions import along, brought
 
 Activation = Callable[[Any], Any]
 

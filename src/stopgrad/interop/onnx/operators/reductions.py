@@ -11,7 +11,7 @@ import stopgrad as sg
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
-from stopgrad.interop.shared.values import brought, product
+from stopgrad.interop.shared.conversions import brought, product
 
 
 def _reduced(function: Callable[..., Any]) -> Rule:

@@ -15,8 +15,8 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
 from stopgrad.interop.shared.sampling import cubic_weights
-from stopgrad.interop.shared.values import along, axis_of, bounded, brought
 
 FEW = 4
 """If a new element is made of more old ones than this, the weights are a matrix."""

@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axis
-from stopgrad.interop.shared.shapes import part
+from stopgrad.interop.shared.slices import part
 
 _PARTS = 2**14
 """The most parts into which a tensor is split."""

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.attention import precision
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
-from stopgrad.interop.shared.values import along, axis_of, bounded, brought
+from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
 from stopgrad.ops.fourier import transforms as fourier
 
 

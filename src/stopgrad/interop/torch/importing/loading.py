@@ -20,7 +20,7 @@ from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
 from stopgrad.interop.torch.importing.program import Program, Sizes, called, exported, scope_from
 from stopgrad.interop.torch.importing.translating import Translator, draws

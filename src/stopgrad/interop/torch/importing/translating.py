@@ -12,7 +12,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
 from stopgrad.graph.builder import Inside
-from stopgrad.interop.shared.values import Refused, Value
+from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
 from stopgrad.interop.torch.importing.aten.control import CONTROL

@@ -16,7 +16,7 @@ import torch
 import stopgrad as sg
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.interop.shared.values import Refused
+from stopgrad.interop.shared.conversions import Refused
 
 Translation = Callable[..., Any]
 Table = dict[str, Translation]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import Value, brought
+from stopgrad.interop.shared.conversions import Value, brought
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.values import brought
+from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 

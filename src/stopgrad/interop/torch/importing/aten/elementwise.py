@@ -11,7 +11,7 @@ import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.interop.shared.values import Value, brought
+from stopgrad.interop.shared.conversions import Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.shapes import part
-from stopgrad.interop.shared.values import Refused, Value, along, axis_of, brought, product, static
+from stopgrad.interop.shared.conversions import Refused, Value, along, axis_of, brought, product, static
+from stopgrad.interop.shared.slices import part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, strided_places
 from stopgrad.ops.shapes.reshape import reshape

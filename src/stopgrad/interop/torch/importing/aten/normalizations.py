@@ -7,6 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.shared.normalizations import (
     affine,
     batch_normalized,
@@ -17,7 +18,6 @@ from stopgrad.interop.shared.normalizations import (
     wide,
     with_running,
 )
-from stopgrad.interop.shared.values import brought, product
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 

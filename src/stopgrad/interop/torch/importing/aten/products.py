@@ -9,7 +9,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared import convolutions
-from stopgrad.interop.shared.values import Refused, Value, brought, pulled, spread, static
+from stopgrad.interop.shared.conversions import Refused, Value, brought, pulled, spread, static
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 import stopgrad as sg
+from stopgrad.interop.shared.conversions import along, axes_of, axis_of, brought, static
 from stopgrad.interop.shared.normalizations import variance
-from stopgrad.interop.shared.values import along, axes_of, axis_of, brought, static
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 
 

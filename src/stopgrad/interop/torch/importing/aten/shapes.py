@@ -11,8 +11,8 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.shapes import is_negative, padded, part
-from stopgrad.interop.shared.values import Refused, axes_of, axis_of, brought, product, static
+from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
+from stopgrad.interop.shared.slices import is_negative, padded, part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 

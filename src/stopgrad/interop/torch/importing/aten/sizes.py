@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import stopgrad as sg
-from stopgrad.interop.shared.values import Refused, Value
+from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten.calling import Call
 
 

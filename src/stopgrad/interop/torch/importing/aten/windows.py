@@ -10,11 +10,11 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import max_places, places, shares
 from stopgrad.interop.shared.sampling import cubic_weights, grid_sampled
-from stopgrad.interop.shared.shapes import padded
-from stopgrad.interop.shared.values import Refused, along, brought, product, pulled, spread, static
+from stopgrad.interop.shared.slices import padded
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
