@@ -1,4 +1,4 @@
-"""What a question about gradients is asked of: ys and xs of a graph, or a function and its arguments."""
+"""Questions about gradients: about ys and xs of a graph, or about a function and its arguments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Asked:
     """The ys and xs of a question, in one graph.
 
     Attributes:
-        graph: theirs.
+        graph: the graph of ys and xs.
         ys: what is differentiated.
-        xs: with respect to what; by the outputs themselves or, for a function, by the paths of its arguments.
+        xs: the tensors with respect to which; keys are the outputs themselves or, for a function, the paths
+            of its arguments.
         feeds: the values of the placeholders that stand for a function's arguments.
-        is_function: whether a function was asked about, whose xs are called as its arguments are.
-        recorded: whether the graph is a record of what a program did, all of it: there, stops on the way to
-            what is only logged or shown, and stops of plain data, are nothing to look at.
+        is_function: whether a function was asked about; xs then have the names of its arguments.
+        recorded: whether the graph records everything that a program did. Then stops before values that are
+            only logged or shown, and stops of plain data, are not reported.
     """
 
     graph: Graph
@@ -40,7 +41,7 @@ class Asked:
 
 
 def label(key: object) -> str:
-    """What a tensor that was asked about is called."""
+    """The name of a tensor that was asked about."""
     return key.name if isinstance(key, Output) else str(key)
 
 
@@ -51,7 +52,7 @@ def asked(
     kwargs: Mapping[str, Any],
     argnums: int | Sequence[int] | None = None,
 ) -> Asked:
-    """What the public function *what* is asked, from its arguments: ys and xs, or a function and arguments.
+    """The question from the arguments of the public function *what*: ys and xs, or a function and arguments.
 
     Raises:
         GraphError, GradientError: they are neither.

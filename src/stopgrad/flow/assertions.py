@@ -1,4 +1,4 @@
-"""What a test says about gradients, and what it shows when that does not hold."""
+"""Assertions about gradients for tests, and the text of their failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.ops.structural.sources import Parameter, Placeholder
 from stopgrad.transforms.gradients.tracing import outputs_in
 
-__tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
+__tracebackhide__ = True  # pytest ends the traceback of a failure at the line of the test.
 
 
 @guarded("assert_flows")
@@ -35,14 +35,15 @@ def assert_flows(
     Args:
         ys: as for :func:`explain`: outputs of a graph; or a function, which is not computed.
         args: the xs; or the function's arguments.
-        to: of a function, the arguments that it is about, such as ``"params.w"``, ``"params"`` for all below
-            it, or a list of these; all that carry gradients unless given. Of a graph, the xs, also by name.
-        argnums: of a function, the positions of the arguments that are asked about; all unless given.
+        to: for a function, the arguments that the assertion is about, such as ``"params.w"``, ``"params"``
+            for all below it, or a list of these; all that carry gradients unless given. For a graph, the xs,
+            also by name.
+        argnums: for a function, the positions of the arguments that are asked about; all unless given.
         kwargs: the function's keyword arguments.
 
     Raises:
-        FlowError: some do not; what cuts the paths to these, and on which lines.
-        GraphError, GradientError: what is asked about is not there.
+        FlowError: some do not; it names what cuts the paths to these, and the lines.
+        GraphError, GradientError: what is asked about does not exist.
 
     Examples:
         >>> def loss(params, x):
@@ -66,13 +67,13 @@ def assert_blocked(
 
     Args:
         ys, args, to, argnums, kwargs: as for :func:`assert_flows`.
-        by: what must cut paths to each of them; by anything unless given. An operation or an output of one;
-            the name of an operation, or of a scope that it is in; a line, such as ``"model.py:14"``; or
-            several of these in a structure, any of which will do.
+        by: what must cut the paths to each of them; anything may unless given. An operation or an output of
+            one; the name of an operation, or of a scope that it is in; a line, such as ``"model.py:14"``; or
+            a structure of these, one of which must cut.
 
     Raises:
-        FlowError: some do, and on which lines an open path runs; or something else cuts them.
-        GraphError, GradientError: what is asked about, or what should cut it, is not there.
+        FlowError: some do, and it names the lines of an open path; or something else cuts them.
+        GraphError, GradientError: what is asked about, or what should cut it, does not exist.
 
     Examples:
         >>> def loss(params, x):
@@ -96,12 +97,12 @@ def assert_only_flows(
 
     Args:
         ys, args, to, argnums, kwargs: as for :func:`assert_flows`; a function needs *to*.
-        among: the tensors, or the arguments, that are looked at. Unless given, of a function all arguments;
-            of a graph all parameters, and all placeholders that carry gradients, that ys are computed from.
+        among: the tensors or arguments that are checked. Unless given, for a function all arguments; for a
+            graph all parameters, and all placeholders that carry gradients, from which ys are computed.
 
     Raises:
         FlowError: gradients arrive at others, or not at these.
-        GraphError, GradientError: what is asked about is not there.
+        GraphError, GradientError: what is asked about does not exist.
 
     Examples:
         >>> def loss(params, x):
@@ -138,11 +139,11 @@ def flows_or_raise(what: str, flow: Flow, keys: Sequence[Any]) -> None:
 
 
 def blocked_or_raise(what: str, flow: Flow, keys: Sequence[Any], by: object = None) -> None:
-    """Raise if a gradient arrives at any of these keys of a report, or if something else cuts than *by*.
+    """Raise if a gradient arrives at any of these keys of a report, or if something other than *by* cuts.
 
     Raises:
         FlowError: that is so.
-        GraphError: there is no *by*.
+        GraphError: *by* does not exist.
     """
     gate = None if by is None else _Gate(what, by, flow)
     arriving = [key for key in keys if flow[key].arrives]
@@ -183,7 +184,7 @@ def only_flows_or_raise(what: str, flow: Flow, keys: Sequence[Any], wanted: Sequ
 
 
 SHOWN = 6
-"""So many lines of an open path are shown, those next to its ends; and so many names."""
+"""The most lines of an open path that are shown, those next to its ends; and the most names."""
 
 
 # ------------------------------------------------------------------------------------------ questions
@@ -198,7 +199,7 @@ def _question(
     argnums: int | Sequence[int] | None,
     needs_to: bool = False,
 ) -> tuple[Asked, list[Any]]:
-    """What is asked about, and the keys that the assertion is about."""
+    """The question, and the keys that the assertion is about."""
     if callable(ys) and not isinstance(ys, (Output, Operation)):
         question = asked(what, ys, args, kwargs, argnums)
         if needs_to and to is None:
@@ -228,7 +229,7 @@ def _flow(question: Asked) -> Flow:
 
 
 def _arguments(what: str, question: Asked, to: object) -> list[Any]:
-    """The arguments of a function that are called so, or lie below what is called so."""
+    """The arguments of a function with these names, and those below."""
     found: dict[Any, None] = {}
     for name in flatten(to)[0]:
         if not isinstance(name, str):
@@ -243,7 +244,7 @@ def _arguments(what: str, question: Asked, to: object) -> list[Any]:
 
 
 def _tensors(what: str, which: str, graph: Graph, xs: object) -> list[Output]:
-    """Outputs of a graph, given themselves or by name; a scope stands for the parameters inside it."""
+    """Outputs of a graph, given directly or by name; a scope stands for the parameters inside it."""
     found: list[Output] = []
     for x in flatten(xs)[0]:
         found += _named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
@@ -251,7 +252,7 @@ def _tensors(what: str, which: str, graph: Graph, xs: object) -> list[Output]:
 
 
 def _named(what: str, graph: Graph, name: str) -> list[Output]:
-    """The tensor of a name, or the inputs in the scope of that name."""
+    """The tensor of this name, or the inputs in the scope of this name."""
     op_name, _, index = name.partition(":")
     op = graph.operation(op_name)
     if op is not None and (index.isdecimal() or not index) and int(index or 0) < len(op.outputs):
@@ -265,7 +266,7 @@ def _named(what: str, graph: Graph, name: str) -> list[Output]:
 
 
 def _sources(question: Asked) -> list[Output]:
-    """The parameters and the placeholders with gradients that ys are computed from."""
+    """The parameters, and the placeholders that carry gradients, from which ys are computed."""
     return [
         op.outputs[0]
         for op in question.graph.subgraph_to(question.ys)
@@ -274,7 +275,7 @@ def _sources(question: Asked) -> list[Output]:
 
 
 def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -> str:
-    """What may have been meant; if nothing known is like it, what there is to be told of."""
+    """The known names that are similar; if there is none, a list of known names."""
     close = [one for one in dict.fromkeys(known) if one.lower() == name.lower()]
     close = close or difflib.get_close_matches(name, list(dict.fromkeys(known)), 3)
     if close:
@@ -287,7 +288,7 @@ def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -
 
 
 class _Gate:
-    """What should cut, in whatever way it was said."""
+    """The operations that should cut, from any form of *by*."""
 
     def __init__(self, what: str, by: object, question: Asked | Flow) -> None:
         self._operations: dict[Operation, None] = {}
@@ -320,14 +321,14 @@ class _Gate:
         return any(op in self._operations for cut in reach.cuts for op in cut.operations)
 
     def idle(self, flow: Flow) -> str:
-        """Why it does nothing, if so."""
+        """Why it does nothing; empty if it does something."""
         found = [gate for gate in flow.gates if gate.operation in self._operations]
         why = {gate.why_idle for gate in found}
         return f", which does nothing: {found[0].why_idle}" if found and "" not in why else ""
 
 
 def _called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
-    """The operations that a name, a scope or a line stands for."""
+    """The operations of a name, a scope or a line."""
     every = list(walk(question.graph.subgraph_to(question.ys)))
     plain_name = re.sub(r":\d+$", "", name)
     found = [op for op in every if op.name in (name, plain_name) or op.name.startswith(f"{name}/")]
@@ -374,11 +375,11 @@ def _names(keys: Sequence[Any], flow: Flow) -> str:
 
 
 def _open_path(flow: Flow, key: object) -> str:
-    """The lines that one of the open paths runs through, from the result to the tensor."""
+    """The lines of an open path, from the result to the tensor."""
     steps: dict[str, tuple[str, list[str]]] = {}
     for op in flow.open_path(key):
         if flow.is_function and op.definition is Placeholder:
-            continue  # An argument: its line is that of this question.
+            continue  # The line of an argument is that of the question itself.
         location = op.location
         where = title(op) if location is None else place(location)
         source = excerpt(location)[:1]

@@ -1,4 +1,4 @@
-"""Single ways through a graph: an open path; and where paths would end next, were a cut removed."""
+"""Single paths through a graph: an open path; and where paths would end next if a cut were removed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Next = list[tuple[Wall, int]]
 """Walls, each with the xs behind it."""
 
 TOGETHER = 256
-"""So many cuts are removed in one sweep, each by itself."""
+"""The number of cuts that one sweep removes, each by itself."""
 
 
 def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]) -> dict[P, Next]:
-    """For cuts, which are called by their places, the walls that are seen from behind each."""
+    """For cuts, given by their places, the walls that are next behind each."""
     found: dict[P, Next] = {}
     wanted = dict.fromkeys(places)
     removed: dict[P, list[Ending]] = {}
@@ -35,14 +35,14 @@ def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]
 
 
 def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next]:
-    """For groups of walls, the walls that are seen from what lies right behind the group."""
+    """For groups of walls, the walls that are next behind each group."""
     sweep, results = survey.sweep, Results(len(removed))
     start: dict[Output, int] = {}
     for k, group in enumerate(removed):
         for wall, inside, *_ in group:
             for way in sweep.ways[inside.id]:
                 for one, inputs in way.walls:
-                    # What is not open lies behind a second wall in the same body, which is not looked for.
+                    # What is not open is behind a second wall in the same body, which is not searched.
                     for i in [i for i, level in inputs if one == wall and level == OPEN]:
                         x = inside.inputs[i]
                         start[x] = start.get(x, 0) | results.starting(1 << k, x)
@@ -59,7 +59,7 @@ def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next
 
 
 def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation]:
-    """The operations of one open path to a tensor that gradients reach, from a result on."""
+    """The operations of an open path from a result to a tensor that gradients reach."""
     sweep, bit = survey.sweep, survey.bit(x)
 
     def leads(tensor: Output) -> bool:

@@ -1,4 +1,4 @@
-"""The report as data: dicts and lists. docs/flow-report.md describes the fields."""
+"""The report as dicts and lists. docs/flow-report.md describes the fields."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _cut(cut: Cut) -> dict[str, Any]:
 
 
 def _gates(report: Reaches) -> list[dict[str, Any]]:
-    """The gates, those together that one line built and that do the same."""
+    """The gates; those of one line that do the same are one entry."""
     lines: dict[Any, list[GateUse]] = {}
     for gate in report.gates:
         at = report.location(gate.operation)

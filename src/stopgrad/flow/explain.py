@@ -1,4 +1,4 @@
-"""Does this loss reach this parameter, and if not, which operation cuts the path, and on which line?"""
+"""Explains whether a loss reaches a parameter, and if not, which operation cuts the path, on which line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def explain(
 
     Args:
         ys: an output or nested structure of outputs, as for :func:`gradients`; or a function.
-        args: the xs, as for :func:`gradients`, numbers and strings among them being passed over; or the
-            function's arguments.
+        args: the xs, as for :func:`gradients`, where numbers and strings are ignored; or the function's
+            arguments.
         argnums: which of the function's arguments are asked about; all unless given.
         stop_gradients: as for :func:`gradients`.
         kwargs: the function's keyword arguments, which are not asked about.
@@ -40,7 +40,7 @@ def explain(
         error); ``"disconnected"`` (there is no path). A gradient is generated for the first two.
 
     Raises:
-        GraphError, GradientError: ys and xs are not of one graph, or there are none.
+        GraphError, GradientError: ys and xs are of several graphs, or there are none.
 
     Examples:
         >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
@@ -51,6 +51,6 @@ def explain(
 
 
 def flow_of(question: Asked, stops: Sequence[Output] = (), findings: Sequence[Finding] = ()) -> Flow:
-    """The report that answers a question, with what else was found about it."""
+    """The report for a question, with further findings."""
     found = surveys(question.graph, question.ys, list(question.xs.values()), dict.fromkeys(stops))
     return Flow(question, found, findings)

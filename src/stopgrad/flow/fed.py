@@ -1,4 +1,4 @@
-"""The values at which a question about gradients is looked at."""
+"""The values at which a question about gradients is examined."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fed_to(
 ) -> dict[Output, NumpyArray]:
     """The values of the placeholders and parameters that ys, xs and other *outputs* need.
 
-    Parameters have those of a session; without one, their first.
+    Parameters have their values in a session; without one, their first values.
     """
     given = {} if feed_dict is None else feed_dict
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""The report of :func:`explain` as a user has it: what it says, and how it is shown."""
+"""The report of :func:`explain`, as users get it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Flow(Reaches, FlowReport):
         return document_of(self)
 
     def to_html(self, path: AnyPath) -> None:
-        """Write the report as a page: the graph, folded by scopes, beside the source, with what was found.
+        """Write the report as a page: the graph, folded by scopes, beside the source, with the findings.
 
-        One file that needs nothing else, and no network. An old file stays as it is until the new one is
+        It is a single file that needs no others and no network. An old file stays until the new one is
         complete.
 
         Args:
-            path: of the file, whose folder exists.
+            path: the path of the file; its folder must exist.
 
         Raises:
             FileError: the file cannot be written.

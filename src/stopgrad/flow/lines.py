@@ -1,4 +1,4 @@
-"""Where paths end, by the lines of the user's source: what is one cut for a reader."""
+"""The ends of paths, by lines of the user's source: for a reader, each line is one cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stopgrad.graph.op import Status
 
 
 class Lines:
-    """The walls at which paths end, by the lines of the user's source."""
+    """The walls at which paths end, by lines of the user's source."""
 
     def __init__(self, asked: Asked, surveys: Sequence[Survey]) -> None:
         self._locations: dict[Any, Location | None] = {}
@@ -37,7 +37,7 @@ class Lines:
         self._beyond: dict[Survey, dict[Place, list[tuple[Wall, int]]]] = {}
 
     def location(self, op: Operation) -> Location | None:
-        """Where an operation was built; decoded once for all that one instruction built."""
+        """Where an operation was built. It is decoded once for all operations of an instruction."""
         like: Operation | None = op
         while like is not None and like._place is None:
             like = like.origin
@@ -63,7 +63,7 @@ class Lines:
         return tuple([place for place, line in self._lines[survey].items() if line.leads & bit])
 
     def cuts(self, places: Sequence[Place], xs: Sequence[tuple[Survey, Output]]) -> tuple[Cut, ...]:
-        """The cuts at these lines, each with the operations behind which any of the xs lies."""
+        """The cuts at these lines, each with the operations that have any of the xs behind them."""
         bits: dict[Survey, int] = {}
         own: dict[Place, dict[Wall, None]] = {}
         for survey, x in xs:
@@ -85,7 +85,7 @@ class Lines:
         return tuple(found)
 
     def beyond(self, place: Place) -> tuple[Cut, ...]:
-        """The cuts at which paths would end if those of a line were removed."""
+        """The cuts at which paths would end next if those of a line were removed."""
         found: dict[Place, tuple[list[Wall], dict[str, None]]] = {}
         for survey, lines in self._lines.items():
             if survey not in self._beyond:
@@ -103,13 +103,13 @@ class Lines:
         )
 
     def _closes(self, survey: Survey, line: Line) -> bool:
-        """Whether tensors stay without a gradient when the line is removed."""
+        """Whether some tensors stay without a gradient if the line is removed."""
         return survey.sources.openly(line.leads) != survey.sources.behind(line.leads)
 
     def _behind(
         self, place: Place, xs: Sequence[tuple[Survey, Output]]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is called that lies behind a line, and what of it a gradient would reach without the line."""
+        """The names of tensors behind a line, and of those that a gradient would reach without the line."""
         found = self._known.get(place)
         if found is None:
             behind: dict[str, None] = {}
@@ -119,14 +119,14 @@ class Lines:
                 leads = lines[place].leads if place in lines else 0
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
                 opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
-            if not behind:  # A tensor that carries no gradient itself.
+            if not behind:  # The tensor itself carries no gradient.
                 own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
                 return tuple(dict.fromkeys([name for x in own for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
 
     def _opened(self, survey: Survey, place: Place, leads: int) -> int:
-        """The xs that a gradient would reach without a line behind which these are."""
+        """The xs behind a line that a gradient would reach without the line."""
         openly = survey.sources.openly(leads)
         if openly == survey.sources.behind(leads):
             return openly
@@ -138,7 +138,7 @@ class Lines:
 
 
 class Line:
-    """What ends paths at a line: walls, each with the xs behind it; and all that is behind them."""
+    """A line: the walls that end paths there, each with the xs behind it; and all xs behind them."""
 
     def __init__(self) -> None:
         self.walls: list[tuple[Wall, int]] = []
@@ -154,7 +154,7 @@ def _chosen(names: Sequence[Sequence[str]], bits: int) -> Iterator[str]:
 
 
 class Surveyed(Reach):
-    """What a survey says of x; counted and put in order when it is asked for."""
+    """The result of a survey for x; counts and cuts are computed when they are needed."""
 
     def __init__(self, survey: Survey, x: Output, lines: Lines) -> None:
         super().__init__(survey.status(x))

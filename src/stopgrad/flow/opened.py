@@ -1,7 +1,7 @@
-"""What a gradient would reach without one line, whose walls may stand behind each other.
+"""What a gradient would reach without one line, some of whose walls may be behind others of that line.
 
-That is so where a helper that stops is called twice on the way, or a stop stands in a loop that was written
-out. Most lines are not of that kind, and one sweep finds those that are.
+That happens if a helper with a stop is called twice on the way, or if a loop with a stop was unrolled. Few
+lines are of that kind, and one sweep finds them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from stopgrad.flow.survey import Survey
 from stopgrad.flow.ways import OPEN, Wall
 
 PlaceOf = Callable[[Wall], Hashable]
-"""The line of a wall, and what else walls of one line have in common."""
+"""The place of a wall, which all walls of a line share."""
 
 
 def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
-    """The lines behind a wall of which, past open ways alone, another wall of theirs may stand."""
+    """The lines that may have one wall behind another, with only open ways between."""
     found, bits = _several(survey, place_of)
     sweep = survey.sweep
-    ahead = [0] * sweep.places if bits else []  # The lines of which a wall stands next, as bits.
+    ahead = [0] * sweep.places if bits else []  # The lines that have the next wall, as bits.
     for op in sweep.operations if bits else ():
         at, ways = sweep.first[op.id], sweep.ways.get(op.id)
         before = [ahead[sweep.first[x.op.id] + x.index] for x in op.inputs]
@@ -47,7 +47,7 @@ def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
 
 
 def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], dict[Any, int]]:
-    """The lines of walls in bodies; and a bit for each line of several operations outside of them."""
+    """The lines of walls in bodies; and a bit for each line with several operations outside of bodies."""
     outside: dict[Any, set[Any]] = {}
     inside = set()
     for ways in survey.sweep.ways.values():

@@ -1,4 +1,4 @@
-"""What a report is made of: per tensor, per line that cuts, per gate."""
+"""The parts of a report: for each tensor, for each line that cuts, for each gate."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from stopgrad.graph.graph import Operation, describe
 from stopgrad.graph.op import Status
 
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
-"""The statuses with which a gradient is generated."""
+"""The statuses for which a gradient is generated."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A line of the user's source at which paths end, seen from ys: nothing behind another cut is one.
+    """A line of the user's source at which paths end, seen from ys: nothing behind another cut is a cut.
 
     Attributes:
-        operations: those that end them, built at this line.
-        status: the absence that they cause.
-        reason: why.
-        behind: the tensors asked about that lie behind it, at least by one path.
-        opens: those that a gradient would reach if this cut alone were removed.
-        switched: whether a condition, read when the graph runs, says if it acts.
+        operations: the operations that end them, built at this line.
+        status: the status that they cause.
+        reason: the reason.
+        behind: the tensors asked about that are behind it, by at least one path.
+        opens: the tensors that a gradient would reach if only this cut were removed.
+        switched: whether a condition at run time decides if it acts.
     """
 
     operations: tuple[Operation, ...]
@@ -42,7 +42,7 @@ class Cut:
 
     @property
     def uses(self) -> int:
-        """How many operations it is."""
+        """The number of its operations."""
         return len(self.operations)
 
     @property
@@ -59,8 +59,8 @@ class Reach:
 
     Attributes:
         status: see :func:`explain`.
-        paths: the number of paths from ys to x, cut ones included. An operation that runs bodies, such as a
-            loop, is one step of a path; where one way through it is open and another cut, it is two.
+        paths: the number of paths from ys to x, cut ones included. An operation with bodies, such as a loop,
+            counts as one step of a path; as two if one way through it is open and another is cut.
         cut_paths: the number of those that a cut ends.
         cuts: the cuts on them, in the order of their operations.
     """
@@ -109,10 +109,10 @@ class GateUse:
     Attributes:
         operation: the gate.
         fully: the tensors that it cuts and that no gradient reaches.
-        partly: those that it cuts, and that a gradient reaches all the same.
-        idle: whether it does nothing: no path ends first at it that would be open if no gate stopped any. Of
-            two stops one behind the other, the one behind is.
-        why_idle: how that comes; empty where it is not idle.
+        partly: the tensors that it cuts, but that a gradient reaches by other paths.
+        idle: whether it does nothing: no path ends first at it that would be open without any gates. Of two
+            stops one behind the other, the one behind is idle.
+        why_idle: why it is idle; empty if it is not.
     """
 
     operation: Operation
@@ -140,10 +140,10 @@ class Finding:
 
     Attributes:
         kind: ``"idle"``, for a stop that does nothing, or the status of tensors that no gradient reaches.
-        message: what it is, in a sentence.
-        operations: where it is; for a status, the operations of the cuts.
+        message: the finding, in a sentence.
+        operations: its operations; for a status, those of the cuts.
         keys: the tensors that it is about.
-        reason: of an idle stop, why it does nothing.
+        reason: for an idle stop, why it does nothing.
     """
 
     kind: str
@@ -159,7 +159,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Story:
-    """Tensors of which the same is to be told."""
+    """Tensors with the same result, which are reported together."""
 
     keys: tuple[Any, ...]
     status: Status
@@ -171,4 +171,4 @@ class Story:
 
 
 Place = tuple[Any, ...]
-"""What the cuts have in common that are one for the reader: a line of the source and what happens there."""
+"""The key by which operations form one cut for the reader: a line of source and what happens there."""

@@ -1,4 +1,4 @@
-"""Names of what was asked about, chosen by patterns."""
+"""Selects names of tensors by patterns."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.words import some
 
 SHOWN = 6
-"""So many names are shown at most of those that a pattern may mean."""
+"""The most names that an error about a pattern shows."""
 
 
 def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
-    """The names that match any of the patterns, and those below what does, in their order.
+    """The names that match any of the patterns, and those below matches, in their order.
 
     Args:
-        what: who asks, as an error says it.
-        patterns: such as ``"encoder.*"``, or ``"encoder"``, which stands for all below it.
-        names: those that there are.
+        what: the name of the caller, for errors.
+        patterns: patterns such as ``"encoder.*"``, or ``"encoder"``, which stands for all below it.
+        names: the existing names.
 
     Raises:
         ArgumentError: one matches nothing.
@@ -48,5 +48,5 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
 
 
 def _matches(name: str, pattern: str) -> bool:
-    # Parts of a path of arguments are separated by dots, scopes of a graph by slashes.
+    # Paths of arguments are separated by dots, scopes of a graph by slashes.
     return any(fnmatch.fnmatchcase(name, f"{pattern}{below}") for below in ("", ".*", "/*"))

@@ -1,7 +1,7 @@
-"""The report: whether gradients flow, what keeps them, what does nothing.
+"""The report: whether gradients flow, what stops them, and what does nothing.
 
-What shows it, as text, JSON or a page, reads :class:`Reaches`; the :class:`stopgrad.flow.flow.Flow` of a user
-is one that can be shown.
+Text, JSON and the page are made from :class:`Reaches`; the users' :class:`stopgrad.flow.flow.Flow` adds these
+forms.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from stopgrad.graph.op import NoGradient, Status, Undefined
 
 
 class Reaches(Mapping[Any, Reach]):
-    """Per tensor asked about, whether gradients arrive, and what cuts the paths of those that do not.
+    """For each tensor asked about, whether gradients arrive, and what cuts the paths if they do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). A tensor
-    is found by its name too (``"w"`` or ``"w:0"``), and what begins a path (``"params"``), or a structure of
-    tensors, gives the report on all below it.
+    is also found by its name (``"w"`` or ``"w:0"``); the beginning of a path (``"params"``), or a structure
+    of tensors, gives the report on all of these.
 
     Attributes:
         graph: the graph that was looked at.
         ys: what is differentiated.
-        xs: the tensors asked about, by what they are called.
-        is_function: whether a function was asked about, its arguments being the tensors.
-        noted: the findings of who recorded or imported the graph; also among ``findings``.
+        xs: the tensors asked about, by their names.
+        is_function: whether a function was asked about, whose arguments are the tensors.
+        noted: findings from recording or importing the graph; also among ``findings``.
     """
 
     def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
@@ -65,7 +65,7 @@ class Reaches(Mapping[Any, Reach]):
         return self._part(below) if below else self._found[self._key(key)]
 
     def _key(self, key: object, **otherwise: object) -> Any:
-        """The key as it was asked about; a KeyError, or what is given for that case, where it was not."""
+        """The key as it was asked about; else *missing* if that is given, or a KeyError."""
         if isinstance(key, Operation):
             key = key.as_output()
         if isinstance(key, (str, Output)) and key in self._found:
@@ -83,7 +83,7 @@ class Reaches(Mapping[Any, Reach]):
 
     @cached_property
     def _by_name(self) -> dict[str, Any]:
-        """Keys by the names of their tensors and of operations with a single one."""
+        """Keys by the names of their tensors, and of operations with a single output."""
         found: dict[str, Any] = {}
         for key, x in self._asked.xs.items():
             found.setdefault(x.name, key)
@@ -107,7 +107,7 @@ class Reaches(Mapping[Any, Reach]):
 
     @property
     def status(self) -> str:
-        """The status that all tensors have; ``"mixed"`` where they differ."""
+        """The status of all tensors; ``"mixed"`` if they differ."""
         found = {reach.status for reach in self._found.values()}
         return found.pop() if len(found) == 1 else "mixed"
 
@@ -115,7 +115,7 @@ class Reaches(Mapping[Any, Reach]):
 
     @cached_property
     def stories(self) -> tuple[Story, ...]:
-        """The tensors asked about, together where the same cuts are told of them, the worst first."""
+        """The tensors asked about, grouped if their cuts are the same, the worst first."""
         groups: dict[Any, list[Any]] = {}
         for key, reach in self._found.items():
             groups.setdefault((reach.status, reach.places), []).append(key)
@@ -131,22 +131,22 @@ class Reaches(Mapping[Any, Reach]):
         return self._told(tuple(places), tuple(self._found))
 
     def location(self, op: Operation) -> Location | None:
-        """Where an operation was built; decoded once for all that one instruction built."""
+        """Where an operation was built. It is decoded once for all operations of an instruction."""
         return self._lines.location(op)
 
     def place(self, cut: Cut) -> Place:
-        """What a cut has in common with those that are the same for a reader: the line, and what happens."""
+        """The key of a cut: its line, and what happens there."""
         return self._lines.place(cut)
 
     def beyond(self, cut: Cut) -> tuple[Cut, ...]:
-        """The cuts behind a cut, at which the paths would end next if this alone were removed.
+        """The cuts behind a cut, at which paths would end next if only this one were removed.
 
-        Found for cuts that would not open all that lies behind them; not inside the body of a loop.
+        Only cuts that would not open everything behind them have some; bodies of loops are not searched.
         """
         return self._lines.beyond(self._lines.place(cut))
 
     def open_path(self, key: object) -> list[Operation]:
-        """The operations of a path that no cut ends, from ys to a tensor; none where there is none."""
+        """The operations of a path from ys to a tensor that no cut ends; empty if there is none."""
         reach = self[key]
         return open_path(reach.survey, self.ys, reach.x) if reach.arrives else []
 
@@ -156,7 +156,7 @@ class Reaches(Mapping[Any, Reach]):
 
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
-        """The gates that may end paths, with the tensors each cuts off; of a function also unused ones."""
+        """The gates that may end paths, with the tensors that each cuts; for a function also unused ones."""
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
@@ -177,7 +177,7 @@ class Reaches(Mapping[Any, Reach]):
         return tuple(found)
 
     def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """Of what a gate leads to, what it cuts fully and partly, and whether it does anything."""
+        """The tensors behind a gate that it cuts fully and partly, and whether it does anything."""
         cuts: dict[Output, None] = {}
         works = False
         for survey, bits in leads:
@@ -191,9 +191,9 @@ class Reaches(Mapping[Any, Reach]):
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
         if isinstance(rules[passes], Undefined):
-            return ""  # It waits for what should not happen.
+            return ""  # It is a guard for what should not happen.
         if any(i != passes and not isinstance(rule, NoGradient) for i, rule in enumerate(rules)):
-            return ""  # It leads gradients to another tensor: a straight-through.
+            return ""  # A straight-through sends gradients to another tensor.
         if cuts:
             return "what lies behind it has no derivative anyway"
         if op.graph is self.graph and any(survey.sweep.place(op.outputs[0]) < 0 for survey in self._surveys):
@@ -215,7 +215,7 @@ class Reaches(Mapping[Any, Reach]):
         marks = [survey.mark(op) for survey in acting]
         ended = any(survey.ends_at(op.outputs[0]) for survey in acting)
         if any(mark.awaited for mark in marks) and not (ended or any(mark.ends for mark in marks)):
-            return ""  # It keeps away an error.
+            return ""  # It avoids an error.
         return "every path to it is cut before"
 
     @cached_property
@@ -223,7 +223,7 @@ class Reaches(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            # What carries no gradient itself, such as labels, was not kept from one.
+            # Tensors without gradients, such as labels, are no findings.
             names = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
             if story.status not in ARRIVES and names:
                 count = f"{len(names)} tensors: " if len(names) > 1 else ""
@@ -245,10 +245,10 @@ class Reaches(Mapping[Any, Reach]):
         return (*found, *self.noted)
 
     def marks(self) -> dict[Operation, str]:
-        """What each operation that ys are computed from is to their gradient.
+        """A mark for each operation from which ys are computed.
 
         ``"live"``: gradients pass it; ``"cut"``: paths end in it; ``"idle"``: a stop that does nothing;
-        ``"severed"``: it leads to tensors asked about, but only through cuts; ``"hidden"``: it lies behind
+        ``"severed"``: it leads to tensors asked about, but only through cuts; ``"hidden"``: it is behind
         cuts; ``"aside"``: it leads to none of the tensors.
         """
         cutting = {

@@ -1,4 +1,4 @@
-"""A line of the user's source with what was built there underlined, as compilers show it."""
+"""Lines of the user's source with expressions underlined, as compilers show them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.source import Location
 
 NUMBER = 6
-"""Columns for the number of a line, at its right."""
+"""The columns for the number of a line, which is aligned right."""
 
 _MORE = "..."
 _LEAST = 8
-"""Of a line no less is shown, however narrow the page."""
+"""The fewest columns of a line that are shown, however narrow the page."""
 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of source, as much of it as there is room for.
+    """A line of source, shortened to the width of the page.
 
     Attributes:
-        number: which line of its file it is.
-        text: the line without its indentation; "..." stands for what was left out of it, and for what follows
-            of an expression that goes on in the next line.
+        number: its number in the file.
+        text: the line without its indentation; "..." stands for what was left out, and for the rest of an
+            expression that continues in the next line.
         spans: what is underlined: the first position in the text, and the one after the last.
     """
 
@@ -36,12 +36,12 @@ class SourceLine:
 
     @property
     def source(self) -> str:
-        """The first line as it is printed: number, rule, text."""
+        """The first printed line: number, rule, text."""
         return f"{self.number:>{NUMBER}} | {self.text}".rstrip()
 
     @property
     def underline(self) -> str:
-        """The second line as it is printed; empty where nothing is underlined."""
+        """The second printed line; empty if nothing is underlined."""
         marks, at = "", 0
         for start, end in self.spans:
             marks += " " * columns(self.text[at:start]) + "^" * max(1, columns(self.text[start:end]))
@@ -49,12 +49,12 @@ class SourceLine:
         return f"{'':>{NUMBER}} | {marks}" if marks else ""
 
     def lines(self) -> list[str]:
-        """Both, or the first alone where nothing is underlined."""
+        """Both lines, or only the first if nothing is underlined."""
         return [self.source, self.underline] if self.spans else [self.source]
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: two for each of many Asian characters and signs."""
+    """The columns of a terminal that a text takes: many Asian characters and signs take two."""
     return len(text) if text.isascii() else require("rich.cells", "a text for terminals").cell_len(text)
 
 
@@ -62,24 +62,24 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
     """The line of source where something was built, with the expressions that built it underlined.
 
     Args:
-        locations: one or several places in one line of a file; those in other lines are passed over.
-        width: of the page, in columns, with the line's number.
+        locations: one or several places in one line of a file; those in other lines are ignored.
+        width: the columns of the page, with those of the line's number.
 
     Returns:
-        The line, cut around the first expression where it is too long; None where there is no source to read.
+        The line, cut around the first expression if it is too long; None if the source cannot be read.
     """
     given = [locations] if isinstance(locations, Location) else [one for one in locations or () if one]
     if not given:
         return None
     first = given[0]
     here = [one for one in given if (one.file, one.line) == (first.file, first.line)]
-    if first._source is not None:  # Of a graph from a file: there may be another file of that name here.
+    if first._source is not None:  # The graph came from a file: here, another file may have that name.
         text, spans = first._source, [(0, len(first._source))] if first._source else []
     else:
         text = linecache.getline(first.file, first.line).rstrip()
         spans = _united([span for span in [_span(one, text) for one in here] if span])
     if not text.strip() or not text.replace("\t", "").isprintable():
-        return None  # What is not printable would move what is underlined, or the terminal's cursor.
+        return None  # Unprintable characters would shift the underlines, or move the cursor.
     text, spans = _without_tabs(text, spans)
     indent = len(text) - len(text.lstrip())
     text, spans = text[indent:], [(max(0, start - indent), end - indent) for start, end in spans]
@@ -93,34 +93,34 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
 
 
 def excerpt(locations: Location | Iterable[Location | None] | None, width: int = 80) -> list[str]:
-    """The lines of :func:`source_line`; none where there is no source to read."""
+    """The lines of :func:`source_line`; empty if the source cannot be read."""
     found = source_line(locations, width)
     return [] if found is None else found.lines()
 
 
 def shown_file(file: str) -> str:
-    """A file as a reader knows it: below the folder that is worked in, without that."""
+    """A file as readers know it: relative to the working directory, if it is below that."""
     if not os.path.isabs(file):
         return file
     try:
         relative = os.path.relpath(file)
-    except (OSError, ValueError):  # The folder is gone, or on another drive.
+    except (OSError, ValueError):  # The working directory is gone, or on another drive.
         return file
     return file if relative.startswith(os.pardir) else relative
 
 
 def place(location: Location) -> str:
-    """``file:line``, as it is shown."""
+    """``file:line``, as reports show it."""
     return f"{_printable(shown_file(location.file))}:{location.line}"
 
 
 def in_short(location: Location) -> str:
-    """A line without its folders: what stands in sentences does not depend on where it is read."""
+    """``file:line`` without folders: sentences should not depend on the working directory."""
     return f"{os.path.basename(location.file)}:{location.line}"
 
 
 def character_columns(location: Location) -> tuple[int, int] | None:
-    """Where in its lines an expression begins and ends, in characters from 0; None where that is unknown.
+    """The first and last column of an expression, in characters from 0; None if unknown.
 
     Python counts bytes of UTF-8. The end is in the line ``end_line``.
     """
@@ -141,12 +141,12 @@ def _printable(text: str) -> str:
 
 
 def _characters(line: str, column: int) -> int:
-    """A position in bytes as one in characters."""
+    """A position in bytes, converted to characters."""
     return column if line.isascii() else len(line.encode()[:column].decode(errors="replace"))
 
 
 def _span(location: Location, text: str) -> tuple[int, int] | None:
-    """What an expression takes of its first line; None where it is not known, or the file is another now."""
+    """The span of an expression in its first line; None if it is unknown, or the file has changed."""
     found = character_columns(location)
     if found is None:
         return None
@@ -158,12 +158,12 @@ def _span(location: Location, text: str) -> tuple[int, int] | None:
 
 
 def _block(text: str) -> re.Match[str] | None:
-    """The head of a ``with`` block, if it is one, all of which is the place of its exit to Python 3.11."""
+    """The span of the head of a ``with`` block: for Python 3.11, its exit is the whole block."""
     return re.fullmatch(r"\s*(?:async\s+)?with\s+(.*?)(?:\s+as\s+\w+)?\s*:\s*(?:#.*)?", text)
 
 
 def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans in their order, those that overlap as one."""
+    """Spans in order, with overlapping ones united."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:
@@ -174,7 +174,7 @@ def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _without_tabs(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    """The text with four spaces for a tab."""
+    """The text with four spaces for each tab, and the spans adapted."""
     if "\t" not in text:
         return text, list(spans)
     at = [0]
@@ -184,13 +184,13 @@ def _without_tabs(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, lis
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """As much of the text, and of what is underlined in it, as fits, the first expression before all."""
+    """As much of the text and its spans as fits, the first expression before all."""
     if columns(text) <= room:
         return text, tuple(spans)
     first, last = spans[0] if spans else (0, 0)
     start = 0
     if columns(text[:last]) > room - len(_MORE):
-        # The expression at the right end; or, where it is too long for that, as much as there is room for.
+        # The expression at the right end; or, if it is too long, as much as fits.
         start = last
         while start > 0 and columns(text[start - 1 : last]) <= room - 2 * len(_MORE):
             start -= 1

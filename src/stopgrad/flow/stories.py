@@ -1,4 +1,4 @@
-"""What is told of a flow: in the order in which a reader wants it, each line of source once."""
+"""The text of a flow report: in the order that a reader wants, with each line of source once."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from stopgrad.graph.graph import Operation, title
 from stopgrad.graph.op import Status
 
 EXCERPTS = 40
-"""So many lines of source are shown; of further cuts, the place and the reason."""
+"""The most lines of source that are shown; of further cuts, only the place and the reason are."""
 CUTS = 12
-"""So many cuts are told of a group of tensors."""
+"""The most cuts that are reported for a group of tensors."""
 STORIES = 60
-"""So many groups of tensors are told of."""
+"""The most groups of tensors that are reported."""
 _ABSENT = (Status.STOPPED, Status.UNDEFINED, Status.NOT_DIFFERENTIABLE, Status.DISCONNECTED)
 ALL = "to_json() has all"
 WIDTH = 80
-"""Columns of what stands in messages."""
+"""The columns of reports in messages."""
 
 
 def parts_of(report: Reaches, width: int) -> Iterator[Part]:
-    """The whole report."""
+    """The parts of the whole report."""
     yield Paragraph((summary_of(report), STRONG))
     told = _Told(report, width)
     yield from told.stories()
@@ -37,17 +37,17 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
 
 
 def stories_of(report: Reaches) -> str:
-    """Of a report only the tensors with what cuts their paths, as they stand in messages."""
+    """Only the tensors of a report, with what cuts their paths, for messages."""
     return text_of(_Told(report, WIDTH).stories(), WIDTH)
 
 
 def summary_of(report: Reaches) -> str:
-    """How many of the tensors gradients reach, in a sentence."""
+    """A sentence that says how many of the tensors gradients reach."""
     of = of_what(report)
     if not report:
         return f"Gradients{of}: nothing was asked about."
     found = list(zip(report.xs.items(), report.values(), strict=True))
-    # Labels and positions among the arguments were not kept from anything.
+    # Labels and positions among the arguments have no gradients.
     able = [one for one in found if one[0][1].type.differentiable] or found
     statuses = Counter(reach.status for _, reach in able)
     total, reached = len(able), sum(statuses[status] for status in ARRIVES)
@@ -71,7 +71,7 @@ def summary_of(report: Reaches) -> str:
 
 
 def of_what(report: Reaches) -> str:
-    """What is differentiated, where a reader knows it by a name that somebody gave it."""
+    """The name of what is differentiated, if somebody gave it one."""
     named = [plain(y.name) for y in report.ys]
     types = "|".join(re.escape(y.op.type) for y in report.ys)
     own = re.compile(rf"(.*/)?({types})(_\d+)?(:\d+)?")
@@ -83,7 +83,7 @@ def of_what(report: Reaches) -> str:
 
 
 def reason_of(cut: Cut) -> str:
-    """What cuts, in a few words."""
+    """The reason of a cut, in a few words."""
     uses = f" ({counted(cut.uses, 'use')})" if cut.uses > 1 else ""
     switched = " while its condition holds" if cut.switched else ""
     reason = cut.reason.removesuffix(", where its condition holds") if cut.switched else cut.reason
@@ -96,7 +96,7 @@ def reason_of(cut: Cut) -> str:
 
 
 class _Told:
-    """What is told of a report, one part after another."""
+    """Makes the parts of a report, one after the other."""
 
     def __init__(self, report: Reaches, width: int) -> None:
         self._report, self._width = report, width
@@ -104,11 +104,11 @@ class _Told:
         self._cuts_in = Counter(place(cut.location) for cut in report.cuts if cut.location)
 
     def _source(self, operations: Sequence[Operation], style: str) -> Excerpt:
-        """A line of source, with what built the operations underlined."""
+        """A line of source, with the expressions of operations underlined."""
         return Excerpt(list(dict.fromkeys(map(self._report.location, operations))), style)
 
     def stories(self) -> Iterator[Part]:
-        """What is worst comes first; tensors of which one line says all come last."""
+        """The worst comes first; tensors that take only one line come last."""
         stories = self._report.stories
         short = [story for story in stories if self._is_short(story)]
         long = [story for story in stories if not self._is_short(story)]
@@ -137,7 +137,7 @@ class _Told:
         return Paragraph((f"{status}:", status), f" {shown}", f" ({why})" if why else "")
 
     def _story(self, story: Story) -> Iterator[Part]:
-        """How many of the paths to tensors are cut, and where."""
+        """The text of how many paths to tensors are cut, and where."""
         arrives = story.status in ARRIVES
         aside = [cut for cut in story.cuts if arrives and cut.status is Status.NOT_DIFFERENTIABLE]
         cutting = [cut for cut in story.cuts if cut not in set(aside)]
@@ -164,7 +164,7 @@ class _Told:
             yield Paragraph(f"and {counted(len(aside) - CUTS, 'more line')} without derivative", indent=2)
 
     def _paths(self, story: Story) -> str:
-        """How many paths there are, and how many are cut; nothing where there is one."""
+        """The numbers of paths, and of cut ones; empty if there is only one."""
         found = [self._report[key] for key in story.keys]
         each = " to each" if len(found) > 1 else ""
         every, cut = _span([reach.paths for reach in found]), _span([reach.cut_paths for reach in found])
@@ -178,7 +178,7 @@ class _Told:
         return f"{cut} of {'the ' if ' to ' in every else ''}{every} paths{each} {verb} cut"
 
     def _cut(self, cut: Cut, story: Story) -> Iterator[Part]:
-        """A line at which paths end, with its source, and what removing it would bring."""
+        """A line at which paths end, with its source, and the effect of removing it."""
         self._shown.add(self._report.place(cut))
         where = cut.location or title(cut.operation)
         yield Paragraph((where, STRONG), f"  {reason_of(cut)}", indent=2)
@@ -189,7 +189,7 @@ class _Told:
             yield Paragraph(told, indent=9)
 
     def _removed(self, cut: Cut, story: Story) -> str:
-        """What removing a cut alone would not bring, and why not; nothing where it brings all."""
+        """What removing only this cut would not open, and why; empty if it opens everything."""
         opens = set(cut.opens)
         closed = {label for label in story.labels if label not in opens}
         if not closed:
@@ -207,12 +207,12 @@ class _Told:
         return f"removing it alone opens nothing{why}"
 
     def _next(self, behind: Cut) -> str:
-        """A cut behind another."""
+        """The text of a cut behind another."""
         where = title(behind.operation) if behind.location is None else place(behind.location)
         return f"is {where} ({behind.reason})"
 
     def _without_derivative(self, cut: Cut) -> Paragraph:
-        """A way without derivative to tensors that a gradient reaches by another: in one line."""
+        """One line about a path without derivative to tensors that a gradient reaches by another path."""
         self._shown.add(self._report.place(cut))
         location = cut.location
         if location is None:
@@ -223,7 +223,7 @@ class _Told:
         return Paragraph(("no derivative: ", DIM), f"{where}: {reason_of(cut)}", indent=2)
 
     def idle(self) -> Iterator[Part]:
-        """The stops that do nothing."""
+        """The text about stops that do nothing."""
         found = [one for one in self._report.findings if one.kind == "idle"]
         if not found or not len(self._report):
             return
@@ -242,7 +242,7 @@ class _Told:
         )
 
     def noted(self) -> Iterator[Part]:
-        """What else was found by who recorded or imported the graph."""
+        """Findings from recording or importing the graph."""
         found = self._report.noted
         for i, one in enumerate(found[:CUTS]):
             where: list[Piece] = [] if one.location is None else [(one.location, STRONG), "  "]
@@ -253,7 +253,7 @@ class _Told:
 
 
 def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
-    """Where cuts are: a file once for several, and why where several are in a line."""
+    """The places of cuts: each file once, and the reasons if several are in a line."""
     found: list[str] = []
     last = ""
     for cut in cuts:
@@ -270,6 +270,6 @@ def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
 
 
 def _span(numbers: Sequence[int]) -> str:
-    """From the least to the greatest."""
+    """The text of a range of numbers."""
     low, high = number(min(numbers)), number(max(numbers))
     return low if low == high else f"{low} to {high}"

@@ -1,4 +1,4 @@
-"""What the sweeps say of ys and xs: how each x is reached, where its paths end, and how many there are."""
+"""Surveys: from the sweeps, how each x is reached, where its paths end, and how many there are."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from stopgrad.graph.op import Op, Status
 from stopgrad.graph.selective import Acting, by_gates, selective_gates
 
 NAMED = "named in stop_gradients"
-"""The reason of walls that are no operations of their own."""
+"""The reason of walls for tensors named in stop_gradients."""
 
 
 class Survey:
-    """Of xs with respect to which the same selective gates act."""
+    """A survey of xs for which the same selective gates act."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Survey:
         self._ys, self.xs, self.acting = ys, xs, acting
         self.graph = ys[0].op.graph
         self.sweep = sweep = Sweep(above, acting) if sweep is None else sweep
-        self._own: dict[int, Way] = {}  # By place, the ways behind what is named in stops.
+        self._own: dict[int, Way] = {}  # By place, the ways behind tensors that are named in stops.
         self._stops = [t for t in stops if sweep.place(t) >= 0 and t.type.differentiable]
         for t in self._stops:
             self._own[sweep.place(t)] = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))[t.index]
@@ -64,17 +64,17 @@ class Survey:
             self.cut |= sources.behind(ending.leads)
 
     def ends_at(self, x: Output) -> bool:
-        """Whether a tensor is named in stops, so that nothing goes on from it."""
+        """Whether a tensor is named in stops, so that paths end there."""
         return self.sweep.place(x) in self._own
 
     def _wall_off(self, sweep: Sweep, removed: Removed = keep_all) -> None:
-        """Put the walls of what is named in stops before the ways of these tensors."""
+        """Put walls before the ways of tensors that are named in stops."""
         for t in self._stops:
             ways = sweep.ways[t.op.id] = list(sweep.ways[t.op.id])
             ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED), removed)
 
     def opened(self, removed: Removed) -> int:
-        """Which xs a gradient would reach through the walls that are removed, if they were, all together."""
+        """Which xs a gradient would reach through these walls if all of them were removed."""
         sweep, results, sources = self.sweep.without(removed, self.acting), self.results, self.sources
         for t in self._stops:
             sweep.ways[t.op.id] = ways_of(t.op, self.acting, removed)
@@ -98,13 +98,13 @@ class Survey:
         return LEVELS[level]
 
     def own_wall(self, x: Output) -> Wall | None:
-        """What ends the paths to an x that carries no gradient: the tensor itself. None for every other."""
+        """The wall of an x that carries no gradient, which is the tensor itself; None for others."""
         if x.type.differentiable or self.status(x) is Status.DISCONNECTED:
             return None
         return Wall(x.op, Status.NOT_DIFFERENTIABLE, no_gradient_of(x))
 
     def bit(self, x: Output) -> int:
-        """The x, as a set of sources."""
+        """The bit of x in sets of sources."""
         return 1 << self._bits[x]
 
     @cached_property
@@ -112,7 +112,7 @@ class Survey:
         return {x: k for k, x in enumerate(self.xs)}
 
     def paths(self, x: Output) -> tuple[int, int]:
-        """How many paths lead from ys to x, and how many of them are cut."""
+        """The number of paths from ys to x, and of those that are cut."""
         at = self.sweep.place(x)
         if at < 0:
             return 0, 0
@@ -121,10 +121,10 @@ class Survey:
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
-        """For each place the paths from ys to it; and those that no wall ends.
+        """For each place the number of paths from ys to it; and of those that no wall ends.
 
-        Not walked but added up, operation by operation. An input counts once where a gradient passes to it
-        and once where none does, which in operations with bodies may be both.
+        The numbers are added up, operation by operation. An input counts once if a gradient passes to it, and
+        once if none does; in operations with bodies both may be so.
         """
         sweep = self.sweep
         every, free = [0] * sweep.places, [0] * sweep.places
@@ -155,7 +155,7 @@ class Survey:
         return every, free
 
     def mark(self, op: Operation) -> Mark:
-        """What an operation of the graph is to the gradient of the xs."""
+        """The mark of an operation for the gradient of the xs."""
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
         if at < 0:
             return Mark(False, False, False, False, False, False)
@@ -166,7 +166,7 @@ class Survey:
         return found
 
     def _mark(self, reached: int, leads: int) -> Mark:
-        """The same of one output."""
+        """The mark of one output."""
         if not leads:
             return Mark(bool(reached & 1), False, False, False, False, False)
         comes = bool(reached & 1)
@@ -175,15 +175,15 @@ class Survey:
 
 
 class Mark(NamedTuple):
-    """What an operation is to a gradient.
+    """The role of an operation for a gradient.
 
     Attributes:
-        comes: the gradient comes to one of its outputs.
-        passes: from one where it comes, it goes on to xs.
-        ends: from one where it comes, paths lead to xs.
-        awaited: from one where it comes, or would be an error if it went on, paths lead to xs.
-        hidden: a path, open or cut, leads from ys through one of its outputs to xs.
-        leads: xs are among what it is computed from.
+        comes: whether the gradient comes to one of its outputs.
+        passes: whether it continues to xs from an output to which it comes.
+        ends: whether paths lead to xs from an output to which it comes.
+        awaited: whether paths lead to xs from an output to which it comes, or would be an error.
+        hidden: whether a path, open or cut, leads from ys through one of its outputs to xs.
+        leads: whether it is computed from xs.
     """
 
     comes: bool
@@ -195,7 +195,7 @@ class Mark(NamedTuple):
 
 
 def best_of(marks: Sequence[Mark]) -> str:
-    """What an operation, in which no paths end, is to the gradients of all xs."""
+    """The mark of an operation in which no paths end, for the gradients of all xs."""
     if any(mark.passes for mark in marks):
         return "live"
     if any(mark.ends for mark in marks):
@@ -204,7 +204,7 @@ def best_of(marks: Sequence[Mark]) -> str:
 
 
 def _times(way: Way) -> list[tuple[int, int, int]]:
-    """For each input, in how many ways gradients pass to it, and how many ways there are."""
+    """For each input, the number of ways by which gradients pass to it, and of all ways."""
     cut = set(way.dark).union(*[[i for i, _ in inputs] for _, inputs in way.walls])
     return [(i, level == OPEN, (level == OPEN) + (i in cut)) for i, level in way.inputs]
 
@@ -212,7 +212,7 @@ def _times(way: Way) -> list[tuple[int, int, int]]:
 def surveys(
     graph: Graph, ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output] = ()
 ) -> list[Survey]:
-    """One survey for the xs with respect to which the same selective gates act: in most graphs, for all."""
+    """One survey for each group of xs for which the same selective gates act; usually there is only one."""
     _settle(graph, ys)
     above = graph.subgraph_to(ys)
     some = [op for op in above if op.definition.selective or op.definition.has_bodies]
@@ -224,7 +224,7 @@ def surveys(
 
 
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
-    """The operations of a graph that are not among those above ys, and whose results nothing takes."""
+    """The operations of a graph from which ys are not computed, and whose results nothing takes."""
     known = set(above)
     left = [op for op in graph.operations if op not in known]
     taken = {x.op for op in left for x in op.inputs}
@@ -232,7 +232,7 @@ def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:
-    """Let operations say what they mean that do so only when they are asked; not behind a stop."""
+    """Settle operations that make parts explicit on demand; not behind a stop."""
     settle = Op.settle.__func__  # type: ignore[attr-defined]
     stack = [y.op for y in ys]
     seen = set(stack)
@@ -249,10 +249,10 @@ def _settle(graph: Graph, ys: Sequence[Output]) -> None:
 
 
 def with_bodies(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Operations, and those in the bodies that they run forward: each body once, and no pullback."""
+    """Operations, and those in the bodies that they run forward; each body once, without pullbacks."""
     seen: set[Operation] = set()
     todo = [list(operations)]
-    for some in todo:  # Which grows by the bodies that are met. Several may share their operations.
+    for some in todo:  # The list grows with bodies that are found. Several may share their operations.
         for op in some:
             if op not in seen:
                 seen.add(op)

@@ -1,12 +1,12 @@
-"""How gradients pass from the outputs of operations to their inputs, and what keeps them from passing.
+"""How gradients pass from the outputs of operations to their inputs, and what stops them.
 
-Two sweeps over operations in order say everything: :func:`from_results`, backwards, from which results each
-tensor is reached, and :func:`to_sources`, forwards, which sources each tensor leads to. Both carry a number
-for each tensor, whose bits are results, or sources, once for each level of what stands in between; so that
-many are answered at once, and what a body does is found by the same sweeps as what a graph does.
+Two sweeps over operations in order answer everything: :func:`from_results`, backwards, finds the results from
+which each tensor is reached, and :func:`to_sources`, forwards, finds the sources to which each tensor leads.
+Both carry a number for each tensor. Its bits are results, or sources, once for each level of what is between:
+so many are answered at once, and the same sweeps analyse bodies.
 
-Seen from a result, a path ends at its first wall. What lies behind integers and booleans has no gradient, but
-the wall is the operation that made them of floats, not the one that took them: until there, the way is
+Seen from a result, a path ends at its first wall. Nothing behind integers and booleans has a gradient, but
+the wall is the operation that made them from floats, not the one that took them: until there, the way is
 *dark*.
 """
 
@@ -23,11 +23,11 @@ from stopgrad.graph.selective import NOBODY, Acting, selective_in
 
 OPEN, UNDEFINED, STOPPED, BLIND = range(4)
 LEVELS = (Status.FLOWS, Status.UNDEFINED, Status.STOPPED, Status.NOT_DIFFERENTIABLE)
-"""From the best to the worst: a gradient that would pass walls up to this status arrives."""
+"""Statuses from the best to the worst: at a level, a gradient could pass walls up to this status."""
 
 
 class Wall(NamedTuple):
-    """An operation at which paths end. *switched*: only where a condition holds when the graph runs."""
+    """An operation at which paths end; if *switched*, only while a condition holds at run time."""
 
     operation: Operation
     status: Status
@@ -36,7 +36,7 @@ class Wall(NamedTuple):
 
 
 Removed = Callable[[Wall], bool]
-"""Which walls are to be looked at as if they let gradients pass. They are found all the same."""
+"""The walls that are treated as if they let gradients pass. They are still found."""
 
 
 def keep_all(wall: Wall) -> bool:
@@ -44,16 +44,16 @@ def keep_all(wall: Wall) -> bool:
 
 
 Behind = Sequence[tuple[int, int]]
-"""Inputs that lie behind a wall, each with the level of the best way from the wall to it."""
+"""Inputs behind a wall, each with the level of the best way from the wall to it."""
 
 
 class Way(NamedTuple):
-    """From one output of an operation to its inputs.
+    """The way from an output of an operation to its inputs.
 
     Attributes:
-        inputs: those that the output depends on, each with the level of the best way to it.
-        dark: those without gradient of their own, whose makers are to be asked.
-        walls: what ends paths in here, with the inputs behind it.
+        inputs: the inputs on which the output depends, each with the level of the best way to it.
+        dark: inputs without gradients, whose operations decide.
+        walls: the walls that end paths here, with the inputs behind them.
     """
 
     inputs: Sequence[tuple[int, int]]
@@ -62,7 +62,7 @@ class Way(NamedTuple):
 
 
 def no_gradient_of(y: Output) -> str:
-    """Why no gradient passes a tensor that holds no floating-point or complex numbers."""
+    """The reason why no gradient passes a tensor of integers or booleans."""
     return f"{y.dtype.name} carries no gradient"
 
 
@@ -70,7 +70,7 @@ def no_gradient_of(y: Output) -> str:
 
 
 def passes_all(definition: type[Op]) -> bool:
-    """Whether gradients pass from every output to every input, wherever these are numbers with gradients."""
+    """Whether gradients pass from every output to every input whose dtype has gradients."""
     rules = (NoGradient, Undefined)
     return not (
         definition.tells_apart
@@ -82,7 +82,7 @@ def passes_all(definition: type[Op]) -> bool:
 
 
 def may_end_paths(op: Operation) -> bool:
-    """Whether it is a gate that stops some gradient or other, or refuses it."""
+    """Whether it is a gate that may stop a gradient, or make it an error."""
     definition = op.definition
     if definition.passes is None:
         return False
@@ -92,7 +92,7 @@ def may_end_paths(op: Operation) -> bool:
 
 
 def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all) -> list[Way]:
-    """For each output of an operation, the way to its inputs."""
+    """For each output of an operation, its way to the inputs."""
     definition = op.definition
     found = [_Found(removed) for _ in op.outputs]
     wired: set[int] = set()
@@ -115,7 +115,7 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
 
 
 def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
-    """Put an operation's own wall before its bodies, where its gradient is undefined whatever they do."""
+    """Put an operation's own wall before its bodies, if its gradient is undefined in any case."""
     refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
     if refused is None:
         return
@@ -125,7 +125,7 @@ def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> Non
 
 
 def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | None:
-    """What keeps a gradient from passing through the operation to its i-th input; None where it passes."""
+    """The wall before the operation's i-th input; None if gradients pass."""
     if op.definition.selective and op not in acting:
         return None if i == 0 else NoGradient("names a tensor; takes no value from it", Status.DISCONNECTED)
     rule = op.definition.rule(op, i)
@@ -133,7 +133,7 @@ def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | 
 
 
 class _Found:
-    """A way, while it is being put together."""
+    """A way under construction."""
 
     def __init__(self, removed: Removed) -> None:
         self._removed = removed
@@ -144,7 +144,7 @@ class _Found:
     def add(
         self, op: Operation, i: int, y: Output, barrier: NoGradient | Undefined | None, acting: Acting
     ) -> None:
-        """The i-th input of the operation, with what stands before it."""
+        """Add the i-th input of the operation, with the wall before it."""
         x = op.inputs[i]
         if not x.type.differentiable:
             self._reach(i, BLIND)
@@ -166,14 +166,14 @@ class _Found:
         self.walls.append((wall, [(i, OPEN)]))
 
     def add_body(self, way: Way, operands: Sequence[int]) -> None:
-        """What a body does, whose parameters are these operands."""
+        """Add the way through a body, whose parameters are these operands."""
         for k, level in way.inputs:
             self._reach(operands[k], level)
         self.dark.update([operands[k] for k in way.dark])
         self.walls += [(wall, [(operands[k], level) for k, level in behind]) for wall, behind in way.walls]
 
     def wall_off(self, wall: Wall) -> None:
-        """A wall before all that there is."""
+        """Put a wall before everything so far."""
         way = walled(self.done(), wall, self._removed)
         self.levels, self.dark, self.walls = dict(way.inputs), set(way.dark), list(way.walls)
 
@@ -185,7 +185,7 @@ class _Found:
 
 
 def _exit_of(op: Operation) -> str:
-    """What to call the stop at the end of a ``no_gradient`` block; empty for every other operation."""
+    """The name of the stop at the end of a ``no_gradient`` block; empty for other operations."""
     hidden = op.graph._hidden
     if op.type != "StopGradient" or not hidden:
         return ""
@@ -194,7 +194,7 @@ def _exit_of(op: Operation) -> str:
 
 
 def walled(way: Way, wall: Wall, removed: Removed = keep_all) -> Way:
-    """The way behind a wall before all of it."""
+    """A way with a wall before all of it."""
     if removed(wall):
         return way._replace(walls=[(wall, way.inputs), *way.walls])
     level = LEVELS.index(wall.status)
@@ -205,13 +205,13 @@ def walled(way: Way, wall: Wall, removed: Removed = keep_all) -> Way:
 
 
 class Sweep:
-    """Operations of a graph, in order, with the ways through those that do not pass everything.
+    """Operations of a graph, in order, with the ways through those that do not let everything pass.
 
     Attributes:
-        operations: those that the results are computed from.
-        first: by an operation's id, the place of its first output in what the sweeps return.
-        places: how many places there are.
-        ways: by an operation's id, for each output the way to the inputs; of the others all is open.
+        operations: the operations from which the results are computed.
+        first: by an operation's id, the place of its first output in the results of sweeps.
+        places: the number of places.
+        ways: by an operation's id, for each output the way to the inputs; all others are open.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Sweep:
         self.places = count
 
     def where(self, acting: Acting, operations: Iterable[Operation]) -> Sweep:
-        """The same where selective gates act that are, or are in the bodies of, some operations."""
+        """The same if selective gates act, which are among these operations or in their bodies."""
         found = copy.copy(self)
         found.ways = dict(self.ways)
         for op in operations if acting else ():
@@ -259,7 +259,7 @@ class Sweep:
         return found
 
     def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
-        """The same where some walls are removed."""
+        """The same without some walls."""
         found = copy.copy(self)
         found.ways = dict(self.ways)
         for op in self.operations:
@@ -271,14 +271,14 @@ class Sweep:
         return found
 
     def place(self, x: Output) -> int:
-        """The place of a tensor; -1 where no operation of these makes it."""
+        """The place of a tensor; -1 if none of these operations makes it."""
         op = x.op
         first = self.first[op.id] if op.id < len(self.first) else -1
         return -1 if first < 0 else first + x.index
 
 
 class Results:
-    """Sets of results, as the bits of a number: those that reach a tensor at each level, and in the dark."""
+    """Sets of results as bits of a number: those that reach a tensor at each level, and in the dark."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -287,26 +287,26 @@ class Results:
         self.keep = [whole & ~((1 << level * count) - 1) for level in range(4)]
 
     def starting(self, bits: int, y: Output) -> int:
-        """What reaches a tensor that is itself these results."""
+        """The set for a tensor that is itself these results."""
         if y.type.differentiable:
             return sum(bits << level * self.count for level in range(4))
         return bits << BLIND * self.count | bits << 4 * self.count
 
     def seen(self, reached: int) -> int:
-        """The results from which nothing ended the way before."""
+        """The results from which no wall has ended the way."""
         return (reached | reached >> 4 * self.count) & self.all
 
     def in_the_dark(self, reached: int) -> int:
-        """The same, at an input that carries no gradient."""
+        """The same set at an input that carries no gradient."""
         return reached & self.keep[BLIND] | self.seen(reached) << 4 * self.count
 
     def level(self, reached: int, bit: int) -> int:
-        """The level of the best way from a result; where there is none, one more than the worst level."""
+        """The level of the best way from a result; if there is none, one more than the worst level."""
         return next((n for n in range(4) if reached >> n * self.count & bit), len(LEVELS))
 
 
 def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) -> list[int]:
-    """Backwards: which results reach each place."""
+    """The backward sweep: which results reach each place."""
     reached = [0] * sweep.places
     first, ways, keep = sweep.first, sweep.ways, results.keep
     for y, bits in start.items():
@@ -333,7 +333,7 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
 
 
 class Sources:
-    """Sets of sources, as the bits of a number: what a tensor leads to, if gates were open, and openly."""
+    """Sets of sources as bits of a number: those to which a tensor leads at all, with gates open, and openly."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -342,7 +342,7 @@ class Sources:
         self.keep = [whole, whole >> count, whole >> count, self.all]
 
     def starting(self, bits: int) -> int:
-        """What a tensor leads to that is itself these sources."""
+        """The set for a tensor that is itself these sources."""
         return bits | bits << self.count | bits << 2 * self.count
 
     def behind(self, leads: int) -> int:
@@ -362,7 +362,7 @@ class Sources:
 
 
 def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> list[int]:
-    """Forwards: which sources each place leads to."""
+    """The forward sweep: to which sources each place leads."""
     leads = [0] * sweep.places
     first, ways = sweep.first, sweep.ways
     same: dict[int, int] = {}  # Equal sets are kept once.
@@ -386,7 +386,7 @@ def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> l
 
 
 def behind(sweep: Sweep, op: Operation, inputs: Behind, leads: Sequence[int], sources: Sources) -> int:
-    """Which sources some inputs of an operation lead to, each through what stands before it."""
+    """The sources to which some inputs of an operation lead, each behind the walls before it."""
     bits = 0
     for i, level in inputs:
         bits |= leads[sweep.place(op.inputs[i])] & sources.keep[level]
@@ -394,9 +394,9 @@ def behind(sweep: Sweep, op: Operation, inputs: Behind, leads: Sequence[int], so
 
 
 class Ending(NamedTuple):
-    """Where paths end: the wall, the results from which it is seen, and the sources behind it.
+    """An end of paths: the wall, the results from which it is seen, and the sources behind it.
 
-    The wall is *inside*, or is, an operation of those that were swept.
+    The wall is one of the operations of the sweep, or *inside* one.
     """
 
     wall: Wall
@@ -408,7 +408,7 @@ class Ending(NamedTuple):
 def endings(
     sweep: Sweep, reached: Sequence[int], leads: Sequence[int], results: Results, sources: Sources
 ) -> Iterable[Ending]:
-    """The first walls on the paths from results to sources, the last ones built first."""
+    """The first walls on the paths from results to sources, the latest ones first."""
     for op in reversed(sweep.operations):
         for o, way in enumerate(sweep.ways.get(op.id, ())):
             seen = results.seen(reached[sweep.first[op.id] + o]) if way.walls else 0
@@ -422,7 +422,7 @@ def endings(
 
 
 def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
-    """For each result of a body, run any number of times, the way to its parameters."""
+    """For each result of a body that runs any number of times, the way to its parameters."""
     body = wire.body
     plain = removed is keep_all and acting.isdisjoint(selective_in(body))
     key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped, wire.condition
@@ -478,9 +478,9 @@ def _asked(
     acting: Acting,
     removed: Removed,
 ) -> list[tuple[Wall, Behind, int]]:
-    """The walls in a condition that is asked before each run of the body, and which results depend on it.
+    """The walls in a condition that is evaluated before each run of the body, and the results that need it.
 
-    What it reads is a start of paths from these results, in the dark or behind its walls.
+    Paths from these results go on to what it reads, in the dark or behind its walls.
     """
     body = wire.body
     if wire.condition is None:
@@ -500,7 +500,7 @@ def _asked(
 
 
 def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[int], results: Results) -> Way:
-    """The way from one result of a body, from what reaches its parameters."""
+    """The way of one result of a body, computed from what reaches its parameters."""
     levels = [(k, results.level(bits, 1 << m)) for k, bits in enumerate(reached)]
     dark = {k for k, bits in enumerate(reached) if bits >> 4 * results.count & 1 << m}
     return Way([(k, level) for k, level in levels if level < len(LEVELS)], dark, walls)
@@ -512,9 +512,9 @@ def _repeated(
     sweep_once: Callable[[], list[int]],
     sweep: Sweep,
 ) -> list[int]:
-    """A sweep over a body until what it feeds to its next run brings nothing new.
+    """Repeat a sweep over a body until feeding back its results brings nothing new.
 
-    *fed*: pairs of tensors; what arrives at the second is taken to have arrived at the first, too.
+    *fed* are pairs of tensors: what arrives at the second also arrives at the first.
     """
     while True:
         found = sweep_once()

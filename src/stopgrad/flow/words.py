@@ -1,4 +1,4 @@
-"""Names and numbers as people read them: many names in few words, numbers of any size."""
+"""Names and numbers for readers: many names in few words, numbers of any size."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 EXACT = 10**6
-"""Numbers up to this are written out."""
+"""The largest number that is written out."""
 
 FEW = 6
-"""So many names are told; of more, the first and the last."""
+"""The most names that are listed; of more, the first and the last are."""
 
 
 def number(n: int) -> str:
-    """A count. Python refuses to write out integers of thousands of digits; nobody would read them.
+    """A number as text. Python refuses to write integers of thousands of digits, which nobody would read.
 
     Examples:
         >>> number(12), number(65536), number(2**200)
@@ -59,7 +59,7 @@ def some(words: Sequence[str], limit: int = 8) -> str:
 
 
 def plain(name: str) -> str:
-    """The name of a tensor, without the number of the output where that is the first.
+    """The name of a tensor, without the position of the output if that is the first.
 
     Examples:
         >>> plain("layer/w:0"), plain("split:1"), plain("params.w")
@@ -69,12 +69,12 @@ def plain(name: str) -> str:
 
 
 def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str:
-    """Names of tensors: all of them where there is room; else those of whole subtrees as one.
+    """Names of tensors: all of them if there is room; else those of complete subtrees as one.
 
     Args:
         some: the names.
-        every: all names that there are, by which a subtree is known to be whole.
-        room: how many columns there are.
+        every: all existing names, which show whether a subtree is complete.
+        room: the columns that are available.
 
     Examples:
         >>> layers = [f"params.layers.{i}.{k}" for i in range(12) for k in "bw"]
@@ -93,7 +93,7 @@ def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str
 
 
 def _subtrees(some: Sequence[str], every: Iterable[str]) -> list[str]:
-    """The names, those of a subtree as one where it is whole and holds three or more."""
+    """The names, with a complete subtree of three or more as one."""
     here = Counter(part for name in some for part in _prefixes(name))
     there = Counter(part for name in set(every).union(some) for part in _prefixes(name))
     found: dict[str, None] = {}
@@ -104,7 +104,7 @@ def _subtrees(some: Sequence[str], every: Iterable[str]) -> list[str]:
 
 
 def _prefixes(name: str) -> list[str]:
-    """What a name begins with, up to each point or stroke, the shortest first."""
+    """The beginnings of a name up to each dot or slash, the shortest first."""
     return [name[: sign.end()] for sign in _SEPARATOR.finditer(name)]
 
 

@@ -1,4 +1,4 @@
-"""Rewrites: each builds a new graph and says where every operation went; none edits in place."""
+"""Rewrites: each builds a new graph, and maps the old outputs to new ones. None edits in place."""
 
 from __future__ import annotations
 

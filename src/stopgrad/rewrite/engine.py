@@ -1,8 +1,8 @@
-"""One walk over the live part of a graph that copies it operation by operation, through rules.
+"""Rewriting: copies the live part of a graph, operation by operation, through rules.
 
-A rule sees an operation and its already copied inputs, and may put outputs in its place. What is not needed
-for the wanted outputs is never visited, so dead code falls away by itself. Bodies are rewritten by the same
-rules, each once.
+A rule gets an operation and its copied inputs, and may return outputs that replace it. Operations that the
+wanted outputs do not need are never visited, so dead code is dropped. Bodies are rewritten by the same rules,
+each once.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Placeholder
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
-"""From an old operation, its new inputs and its attributes to what takes its place, or None.
+"""Maps an old operation, its new inputs and its attributes to the outputs that replace it, or None.
 
-An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
+There may be None for an output that nobody uses. Bodies among the attributes are the old ones.
 """
 
 
 @dataclass
 class Rewritten:
-    """A new graph, and where the old outputs went. Several old ones may have become one new.
+    """A new graph, with the new output for each old one. Several old ones may have become the same.
 
-    What the rewrite has to say to users stands in *notes*, a line each.
+    *notes* are lines for the user about the rewrite.
     """
 
     graph: Graph
@@ -54,7 +54,7 @@ class Rewritten:
     notes: Sequence[str] = ()
 
     def sources(self) -> dict[Operation, list[Operation]]:
-        """For each new operation the old ones that it stands for, so that their locations are kept."""
+        """For each new operation the old ones that it replaces, with their locations."""
         found: dict[Operation, list[Operation]] = {}
         for old, new in self.mapping.items():
             found.setdefault(new.op, []).append(old.op)
@@ -62,22 +62,22 @@ class Rewritten:
 
 
 Pass = Callable[[Rewritten], Rewritten]
-"""What rewrites a graph as a whole."""
+"""A rewrite of a whole graph."""
 
 
 @dataclass
 class Copying:
-    """What rules work with: the new graph, the sizes where they are known, and what is still to come.
+    """The state of a rewrite, for rules: the new graph, known sizes, and the operations still to come.
 
     Attributes:
         graph: the new graph.
         rules: the rules of this rewrite.
-        binding: sizes by name; None where they stay symbolic.
-        dtypes: by element type, the one that takes its place, everywhere.
-        wanted: the outputs asked for, as they are in the old graph.
+        binding: sizes by name; None if they stay symbolic.
+        dtypes: element types that are replaced by others everywhere.
+        wanted: the wanted outputs, in the old graph.
         coming: the operations to be copied, in order.
-        table: what rules remember in one graph.
-        bodies: what has become of bodies, in all graphs of the rewrite.
+        table: a cache for rules, one for each graph.
+        bodies: the new bodies for old ones, in all graphs of the rewrite.
     """
 
     graph: Graph
@@ -97,21 +97,21 @@ class Copying:
         like: Operation,
         label: str | None = None,
     ) -> tuple[Output, ...]:
-        """An operation in the new graph, with the line, origin and ``no_gradient`` block of an old one.
+        """Add an operation to the new graph, with the line, origin and ``no_gradient`` block of an old one.
 
-        Its name, too, where no *label* is given. Its bodies, if it has any, are old ones, and are rewritten.
+        Unless a *label* is given, it also gets the name of that. Its bodies are old ones, and are rewritten.
         """
         if definition.has_bodies:
-            values = tuple(map(self._rewritten, values))  # Bodies nest: no frame more than needed.
+            values = tuple(map(self._rewritten, values))  # Bodies are nested: as few frames as possible.
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         return Operation.like(like, self.graph, inputs, types, values, definition, label).outputs
 
     def input(self, type: TensorType, like: Operation, sharding: Spec = ()) -> Output:
-        """An input of the new graph."""
+        """Add an input to the new graph."""
         return self.add(Placeholder, (), (type.dtype, type.shape, sharding), like)[0]
 
     def copy(self, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
-        """Put operations into the new graph, and where their outputs went into the mapping."""
+        """Copy operations to the new graph, and put their new outputs into *mapping*."""
         copy_operations(operations, mapping, self._placed)
 
     def _placed(self, op: Operation, inputs: tuple[Output, ...]) -> Sequence[Output | None]:
@@ -126,7 +126,7 @@ class Copying:
             raise type(error)(f"{describe(op)}: {error.message}") from None
 
     def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
-        """Outputs of some other graph, computed in the new one from what is given, through the rules."""
+        """Outputs of another graph, computed in the new one from given tensors, through the rules."""
         mapping = dict(given)
         self.copy(needed(outputs, mapping), mapping)
         return [mapping[y] for y in outputs]
@@ -134,7 +134,7 @@ class Copying:
     def once(
         self, definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> tuple[Output, ...]:
-        """The same; where there is an equal operation in the new graph already, that one."""
+        """The same; if the new graph has an equal operation already, that one."""
         key = self.key(definition, inputs, values, like)
         found: tuple[Output, ...] | None = self.table.get(key)
         if found is None:
@@ -145,24 +145,24 @@ class Copying:
     def key(
         definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> Any:
-        """What equal operations have in common."""
-        # What a no_gradient block hides is not the same as what none does.
+        """A key that equal operations share."""
+        # Operations in different no_gradient blocks are not equal.
         region = like.graph._hidden.get(like) if like.graph._hidden else None
         return definition, inputs, definition.identity(values), region
 
     def concrete(self, type: TensorType) -> TensorType:
-        """A type with the sizes that are known, and the element type that is to be."""
+        """A type with known sizes and the new element type."""
         if self.dtypes and type.dtype in self.dtypes:
             type = tensor_type(self.dtypes[type.dtype], type.shape)
         return type if self.binding is None else sized(type, self.binding)
 
     def values(self, op: Operation) -> tuple[Any, ...]:
-        """An operation's attributes with the sizes that are known and the element types that are to be."""
+        """An operation's attributes with known sizes and the new element types."""
         given = self._retyped(op) if self.dtypes else op.values
         return given if self.binding is None else op.definition.sized(given, self.binding)
 
     def _retyped(self, op: Operation) -> tuple[Any, ...]:
-        """An operation's attributes with other element types and constants."""
+        """An operation's attributes with the new element types, also of constants."""
         found = []
         for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
             if kind is Kind.DTYPE:
@@ -180,7 +180,7 @@ class Copying:
         return value
 
     def body(self, old: Body) -> Body:
-        """A body rewritten by the same rules."""
+        """The body, rewritten by the same rules."""
         found = self.bodies.get(old)
         if found is None:
             inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies, dtypes=self.dtypes)
@@ -197,11 +197,11 @@ def rewrite(
     binding: Mapping[str, int] | None = None,
     dtypes: Mapping[DType, DType] | None = None,
 ) -> Rewritten:
-    """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
+    """Copy what *outputs* need into a new graph, through the first rule that replaces an operation.
 
     *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become
-    numbers, and sizes that were assumed equal while building are checked. With *dtypes*, element types
-    become others, those of constants and of what bodies compute, too; shape rules may then refuse.
+    numbers, and sizes that were assumed equal while building are checked. With *dtypes*, element types are
+    replaced, also those of constants and in bodies; rules of inference may then raise.
     """
     copying = Copying(Graph(), rules, binding, dtypes=dtypes or {})
     mapping = without_gc(_copy, copying, outputs, inputs)
@@ -210,7 +210,7 @@ def rewrite(
 
 
 def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output]) -> dict[Output, Output]:
-    """Copy into one graph; returns where each old output went."""
+    """Copy into one graph; returns the new output for each old one."""
     mapping: dict[Output, Output] = {}
     for x in inputs:
         mapping[x] = copying.input(copying.concrete(x.type), x.op, declared_sharding(x))
@@ -225,9 +225,9 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
 
 
 def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:
-    """Hold the assumptions of the operations' shape rules against the sizes that were fed."""
+    """Check the assumptions of the operations' shape rules with the sizes that were fed."""
     assert binding is not None
-    # In a context of its own, with which the binding goes, however this ends.
+    # In its own context, so that the binding ends with it in any case.
     copy_context().run(_check_sizes, operations, binding)
 
 

@@ -1,4 +1,4 @@
-"""Loops over one body are run once: the forward loop, and the same that hands out what the gradient keeps."""
+"""Unites loops over the same body: the forward loop, and the one that returns what the gradient needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopgrad.transforms.control.scans import Scan
 def unite_scans(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output | None] | None:
-    """One scan for all that differ only in what they hand out, without what nobody uses. Exact.
+    """Replaces scans that differ only in what they return by one, without unused results. Exact.
 
     It saves a forward loop for each gradient.
     """
@@ -34,7 +34,7 @@ def unite_scans(
 
 
 def _handed_out(copying: Copying) -> dict[Hashable, dict[Output, None]]:
-    """For scans that can be one, the results of the body that any of them hands out and somebody uses."""
+    """For scans that can be united, the results of the body that any of them returns and that are used."""
     found: dict[Hashable, dict[Output, None]] | None = copying.table.get(Scan)
     if found is None:
         found = copying.table[Scan] = {}

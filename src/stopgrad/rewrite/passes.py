@@ -1,7 +1,7 @@
-"""The rewrites that stand between a built graph and an engine. Each is a rule for :func:`rewrite`.
+"""The rewrites between building a graph and compiling it. Each is a rule for :func:`rewrite`.
 
-They run after the last differentiation. Only :func:`erase_gates` touches a gate: it takes each out, since
-forward a gate is its first operand.
+They run after the last differentiation. Only :func:`erase_gates` touches gates: it removes them, because the
+forward value of a gate is its first operand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stopgrad.rewrite.loops import unite_scans
 def erase_gates(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """A gate's operand in its place, and an identity's. Exact: forward they are the same, bit for bit."""
+    """Replaces gates and identities by their operands. Exact: forward they are equal, bit for bit."""
     handed_on = op.definition.handed_on(op)
     return [inputs[i] for i in handed_on] if handed_on else None
 
@@ -35,18 +35,18 @@ def erase_gates(
 def erase_shardings(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """A tensor in the place of one that is to be divided; where there is nothing to divide it over. Exact."""
+    """Replaces shardings by their operands, if there is no mesh. Exact."""
     return inputs if op.definition is Shard else None
 
 
-# Where gates go, what only their gradients need is not asked for.
+# Without gates, what only their gradients need is dropped.
 erase_gates.erases = True  # type: ignore[attr-defined]
 
 
 def merge(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """One operation for several that compute the same. Exact. Gates are never merged."""
+    """Merges operations that compute the same. Exact. Gates are never merged."""
     if not op.definition.merged:
         return None
     return copying.once(op.definition, inputs, values, op)
@@ -73,9 +73,9 @@ def is_all(x: Output, value: float) -> bool:
 def simplify(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Operations that change nothing.
+    """Removes operations that change nothing.
 
-    Exact for every value but the sign of a zero in x + 0, which is left alone.
+    Exact. x + 0 is left alone, because it may change the sign of a zero.
     """
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
@@ -111,7 +111,7 @@ _SMALL = 64
 def fold(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Small constants computed once. As exact as NumPy, which is the reference."""
+    """Computes small constants once, with NumPy, which is the reference."""
     if not op.definition.folded or op.outputs[0].type.symbolic:
         return None
     arrays = [_const(x) for x in inputs]
@@ -129,16 +129,16 @@ def prepare(
     binding: Mapping[str, int] | None = None,
     divided: bool = False,
 ) -> Rewritten:
-    """What engines get: gates erased, sizes bound, nothing computed twice or for nothing.
+    """The graph that engines get: without gates, with sizes bound, and without double or unused work.
 
-    *divided*: whether it is for a mesh of devices, so that what says how to divide it is kept.
+    *divided* says whether it is for a mesh of devices, so that shardings are kept.
     """
     rules = (erase_gates, unite_scans, simplify, fold, merge)
     return rewrite(outputs, inputs, rules if divided else (erase_shardings, *rules), binding)
 
 
 def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = ()) -> Rewritten:
-    """A prepared graph in the form that an engine runs best."""
+    """A prepared graph, rewritten by an engine's forms and passes."""
     if forms:
         prepared = rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
     notes = [*prepared.notes]

@@ -1,6 +1,6 @@
-"""Where a sequence repeats itself: stretches in which every element equals the one a period before.
+"""Finds repetitions in a sequence: stretches in which every element equals the one a period before.
 
-In n log n time, whatever the sequence.
+It takes n log n time for any sequence.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_SCALES = (1, 4, 16, 64, 256)  # Lengths of the pieces whose next equal piece says what periods to try.
+_SCALES = (1, 4, 16, 64, 256)  # Lengths of the pieces; distances between equal pieces are the periods to try.
 _PER_SCALE = 8
 _Array = np.ndarray[Any, Any]
 
 
 class Stretch(NamedTuple):
-    """From ``start`` on ``length`` elements, each equal to the one ``period`` before, if that is inside."""
+    """``length`` elements from ``start`` on, each equal to the one ``period`` before, if that is inside."""
 
     start: int
     period: int
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(tokens: _Array, least: int) -> list[Stretch]:
-    """Stretches of at least *least* periods that do not overlap, in order, those that save most first taken.
+    """Disjoint stretches of at least *least* periods, in order. Those that save most are chosen first.
 
     Examples:
         >>> stretches(np.array([7, 1, 2, 1, 2, 1, 2, 1, 9]), 3)
@@ -48,7 +48,7 @@ def stretches(tokens: _Array, least: int) -> list[Stretch]:
 
 
 def _candidates(tokens: _Array, least: int) -> list[int]:
-    """Periods worth a try: the commonest distances from a piece to the next equal one."""
+    """The periods to try: the most frequent distances between a piece and the next equal one."""
     periods: set[int] = set()
     hashes = _mixed(tokens.astype(np.uint64))
     length = 1
@@ -68,14 +68,14 @@ def _candidates(tokens: _Array, least: int) -> list[int]:
 
 
 def _mixed(values: _Array) -> _Array:
-    """Numbers of 64 bits scattered over all of them."""
+    """A hash of 64-bit numbers."""
     values = (values + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed: _Array = values ^ (values >> np.uint64(31))
     return mixed
 
 
 def _free_part(stretch: Stretch, free: _Array) -> Stretch:
-    """The longest part of a stretch that nothing else has taken."""
+    """The longest free part of a stretch."""
     start, period, length = stretch
     part = free[start : start + length]
     if part.all():

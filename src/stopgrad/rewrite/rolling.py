@@ -1,8 +1,8 @@
-"""Repeated layers and time steps, written out by a loop of Python, as loops that are compiled once.
+"""Rolls up repeated layers and time steps, which a Python loop wrote out, into loops that are compiled once.
 
-A compiler's time grows with the graph, and XLA's faster than that. A run of equal segments (:mod:`.segments`)
-becomes a :class:`Scan`: what a segment takes from the one before is its carry; what each has of its own (a
-layer's weights, a slice of the input, what the forward run kept) is stacked; so is what is used outside.
+Compilation time grows with the graph, XLA's even faster. A run of equal segments (:mod:`.segments`) becomes a
+:class:`Scan`: what a segment takes from the one before is its carry; what each has of its own (a layer's
+weights, a slice of the input, what the forward run kept) is stacked; and so is what is used outside.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
 from stopgrad.transforms.control.scans import Scan
 
 LEAST_TIMES = 8
-"""So many equal segments are worth a loop."""
+"""The fewest equal segments that become a loop."""
 LEAST_SAVED = 1500
-"""So many operations must the loops of a graph save: below that, XLA compiles what is written out as fast."""
+"""The fewest operations that all loops must save. Below it, XLA compiles the unrolled graph as fast."""
 _LEAST_IN_ONE = 30
-"""And so many each of them."""
+"""The fewest operations that each loop must save."""
 _COPIED = 2**15
-"""So many bytes may be copied into stacks and out of them at every run, for each operation saved."""
+"""The most bytes that may be copied into and out of stacks at each run, for each operation saved."""
 _SCATTERED = 8
-"""An operation saved pays for so many parts of results that have to be cut out one by one."""
+"""The most parts of results that may be cut out one by one, for each operation saved."""
 _SMALL = 64
 
 Source = tuple[int, int]
-"""An output of a segment: of which operation, and which one."""
+"""An output of a segment: the operation's offset, and the output's position."""
 
 
 def roll(prepared: Rewritten) -> Rewritten:
-    """Runs of equal segments as loops, in the graph and in its bodies.
+    """Replaces runs of equal segments by loops, in the graph and in its bodies.
 
-    The same operations on the same values, in the same order. Only the terms of a sum over all segments may
-    be added in another order, where they are not all known before.
+    The same operations run on the same values, in the same order. Only the terms of a sum over all segments
+    may be added in another order, if they are not all known before.
     """
     return without_gc(_roll, prepared)
 
@@ -72,7 +72,7 @@ def _roll(prepared: Rewritten) -> Rewritten:
 def _assigned(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """The value in the place of an assignment of it: to whom it is assigned, the session knows."""
+    """Replaces an assignment by its value: the session knows the parameter."""
     return (inputs[1],) if op.definition is Assign else None
 
 
@@ -98,7 +98,7 @@ def _rolled_body(body: Body, bodies: dict[Body, Body], notes: list[str]) -> Body
 
 
 def _worthwhile(listing: Listing, notes: list[str]) -> list[Run]:
-    """The runs that save enough, with few values that have to be cut out of what they hand out."""
+    """The runs that save enough, and of whose results few values have to be cut out."""
     runs = [r for r in listing.runs(LEAST_TIMES) if _saved(r) >= _LEAST_IN_ONE]
     refused: list[tuple[Run, str]] = []
     while True:
@@ -120,7 +120,7 @@ def _worthwhile(listing: Listing, notes: list[str]) -> list[Run]:
 
 
 def _against(listing: Listing, run: Run, homes: Collection[int]) -> str:
-    """Why a loop would cost more than it saves; empty where it does not."""
+    """Why a loop would cost more than it saves; empty if it does not."""
     scattered, copied = _scattered(listing, run, homes), _copied(listing, run, homes)
     if scattered * _SCATTERED > _saved(run):
         return f"{scattered:,} of their values are used one by one outside"
@@ -130,7 +130,7 @@ def _against(listing: Listing, run: Run, homes: Collection[int]) -> str:
 
 
 def _named(listing: Listing, run: Run) -> str:
-    """A run, in notes."""
+    """The name of a run in notes."""
     location = listing.operations[run.start + run.inside[0]].location
     place = f", built at {location!r}," if location else ""
     return f"{run.times} times {len(run.inside)} operations{place}"
@@ -141,7 +141,7 @@ def _saved(run: Run) -> int:
 
 
 def _copied(listing: Listing, run: Run, homes: Collection[int]) -> int:
-    """How many bytes go into stacks, and out of them as results of the graph, at every run."""
+    """The bytes that are copied into stacks, and out of them as results of the graph, at each run."""
     middle = run.start + run.times // 2 * run.period
     segments = [
         listing.operations[middle : middle + run.period],
@@ -167,7 +167,7 @@ def _homes(runs: Sequence[Run]) -> frozenset[int]:
 
 
 def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
-    """How many of a run's values operations take that are in no run, and do not add all of them up."""
+    """The number of a run's values that operations outside of runs take, other than by adding them all."""
     count, operations = 0, listing.operations
     for offset in run.inside:
         for op in operations[run.start + offset : run.end : run.period]:
@@ -178,7 +178,7 @@ def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
 
 
 def _adds_in(x: Output) -> DType:
-    """The dtype in which terms of 16 bits are added up; the sum is rounded once."""
+    """The dtype in which 16-bit terms are added; the sum is rounded once."""
     return float32 if x.dtype.is_floating and x.dtype.itemsize == 2 else x.dtype
 
 
@@ -187,15 +187,15 @@ def _as(copying: Copying, x: Output, dtype: DType) -> Output:
 
 
 class _Roller:
-    """Copies a graph, its runs as loops.
+    """Copies a graph, with its runs as loops.
 
     Attributes:
         listing: its operations.
-        runs: by the positions where they start.
+        runs: the runs, by the positions where they start.
         homes: the positions of the operations in runs.
         copying: the new graph.
-        stacks: where the old outputs have gone.
-        terms: of sums to some of whose terms a loop adds up, what is to be added: old outputs and new.
+        stacks: the new tensors for old outputs.
+        terms: for sums of which a loop adds some terms, the terms that are left: old and new outputs.
     """
 
     def __init__(
@@ -237,16 +237,16 @@ class _Roller:
             self.stacks.mapping[op.outputs[0]] = _as(self.copying, self.total(terms, op), op.outputs[0].dtype)
 
     def total(self, terms: Sequence[Output], like: Operation) -> Output:
-        """The sum of terms, some of which are of the old graph and some of the new, not rounded."""
+        """The sum of terms of the old graph and of the new one, without rounding."""
         graph, dtype = self.copying.graph, _adds_in(like.outputs[0])
         values = [x if x.op.graph is graph else self.stacks.value(x) for x in terms]
         wide = tuple([_as(self.copying, x, dtype) for x in values])
         return wide[0] if len(wide) == 1 else self.copying.add(AddN, wide, (), like)[0]
 
     def split_terms(self, op: Operation, absorbed: Collection[Output], start: int) -> list[Output]:
-        """The terms before those that a loop will add up, if they are known before it starts.
+        """The terms before those that a loop will add, if they are known before it starts.
 
-        They and the absorbed ones are taken off the sum; its first term is to be the loop's.
+        These and the absorbed ones are removed from the sum, whose first term will be the loop's.
         """
         terms = self.terms.setdefault(op, list(op.inputs))
         first = next(i for i, x in enumerate(terms) if x in absorbed)
@@ -259,18 +259,18 @@ class _Roller:
 
 
 class _Loop:
-    """A run while it becomes a scan."""
+    """Builds the scan for a run."""
 
     def __init__(self, roller: _Roller, run: Run) -> None:
         self.roller, self.run = roller, run
         self.stacks, self.copying = roller.stacks, roller.copying
         self.body = Copying(Graph(), (), None, bodies=roller.copying.bodies)
         self.like = self.op(0, run.inside[0])
-        self.delays: dict[Source, int] = {}  # How long each output of the segment is carried.
-        self.own: dict[tuple[Output, ...], Output] = {}  # Parameters, by what they stand for in each segment.
+        self.delays: dict[Source, int] = {}  # The number of segments over which each output is carried.
+        self.own: dict[tuple[Output, ...], Output] = {}  # Parameters, by their values in each segment.
         self.shared: dict[Output, Output] = {}
         self.carried: dict[tuple[Source, int], Output] = {}
-        self.first: dict[tuple[Source, int], Output] = {}  # The values that carries begin with; old outputs.
+        self.first: dict[tuple[Source, int], Output] = {}  # The first values of carries, as old outputs.
         self.made: dict[Source, Output] = {}  # The outputs inside the body.
         self.sums: list[tuple[Source, Operation, list[Output]]] = []
         self.handed_out: list[Source] = []
@@ -279,7 +279,7 @@ class _Loop:
         return self.roller.listing.operations[self.run.start + segment * self.run.period + offset]
 
     def each(self, source: Source) -> list[Output]:
-        """An output, of each segment."""
+        """An output in each of the segments."""
         offset, index = source
         return [self.op(k, offset).outputs[index] for k in range(self.run.times)]
 
@@ -312,7 +312,7 @@ class _Loop:
         return self.body.input(like.type, self.like)
 
     def _inputs(self) -> dict[tuple[int, int], Output]:
-        """What the operands that are not made in the same segment are in the body."""
+        """The tensors in the body for operands from outside of the segment."""
         found = {}
         for slot in self.run.slots:
             key = slot.offset, slot.operand
@@ -324,7 +324,7 @@ class _Loop:
         return found
 
     def _given(self, values: list[Output]) -> Output:
-        """The parameter for what the segments take from before the run."""
+        """The parameter for values from before the run."""
         x = values[0]
         if all(value is x for value in values):
             if x not in self.shared:
@@ -337,7 +337,7 @@ class _Loop:
         return self.own[key]
 
     def _constant(self, x: Output) -> Output | None:
-        """A small constant is made again in the body, where compilers see it."""
+        """A small constant, built again in the body, where compilers see it."""
         small = x.op.definition is Const and x.op.values[0].array.size <= _SMALL
         return self.body.add(Const, (), x.op.values, x.op)[0] if small else None
 
@@ -355,7 +355,7 @@ class _Loop:
     # ------------------------------------------------------------------------------------- results
 
     def _find_results(self) -> None:
-        """What is used outside, and how: the last value, a sum, or each value."""
+        """Find what is used outside, and how: the last value, a sum, or each value."""
         for offset in self.run.inside:
             for index in range(len(self.op(0, offset).outputs)):
                 source = offset, index
@@ -381,7 +381,7 @@ class _Loop:
         )
 
     def _total(self, values: Sequence[Output]) -> Operation | None:
-        """The one sum that takes these values, each once, if nothing else outside does."""
+        """The sum that takes each of these values once, if it is their only user outside."""
         found: Operation | None = None
         for y in values:
             outside = self._outside(y)
@@ -431,7 +431,7 @@ class _Loop:
         self._place(keys, made, backwards)
 
     def _first_sum(self, y: Output, total: Operation, before: Sequence[Output]) -> Output:
-        """What a sum begins with: what was to be added before, or else a zero that changes nothing."""
+        """The first value of a sum: the terms before, or else a zero."""
         if before:
             return self.roller.total(before, total)
         nothing = np.asarray(-0.0 if y.dtype.is_floating else 0, y.dtype.numpy)
@@ -441,7 +441,7 @@ class _Loop:
         return self.copying.add(Fill, (zero,), (y.shape,), total)[0] if y.shape else zero
 
     def _place(self, keys: Sequence[tuple[Source, int]], made: Sequence[Output], backwards: bool) -> None:
-        """Say where the old outputs have gone."""
+        """Record the new tensors for old outputs."""
         count = self.run.times
         for (source, ago), y in zip(keys, made, strict=False):
             self.stacks.mapping[self.op(count - ago, source[0]).outputs[source[1]]] = y
@@ -454,7 +454,7 @@ class _Loop:
     # ----------------------------------------------------------------------------------- afterwards
 
     def _sink(self) -> None:
-        """Compute what was left for afterwards: gradients of slices, together where they are added up."""
+        """Compute what was left for after the loop: gradients of slices, together if they are added up."""
         for offset in sorted(self.run.sunk):
             each = [self.op(k, offset) for k in range(self.run.times)]
             if not self._sink_together(each):
@@ -462,7 +462,7 @@ class _Loop:
                     self.stacks.copy(op)
 
     def _sink_together(self, each: Sequence[Operation]) -> bool:
-        """One gradient of a slice in the place of many that lie side by side and are added up."""
+        """One gradient of a slice for many adjacent ones that are added up."""
         values = [op.outputs[0] for op in each]
         total = self._total_of_sunk(values)
         spans = spans_together([op.spans for op in each])

@@ -1,7 +1,7 @@
-"""Repeated parts of a graph: runs of segments whose operations are the same and are wired the same.
+"""Finds repeated parts of a graph: runs of segments with the same operations, wired in the same way.
 
-The operations are listed in order. A run's segments stand one after the other there. An operand is made in
-the segment itself; in one of the few before, and carried; or before the run: one for all or one each.
+In the list of operations, the segments of a run follow each other. An operand is computed in the segment
+itself; in one of the last few, and carried; or before the run, one for all segments or one for each.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 from stopgrad.rewrite.periods import Stretch, stretches
 
 _SLICES = frozenset({StridedSlice, StridedSliceGrad})
-"""May differ from segment to segment in what they take, where they can be computed outside of the loop."""
+"""Slices, which may differ between segments if they can be computed outside of the loop."""
 
-_MOST_DELAY = 4  # Over how many segments a value is carried at most.
-_MOST_LAG = 32  # How many equal parts may be wired differently, before the wiring repeats.
-_BEFORE = (0, -1)  # An operand made before the run; others are (how many operations ago, which output).
+_MOST_DELAY = 4  # The most segments over which a value is carried.
+_MOST_LAG = 32  # The most equal parts that may be wired differently before the wiring repeats.
+_BEFORE = (0, -1)  # An operand from before the run; others are (number of operations ago, output).
 
 _Wiring = tuple[Any, ...]
 
 
 class Slot(NamedTuple):
-    """An operand in a segment: of which operation, which one, and where it is made.
+    """An operand in a segment: its operation and position, and where it is computed.
 
-    ``delay`` is how many segments ago, None where it is before the run; ``source`` by which operation of the
-    segment, ``output`` which of its outputs.
+    ``delay`` is the number of segments ago, None for before the run; ``source`` is the operation of that
+    segment, and ``output`` the position among its outputs.
     """
 
     offset: int
@@ -44,12 +44,12 @@ class Run(NamedTuple):
 
     Attributes:
         start: the position of the first operation.
-        period: how many operations a segment has.
-        times: how many segments there are.
-        inside: the offsets of the operations that stay inside.
-        hoisted: the offsets of those that are computed before.
-        sunk: the offsets of those that are computed afterwards.
-        slots: the operands of those inside.
+        period: the number of operations of a segment.
+        times: the number of segments.
+        inside: the offsets of operations that stay in the loop.
+        hoisted: the offsets of operations that are computed before it.
+        sunk: the offsets of operations that are computed after it.
+        slots: the operands of operations in the loop.
     """
 
     start: int
@@ -66,7 +66,7 @@ class Run(NamedTuple):
 
 
 class Listing:
-    """The operations of a graph that take operands, in order, and who uses what they make.
+    """The operations of a graph that have operands, in order, and the users of their results.
 
     Attributes:
         operations: the operations.
@@ -89,7 +89,7 @@ class Listing:
         return [run for stretch in stretches(self._tokens(), least) for run in self._in(stretch, least)]
 
     def _tokens(self) -> np.ndarray[Any, Any]:
-        """A number for each operation, the same for those that may be the same."""
+        """A number for each operation, equal for operations that may correspond."""
         known: dict[Any, int] = {}
         tokens = []
         for i, op in enumerate(self.operations):
@@ -113,7 +113,7 @@ class Listing:
         yield from part.runs(least)
 
     def _lag(self, stretch: Stretch, least: int) -> int:
-        """After how many periods the wiring repeats; 0 where it does not."""
+        """The number of periods after which the wiring repeats; 0 if it does not."""
         start, period, length = stretch
         wirings = _Part(self, start, period, length // period, _MOST_LAG + _MOST_DELAY).wirings()
         numbers: dict[_Wiring, int] = {}
@@ -121,13 +121,13 @@ class Listing:
         for lag in range(1, min(_MOST_LAG, len(seen) // least) + 1):
             same = np.concatenate([[False], seen[lag:] == seen[:-lag], [False]])
             edges = np.flatnonzero(same[1:] != same[:-1])
-            # The first segment's wiring differs: what it is handed is made before.
+            # The first segment's wiring differs: its carries come from before the run.
             if len(edges) and (edges[1::2] - edges[::2]).max() >= (least - 2) * lag:
                 return lag
         return 0
 
     def _best_shift(self, start: int, period: int, length: int) -> int:
-        """Where to cut segments apart, so that the least is carried from one to the next."""
+        """Where to cut the segments, so that they carry as little as possible."""
         middle = start + (length // period // 2) * period
         crossing = np.zeros(2 * period + 1, np.int64)
         for i in range(middle, min(middle + period, start + length)):
@@ -143,7 +143,7 @@ class Listing:
 
 
 class _Part:
-    """Segments of equal operations, which may be wired differently."""
+    """A stretch of segments of equal operations, which may be wired differently."""
 
     def __init__(
         self, listing: Listing, start: int, period: int, count: int, reach: int = _MOST_DELAY
@@ -151,7 +151,7 @@ class _Part:
         self.listing = listing
         self.start, self.period, self.count = start, period, count
         self.reach = reach * period
-        self.latest = [-1] * count  # For each segment, the last operation of those before that it needs.
+        self.latest = [-1] * count  # For each segment, the last operation before it that it needs.
         self.hoisted: set[int] = set()
         self.sunk: set[int] = set()
         self.strict: set[int] = set()
@@ -164,7 +164,7 @@ class _Part:
         return self.listing.operations[self.start + offset : end : self.period]
 
     def _place_slice(self, offset: int) -> None:
-        """Say where the slices at an offset are computed, if they are not all the same."""
+        """Decide where the slices at an offset are computed, if they are not all equal."""
         each, place, end = self._each(offset), self.listing.place, self.start + self.count * self.period
         if all(op.values == each[0].values for op in each):
             return
@@ -179,7 +179,7 @@ class _Part:
         return [p for p in range(self.period) if p not in self.hoisted and p not in self.sunk]
 
     def wirings(self) -> list[_Wiring]:
-        """For each segment where its operands are made, as far as it matters."""
+        """For each segment, where its operands are computed, as far as it matters."""
         operations, place, start, period = (
             self.listing.operations,
             self.listing.place,
@@ -250,12 +250,12 @@ class _Part:
         return found
 
     def _may_open(self, k: int, last: int) -> bool:
-        """Whether nothing that the later segments take from before the run is made in segment *k*."""
+        """Whether later segments take nothing from segment *k* as a value from before the run."""
         begin = self.start + k * self.period
         return all(latest < begin for latest in self.latest[k:last])
 
     def _begins(self, k: int, slots: Sequence[Slot], wirings: Sequence[_Wiring]) -> bool:
-        """Whether segment *k* can be the first of a run: the same, but handed values made before."""
+        """Whether segment *k* can be the first of a run: equal, except that its carries come from before."""
         if any((slot.delay or 0) > 1 for slot in slots):
             return False
         mine = self._slots(wirings[k])

@@ -1,4 +1,4 @@
-"""Values of several segments as one tensor, and where in which tensor each old value has gone."""
+"""Stacks: values of several segments as one tensor, and the place of each old value."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite.engine import Copying
 
 _FEW = 8
-"""Of so many parts of other stacks one is put together; of more, the values are stacked one by one."""
+"""The most parts of other stacks of which a stack is made; else the values are stacked one by one."""
 
 
 class Together(NamedTuple):
-    """Slices that lie side by side, as one.
+    """Adjacent slices as a single one.
 
     Attributes:
-        spans: what they take together.
-        axis: the one axis along which they differ.
-        times: how many they are.
-        backwards: whether the first of them comes last.
+        spans: the spans of the single slice.
+        axis: the axis along which they differ.
+        times: the number of slices.
+        backwards: whether they are in reverse order.
     """
 
     spans: Spans
@@ -37,7 +37,7 @@ class Together(NamedTuple):
 
 
 def spans_together(each: Sequence[Spans]) -> Together | None:
-    """What slices take together, if they go along one axis at equal distances and leave nothing out."""
+    """Unite slices that follow each other along one axis without gaps; None if they do not."""
     first, second = each[0], each[1]
     differing = [axis for axis, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
     if len(differing) != 1:
@@ -61,7 +61,7 @@ def spans_together(each: Sequence[Spans]) -> Together | None:
 
 
 def arranged(copying: Copying, parts: Output, together: Together, like: Operation) -> Output:
-    """Slices along a new first axis, as what they are together."""
+    """The single slice, made of slices that are stacked along a new first axis."""
     if together.backwards:
         parts = copying.add(ReverseV2, (parts,), ((0,),), like)[0]
     axis, ndim = together.axis, parts.ndim
@@ -73,7 +73,7 @@ def arranged(copying: Copying, parts: Output, together: Together, like: Operatio
 
 
 def taken_apart(copying: Copying, whole: Output, together: Together, like: Operation) -> Output:
-    """What slices are together, with the slices along a new first axis."""
+    """The slices, stacked along a new first axis, made of the single one."""
     axis, count = together.axis, together.times
     shape = whole.shape
     size = shape[axis] // count
@@ -86,7 +86,7 @@ def taken_apart(copying: Copying, whole: Output, together: Together, like: Opera
 
 
 class _Piece(NamedTuple):
-    """Rows of a stack at equal distances; without a stack, values that stand alone."""
+    """Rows of a stack at equal distances; without a stack, separate values."""
 
     stack: Output | None
     first: int
@@ -95,13 +95,13 @@ class _Piece(NamedTuple):
 
 
 class Stacks:
-    """Where the outputs of an old graph are in a new one: by themselves, or as rows of stacks.
+    """Where the outputs of an old graph are in the new one: as tensors, or as rows of stacks.
 
     Attributes:
         copying: the new graph.
-        mapping: those that are there by themselves.
-        rows: those that are rows, with the stack and the position.
-        packed: where those that are there by themselves have been copied into a stack.
+        mapping: the new tensors of old outputs.
+        rows: for outputs that are rows, the stack and the position.
+        packed: for outputs that have a tensor, the stack into which they were copied.
     """
 
     def __init__(self, copying: Copying) -> None:
@@ -112,12 +112,12 @@ class Stacks:
         self._made: dict[tuple[Output, ...], Output] = {}
 
     def hold(self, stack: Output, values: Iterable[Output]) -> None:
-        """Note that values are the rows of a stack."""
+        """Record values as the rows of a stack."""
         for i, y in enumerate(values):
             self.rows[y] = stack, i
 
     def value(self, y: Output) -> Output:
-        """An old output by itself; what was put off is computed now."""
+        """The tensor of an old output, which is computed now if that was postponed."""
         found = self.mapping.get(y)
         if found is None:
             row = self.rows.get(y)
@@ -131,14 +131,14 @@ class Stacks:
         return found
 
     def copy(self, op: Operation) -> None:
-        """An operation as it is, on what its operands are now."""
+        """Copy an operation, with its new operands."""
         inputs = tuple([self.value(x) for x in op.inputs])
         self.mapping.update(
             zip(op.outputs, self.copying.add(op.definition, inputs, op.values, op), strict=True)
         )
 
     def run_backwards(self, own: Iterable[Sequence[Output]]) -> bool:
-        """Whether more of these go through stacks from the last row to the first."""
+        """Whether more of these read stacks from the last row to the first."""
         votes = 0
         for values in own:
             one, other = (self._row(values[k]) for k in (len(values) // 2, len(values) // 2 + 1))
@@ -150,7 +150,7 @@ class Stacks:
         return self.rows.get(y) or self.packed.get(y)
 
     def stack(self, values: Sequence[Output], like: Operation) -> Output:
-        """Old outputs along a new first axis."""
+        """Old outputs stacked along a new first axis."""
         key = tuple(values)
         found = self._made.get(key)
         if found is None:
@@ -169,7 +169,7 @@ class Stacks:
         return self.copying.add(Const, (), (literal,), like)[0]
 
     def _stacked_slices(self, values: Sequence[Output], like: Operation) -> Output | None:
-        """Slices of one tensor, as one slice of it."""
+        """Slices of one tensor as a single slice of it, stacked."""
         source = values[0].op.inputs[0] if values[0].op.definition is StridedSlice else None
         if any(x.op.definition is not StridedSlice or x.op.inputs[0] is not source for x in values):
             return None

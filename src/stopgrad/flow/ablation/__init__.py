@@ -1,1 +1,1 @@
-"""What stops change, and what they save."""
+"""Ablation: what stops change, and what they save."""

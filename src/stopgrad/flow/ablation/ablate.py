@@ -1,4 +1,4 @@
-"""What does each stop change, and what does it cost? And where would one more cost nothing?"""
+"""What does each stop change and save, and where would another one save work and change nothing?"""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from stopgrad.rewrite import Rule
 from stopgrad.transforms.gradients.reverse import gradients
 
 MOST = 32
-"""So many places at most are tried out with a stop."""
+"""The most places at which a stop is tried out."""
 ROUNDINGS = 64.0
-"""By how much the rounding that is left of a zero may differ from one program to another."""
+"""The factor by which the rounding errors of a zero may differ between programs."""
 
 
 @guarded("ablate")
@@ -64,22 +64,22 @@ def ablate(
     seed: int = 0,
     **kwargs: object,
 ) -> Ablation:
-    """What each stop does to a gradient on real data, and where a stop would save work and do nothing else.
+    """What each stop does to a gradient on real data, and where a stop would only save work.
 
-    For each line with stops, those of one line together, the program is copied without them and
-    differentiated anew. Gradients that the program itself contains stay as they are.
+    For each line with stops, the program is copied without the stops of that line, and differentiated again.
+    Gradients that are part of the program stay as they are.
 
     Args:
         ys: an output or nested structure of outputs, whose sum is differentiated; or a function.
         args: the xs, as for :func:`gradients`; or the function's arguments.
         argnums: which of the function's arguments are asked about; all unless given.
-        feed_dict: for a graph, from outputs, operations or names to values, as for :meth:`Session.run`.
-            Parameters that are not fed have their stored values.
-        engine: on which times are measured; None for the best that is installed.
-        repeats: how many measurements each time is the median of; 0 to measure none.
-        seed: of the noise. Besides the given data, copies are looked at, with noise on all floating-point
-            numbers, so that a zero by chance is not taken for a law. They are evidence, no proof; integers
-            and booleans, and constants of the graph, stay as they are.
+        feed_dict: for a graph, a dict from outputs, operations or names to values, as for
+            :meth:`Session.run`. Parameters that are not fed have their stored values.
+        engine: the engine on which times are measured; None for the best that is installed.
+        repeats: the number of measurements of which each time is the median; 0 to measure none.
+        seed: the seed of the noise. Besides the given data, copies with noise on all floating-point numbers
+            are examined, so that an accidental zero is not taken for a rule. That is evidence and no proof;
+            integers, booleans and constants of the graph stay as they are.
         kwargs: the function's keyword arguments, which are not asked about.
 
     Returns:
@@ -87,13 +87,13 @@ def ablate(
         saves N operations"``, as the stopped maximum of a softmax does; ``"changes nothing and saves
         nothing"``; ``"idle"`` (nothing behind it leads to an input that was asked about, or all paths to it
         are cut before); ``"without it, the gradient is an error"``. Its ``suggestions`` are tensors at
-        which what arrives is zero up to rounding, the first ones as seen from ys, for which a stop was tried
-        out. Loops of a known number of steps are written out to see into them; into other loops, and
-        branches, these do not look.
+        which the arriving gradient is zero up to rounding, the first ones as seen from ys, where a stop was
+        tried out. Loops with a known number of steps are unrolled to look into them; other loops, and
+        branches, are not looked into.
 
     Raises:
         FeedError, GraphError, GradientError: something is not fed, ys and xs are not of one graph, or the
-            gradient is an error as it is.
+            program's own gradient is an error.
 
     References:
         Meyes et al. 2019, "Ablation studies in artificial neural networks", arXiv:1901.08644, for the word.
@@ -135,22 +135,22 @@ def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
 
 @dataclass(frozen=True)
 class _Line:
-    """The stops of one line, and why they do nothing, where no path shows that they could."""
+    """The stops of one line, and why they do nothing, if they do nothing."""
 
     gates: tuple[Operation, ...]
     why_idle: str
 
 
 class _Known:
-    """The program as it is, in double precision, at the data points; and where what arrives in it is zero.
+    """The unchanged program in double precision at the data points; and where the arriving gradient is zero.
 
     Attributes:
         data, base: the program.
-        points: the given data, and copies with noise of which the gradient is finite.
+        points: the given data, and copies with noise whose gradient is finite.
         found: the gradients at each point.
-        made: what arrives between ys and the inputs, and at stops.
-        zeros: the tensors, of the copy, at which that is zero at every point.
-        reached: those at which anything arrives that does not come from a zero.
+        made: the gradients that arrive between ys and the inputs, and at stops.
+        zeros: the tensors of the copy at which these are zero at every point.
+        reached: the tensors at which something arrives that does not come from a zero.
     """
 
     def __init__(self, data: Problem, base: Variant, seed: int) -> None:
@@ -172,7 +172,7 @@ class _Known:
 
 
 def _known(data: Problem, plain: Variant, seed: int) -> _Known:
-    """What is known of the program in double precision, its loops written out; or, failing that, as it is."""
+    """Analyse the program in double precision with its loops unrolled; or, if that fails, as it is."""
     clear = data.to_judge()
     if clear is not data:
         with contextlib.suppress(StopgradError):
@@ -181,7 +181,7 @@ def _known(data: Problem, plain: Variant, seed: int) -> _Known:
 
 
 def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[Output]:
-    """The tensors at which what arrives is zero, up to rounding, at every point."""
+    """The tensors at which the arriving gradient is zero, up to rounding, at every point."""
     cotangents = {x: some for x, some in made.found.items() if x.type.size != 0}
     ratios = sizes(cotangents)
     outputs = [ratio for some in ratios.values() for ratio in some]
@@ -190,7 +190,7 @@ def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[
     zeros = set(owners)
     for values in points if owners else ():
         for x, ratio in zip(owners, compute(values), strict=True):
-            if not ratio <= tolerance(x.dtype):  # A NaN is no zero.
+            if not ratio <= tolerance(x.dtype):  # NaN does not count as zero.
                 zeros.discard(x)
     return zeros
 
@@ -200,13 +200,13 @@ def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[
 
 @dataclass(frozen=True)
 class _Reporting:
-    """What entries are made from.
+    """What is needed to make entries of the report.
 
     Attributes:
         data, plain, given: the program as the user has it, and its gradients on the given data.
-        known: what has been found out about it.
+        known: the analysis of the program.
         watch: measures times.
-        labels: of the inputs.
+        labels: the labels of the inputs.
     """
 
     data: Problem
@@ -217,11 +217,11 @@ class _Reporting:
     labels: tuple[str, ...]
 
     def judged(self, rule: Rule, plain: Variant) -> Variant:
-        """A variant of the program, as verdicts are found on it: in double precision, as far as it can be."""
+        """A variant of the program for verdicts: in double precision, if possible."""
         return plain if self.known.data is self.data else Variant(self.known.data, [rule])
 
     def stop(self, line: _Line) -> Stop:
-        """The entry of a line."""
+        """The entry for a line with stops."""
         plain, gates = self.plain, line.gates
         kind, location, rule = _kind(gates[0]), gates[0].location, opening(gates)
         try:
@@ -257,7 +257,7 @@ class _Reporting:
         )
 
     def suggestion(self, tensors: Sequence[Output]) -> Suggestion | None:
-        """What a stop behind tensors would save; None where nothing, or where it changes a gradient."""
+        """The entry for a stop behind tensors; None if it saves nothing or changes a gradient."""
         rule = stopping(tensors)
         stopped = Variant(self.data, [rule])
         if stopped.operations >= self.plain.operations or not _alike(self.known, self.judged(rule, stopped)):
@@ -282,7 +282,7 @@ class _Reporting:
 
 
 def _lines(question: Asked) -> list[_Line]:
-    """The stops that ys are computed through, by the lines of the user's source."""
+    """The stops through which ys are computed, by the lines of the user's source."""
     idle = {use.operation: use.why_idle for use in flow_of(question).gates}
     groups: dict[Any, list[Operation]] = {}
     for op in with_bodies(question.graph.subgraph_to(question.ys)):
@@ -293,9 +293,9 @@ def _lines(question: Asked) -> list[_Line]:
 
 
 def _why_idle(gates: Sequence[Operation], idle: Mapping[Operation, str]) -> str:
-    """Why none of the gates does anything; empty where one may.
+    """Why none of the gates does anything; empty if one may.
 
-    A straight-through estimator is more than a stop on its hard side: it has a soft one.
+    A straight-through estimator is more than a stop of its hard operand: it has a soft one.
     """
     reasons = ["" if op.definition is StraightThrough else idle.get(op, "") for op in gates]
     return reasons[0] if all(reasons) else ""
@@ -337,7 +337,7 @@ def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
 def _alike(known: _Known, other: Variant) -> bool:
     """Whether the gradients of another variant are the same up to rounding at every point.
 
-    Where the gradient is zero, and what there is of it is rounding, so is the other, of about that size.
+    If a gradient is zero and consists of rounding errors, the other must be of about that size.
     """
     zeros = [not _counts(x, known) for x in known.base.xs]
     for values, found in zip(known.points, known.found, strict=True):
@@ -351,7 +351,7 @@ def _alike(known: _Known, other: Variant) -> bool:
 
 
 def _infinite(given: Gradients, open: Gradients) -> str:
-    """What is to be said of gradients that are not finite."""
+    """The text about gradients that are not finite."""
     if not finite(given):
         return "the gradient has NaNs or infinities on the given data; what is finite is compared"
     return "" if finite(open) else "without it, the gradient has NaNs or infinities on the given data"
@@ -363,7 +363,7 @@ def _counts(x: Output, known: _Known) -> bool:
 
 
 def _unswitched(known: _Known, line: _Line) -> bool:
-    """Whether all stops of a line are switched, and off; as far as that is seen from outside of bodies."""
+    """Whether all stops of a line are switched off, as far as that can be seen outside of bodies."""
     if not all(op.definition is StopGradientWhen for op in line.gates):
         return False
     conditions = [known.base.copied.mapping.get(op.when) for op in line.gates]
@@ -372,13 +372,13 @@ def _unswitched(known: _Known, line: _Line) -> bool:
 
 
 def _same(a: Variant, b: Variant) -> bool:
-    """Whether two variants are computed by the same operations."""
+    """Whether two variants consist of the same operations."""
     found = [fingerprint(one.prepared.inputs, one.prepared.outputs) for one in (a, b)]
     return found[0] is not None and found[0] == found[1]
 
 
 def _passes(known: _Known, line: _Line, without: Variant) -> bool:
-    """Whether what passes the opened stops, differentiated apart from all else, is more than rounding."""
+    """Whether the gradient through the opened stops alone is more than rounding."""
     opened = [x for op in line.gates for x in without.copies[op.outputs[0]]]
     with without.copied.graph.as_default():
         seeds = gradients(without.ys, opened, stop_gradients=opened)
@@ -390,7 +390,7 @@ def _passes(known: _Known, line: _Line, without: Variant) -> bool:
         reached = made.reached(zeros)
         return any(x in made.found and x in reached and x not in zeros for x in without.xs)
 
-    # With more points there are fewer zeros: what passes at one passes.
+    # More points mean fewer zeros: one at which it passes is enough.
     return passes(known.points[:1]) or passes(known.points)
 
 
@@ -402,14 +402,14 @@ def _wide(g: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _both(g: Gradient, h: Gradient) -> Sequence[np.ndarray[Any, Any]]:
-    """Two gradients of one input, flat, an absent one being zero."""
+    """Two gradients of one input, flattened; absent ones count as zero."""
     return np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
 
 
 def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     """The norm of the difference relative to the larger norm, and the cosine; absent gradients are zero.
 
-    What is not finite in the same places of both is left out; otherwise the difference is infinite.
+    Elements that are equally infinite or NaN in both are left out; otherwise the difference is infinite.
     """
     pairs = [_both(g, h) for g, h in zip(given, open, strict=True)]
     if not pairs:
@@ -422,16 +422,16 @@ def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     largest = max(_largest(a), _largest(b))
     if not largest:
         return 0.0, None
-    a, b = a / largest, b / largest  # Against overflow.
+    a, b = a / largest, b / largest  # To avoid overflow.
     norms = [float(np.linalg.norm(x)) for x in (a, b)]
     cosine = float(np.vdot(a, b).real / (norms[0] * norms[1])) if all(norms) else None
     return float(np.linalg.norm(a - b)) / max(norms), None if cosine is None else max(-1.0, min(1.0, cosine))
 
 
 def _nearness(dtype: DType) -> float:
-    """Within which part of their largest element gradients count as the same.
+    """The difference, relative to their largest element, within which gradients count as the same.
 
-    A sum of many terms may be rounded more than once, for which there is room in double precision.
+    It has room for the rounding of sums of many terms, if these are in double precision.
     """
     return tolerance(dtype) * (1024 if dtype.name in ("float64", "complex128") else 1)
 
@@ -441,7 +441,7 @@ def _largest(g: Gradient) -> float:
 
 
 def _near(g: Gradient, h: Gradient, within: float) -> bool:
-    """Whether two gradients of one input are the same, within a part of their largest element."""
+    """Whether two gradients of one input agree within a fraction of their largest element."""
     a, b = _both(g, h)
     there = np.isfinite(a)
     if not np.array_equal(there, np.isfinite(b)):
@@ -454,9 +454,9 @@ def _near(g: Gradient, h: Gradient, within: float) -> bool:
 
 
 def _places(known: _Known) -> list[list[Output]]:
-    """Where a stop might be put: for each the user's tensors that one expression built, the first from ys.
+    """The places for stops: for each, the tensors that one expression built, the first ones from ys.
 
-    Nothing that lies behind another such place is one.
+    Places behind other places are left out.
     """
     base, made = known.base, known.made
     old = {new: x for x, some in base.copies.items() for new in some}
@@ -473,7 +473,7 @@ def _places(known: _Known) -> list[list[Output]]:
             continue
         alike = built[_built_by(x)]
         if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
-            # Where all gradients are zero, nothing counts: not even what is not zero itself.
+            # If all gradients are zero, no place counts, even if what arrives there is not zero.
             here = [one for one in alike if one in known.zeros]
             found.append(list(dict.fromkeys(old[one] for one in here if one in reached)))
             walls.update(here)
@@ -484,7 +484,7 @@ def _places(known: _Known) -> list[list[Output]]:
 
 
 def _zeros_if_unswitched(known: _Known) -> set[Output]:
-    """The tensors at which only zero arrives, also where stops that a condition switches are off."""
+    """The tensors at which only zero arrives, also if switched stops are off."""
     question = known.data.question
     within = with_bodies(question.graph.subgraph_to(question.ys))
     switched = [op for op in within if op.definition is StopGradientWhen]
@@ -501,13 +501,13 @@ def _zeros_if_unswitched(known: _Known) -> set[Output]:
 
 
 def _built_by(x: Output) -> Any:
-    """The expression that built a tensor, and as which of its results."""
+    """The expression that built a tensor, and the position among its results."""
     op = x.op
     return (id(op._place), op._instruction, op.definition, x.index) if op._place is not None else x
 
 
 def _is_within(question: Asked, tensors: set[Output]) -> bool:
-    """Whether all that uses the tensors was built by the very call that built them."""
+    """Whether all users of the tensors were built by the same call as these."""
     users = [
         (op._place, op._instruction) == (x.op._place, x.op._instruction)
         for op in with_bodies(question.graph.subgraph_to(question.ys))

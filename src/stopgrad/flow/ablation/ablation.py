@@ -1,4 +1,4 @@
-"""What ablation finds, as objects, text and JSON."""
+"""The report of ablation, as objects, text and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERROR = "without it, the gradient is an error"
 
 
 ROWS = 12
-"""So many inputs at most are shown one by one in the text, those with the largest difference."""
+"""The most inputs that the text shows one by one: those with the largest difference."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Change:
 
     Attributes:
         difference: the norm of the difference with and without, relative to the larger of the two norms.
-        cosine: of the angle between the two; None where one of them is zero.
-        arrives_with, arrives_without: whether any gradient arrives. Where none does, it counts as zero.
+        cosine: the cosine of the angle between the two; None if one of them is zero.
+        arrives_with, arrives_without: whether any gradient arrives. If none does, it counts as zero.
     """
 
     difference: float
@@ -43,21 +43,21 @@ class Change:
 
 @dataclass(frozen=True)
 class Stop:
-    """The stops of one line of the user's, with what they do to the gradient and what they cost.
+    """The stops of one line of source, with what they do to the gradient and what they save.
 
     Attributes:
         operations: the gates, those in bodies of loops and branches included.
         kind: how it is written: ``"stop_gradient"``, ``"no_gradient"``, ...
-        location: the line; None where it is not known.
+        location: the line; None if it is not known.
         difference: the norm of the difference of the gradients with and without, all inputs together, on the
-            given data, relative to the larger of the two norms; None where there is no gradient without.
-        cosine: of the angle between them; None also where one of them is zero.
+            given data, relative to the larger of the two norms; None if there is no gradient without.
+        cosine: the cosine of the angle between them; None also if one of them is zero.
         inputs: the same for each input.
-        operations_with, operations_without: how many operations compute ys and their gradient.
-        seconds_with, seconds_without: how long that takes; None where it was not measured.
-        verdict: in words.
-        evidence: what the verdict rests on.
-        error: why there is no gradient without; None where there is.
+        operations_with, operations_without: the number of operations that compute ys and their gradient.
+        seconds_with, seconds_without: the time that this takes; None if it was not measured.
+        verdict: the verdict in words.
+        evidence: the evidence for the verdict.
+        error: why there is no gradient without the stops; None if there is one.
     """
 
     operations: tuple[Operation, ...]
@@ -80,14 +80,14 @@ class Suggestion:
     """A place where a stop would save operations and change no gradient, as far as the data show.
 
     Attributes:
-        operations: those whose result would be stopped; several where one line built them.
-        location: the line; None where it is not known.
-        operations_with, operations_without: how many operations compute ys and their gradient with the stop,
-            and as it is.
-        seconds_with, seconds_without: how long that takes; None where it was not measured.
-        disconnects: the inputs whose gradient, zero now, would be absent.
-        within: whether it is an inner value of one call, where no stop can be written from outside.
-        points: on how many data points the arriving gradient was zero.
+        operations: the operations whose results would be stopped; several if one line built them.
+        location: the line; None if it is not known.
+        operations_with, operations_without: the number of operations that compute ys and their gradient with
+            the stop, and without.
+        seconds_with, seconds_without: the time that this takes; None if it was not measured.
+        disconnects: the inputs whose gradient is zero now, and would then be absent.
+        within: whether it is an inner value of one call, where users cannot write a stop.
+        points: the number of data points, at all of which the arriving gradient was zero.
     """
 
     operations: tuple[Operation, ...]
@@ -107,7 +107,7 @@ class Suggestion:
 
     @property
     def operations_saved(self) -> int:
-        """How many operations less there would be."""
+        """The number of operations that it would save."""
         return self.operations_without - self.operations_with
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class Ablation(FlowReport):
         zeros: where all that arrives is zero, and where a stop would save operations, but some input's
             gradient would then be absent instead of zero.
         inputs: the labels of the inputs.
-        points: how many data points were looked at: the given one, and copies of it with noise.
-        engine: the name of the engine on which times were measured; None where none were.
+        points: the number of data points: the given one, and copies of it with noise.
+        engine: the name of the engine on which times were measured; None if none were.
     """
 
     _format = "stopgrad.ablate"
@@ -164,7 +164,7 @@ class Ablation(FlowReport):
 
 
 def _headed(title: str, one: Stop | Suggestion, parts: Iterator[Part]) -> Section:
-    """Where it is, the source line with the expressions underlined, and what is told of it."""
+    """The title of an entry, its source line with the expressions underlined, and its text."""
     if one.location is None:
         return Section(Paragraph(f"{describe(one.operations[0])}: {title}"), list(parts))
     lines = Excerpt([op.location for op in one.operations])
@@ -185,7 +185,7 @@ def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
 
 
 def _table(stop: Stop) -> Iterator[Part]:
-    """The difference and cosine of all inputs together, and of those that the stop changes most."""
+    """A table of the difference and cosine for all inputs together, and for those that change most."""
     changed = {name: one for name, one in stop.inputs.items() if one.difference}
     shown = sorted(changed, key=lambda name: changed[name].difference, reverse=True)[:ROWS]
     rows = [["", "difference", "cosine", ""], ["all", *_figures(stop), ""]]
@@ -224,7 +224,7 @@ def _times(one: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Pa
 
 
 def zero_at(what: str, points: int) -> str:
-    """That something is zero, and how that is known."""
+    """The text that something is zero, with the evidence."""
     more = f", the given one and {points - 1} with noise on its floats" if points > 1 else ""
     return f"{what} is zero up to rounding at {counted(points, 'data point')}{more}: evidence, no proof"
 
@@ -234,7 +234,7 @@ def _place(stop: Stop) -> str:
 
 
 def _figures(one: Stop | Change) -> tuple[str, str]:
-    """The difference and the cosine, as they are shown."""
+    """The difference and the cosine as text."""
     difference = "-" if one.difference is None else f"{one.difference:.4g}"
     return difference, "-" if one.cosine is None else f"{one.cosine:.4f}"
 

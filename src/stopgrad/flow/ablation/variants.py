@@ -1,4 +1,4 @@
-"""A program on real data, and variants of it: copied through a rule, differentiated anew, run and timed."""
+"""Variants of a program on real data: copied through rules, differentiated again, run and timed."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from stopgrad.transforms.gradients.reverse import gradients
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 Gradient = np.ndarray[Any, Any] | None
-"""None where none arrives, which counts as zero."""
+"""None if none arrives, which counts as zero."""
 Gradients = Sequence[Gradient]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is asked, on data.
+    """A question about gradients, with data.
 
     Attributes:
         question: ys and xs.
-        inputs: what is fed, and the stored parameters that ys are computed from.
-        values: of the inputs.
+        inputs: what is fed, and the stored parameters from which ys are computed.
+        values: the values of the inputs.
         binding: the sizes, by name.
-        dtypes: by element type, that in which all is computed; none for the program as it is.
-        flat: whether loops and other bodies are written out, as far as they can be.
+        dtypes: element types that are replaced by others for the computation; empty for none.
+        flat: whether loops and other bodies are unrolled, as far as possible.
     """
 
     question: Asked
@@ -57,7 +57,7 @@ class Problem:
     flat: bool = False
 
     def to_judge(self) -> Problem:
-        """The same in double precision and with bodies written out; itself, where it is so already."""
+        """The same in double precision and with bodies unrolled; itself if it is so already."""
         above = self.question.graph.subgraph_to(self.question.ys)
         flat = any(op.definition.has_bodies for op in above)
         if not flat and all(WIDE.get(y.dtype, y.dtype) is y.dtype for op in walk(above) for y in op.outputs):
@@ -69,12 +69,12 @@ class Problem:
 
 
 def problem(what: str, question: Asked, feed_dict: Mapping[Any, Any] | None) -> Problem:
-    """The question with the values that were fed, and those that parameters have.
+    """The question with the values that were fed, and those of parameters.
 
-    Inputs without a gradient, such as integers, are not asked about.
+    Inputs without a gradient, such as integers, are left out.
 
     Raises:
-        FeedError, GraphError: something is not fed, or with what it cannot be.
+        FeedError, GraphError: something is not fed, or with an invalid value.
     """
     if feed_dict is not None and question.is_function:
         raise FeedError(f"{what}: feed_dict is for graphs; the arguments of a function are its values")
@@ -91,12 +91,12 @@ class Variant:
         GradientError: its gradient is an error.
 
     Attributes:
-        copied: where the user's tensors went.
-        copies: the same, with those of bodies that were written out: one for each step.
-        ys, xs, inputs: the same as in the problem, in the copy.
-        gradients: of ys with respect to each x, in the copy; None where none arrives.
-        prepared: what engines get: ys, and the gradients that are there.
-        operations: how many these take; each body counts once.
+        copied: the copies of the user's tensors.
+        copies: also those of tensors in bodies that were unrolled: one copy for each step.
+        ys, xs, inputs: those of the problem, in the copy.
+        gradients: the gradient of ys with respect to each x, in the copy; None if none arrives.
+        prepared: the graph for engines: ys, and the gradients that exist.
+        operations: the number of its operations; each body counts once.
     """
 
     def __init__(self, problem: Problem, rules: Sequence[Rule] = ()) -> None:
@@ -122,7 +122,7 @@ class Variant:
         return _computation(self.prepared)
 
     def run(self, values: Arrays) -> Gradients:
-        """The gradients, computed with NumPy; None where none arrives."""
+        """The gradients, computed with NumPy; None for those that do not arrive."""
         made = iter(self._run(values)[len(self.ys) :])
         return [None if g is None else np.asarray(next(made)) for g in self.gradients]
 
@@ -139,19 +139,19 @@ def _computation(prepared: Rewritten) -> Run:
 # ----------------------------------------------------------------------------------------------- time
 
 SHORTEST = 2e-3
-"""Seconds that one measurement takes at least: what is faster is run several times in it."""
+"""The least seconds of a measurement: faster computations are run several times in it."""
 
 
 class Stopwatch:
     """Measures variants against each other, as an engine runs them; equal ones are compiled once.
 
     Args:
-        name: of the engine asked for.
-        repeats: how many measurements each takes; 0 for none.
+        name: the name of the engine that was asked for.
+        repeats: the number of measurements of each; 0 for none.
         values: the data.
 
     Attributes:
-        engine: the name of the engine that ran them last; None before.
+        engine: the name of the engine that ran them; None before.
     """
 
     def __init__(self, name: str, repeats: int, values: Arrays) -> None:
@@ -162,13 +162,13 @@ class Stopwatch:
         self._programs: dict[str, Program] = {}
 
     def seconds(self, *variants: Variant) -> list[float | None]:
-        """How long one run of each takes: medians, measured in turns."""
+        """The time of one run of each: medians, measured in turns."""
         if not self.repeats or self._engine is None:
             return [None] * len(variants)
         runs = [self._compiled(self._engine, variant) for variant in variants]
         counts = []
         for run in runs:
-            run()  # The first may be slower.
+            run()  # The first run may be slower.
             start = time.perf_counter()
             run()
             counts.append(max(1, int(SHORTEST / max(time.perf_counter() - start, 1e-7))))
@@ -199,15 +199,16 @@ class Stopwatch:
 # ----------------------------------------------------------------------------------------------- data
 
 SCALES = (1e-3, 1e-1, 1.0)
-"""Of the noise that is added, relative to the root mean square of an array."""
+"""The scales of the noise that is added, relative to the root mean square of an array."""
 FACTOR = 0.1
-"""Of the noise in the logarithm that numbers are multiplied with: it keeps signs and zeros."""
+"""The scale of the logarithm of factors: multiplied with these, numbers keep signs and zeros."""
 
 
 def jittered(values: Arrays, seed: int) -> list[list[np.ndarray[Any, Any]]]:
-    """Copies of data with noise on all floating-point and complex numbers; none where there are none.
+    """Copies of data with noise on all floating-point and complex numbers; empty if there are none.
 
-    One is multiplied with noise, so that positive numbers stay positive; to the others noise is added.
+    In one copy, numbers are multiplied by noise, so that positive ones stay positive; in the others, noise is
+    added.
     """
     if not any(_is_inexact(x) for x in values):
         return []
@@ -236,5 +237,5 @@ def _jittered(
 
 
 def finite(arrays: Gradients) -> bool:
-    """Whether there is no infinity and no NaN in any of the arrays."""
+    """Whether all elements of the arrays are finite."""
     return all(x is None or bool(np.isfinite(x).all()) for x in arrays)

@@ -1,9 +1,9 @@
-"""Copies of a graph in which some stops are open, or in which there are more; or loops are written out.
+"""Copies of a graph in which some stops are opened, others are added, or loops are unrolled.
 
-The rules here are no others of :mod:`stopgrad.rewrite.passes`: those leave gates alone until the last
-differentiation. What these make *is* differentiated, since the gradient of another program is what is asked
-for: the one that the user would have written without that stop, or with it. Nobody but :mod:`ablate` sees the
-copies, and what he reports of them is never run in the place of the user's own graph.
+These rules differ from those of :mod:`stopgrad.rewrite.passes`, which leave gates alone until the last
+differentiation. Copies made here *are* differentiated, because the question is about another program: the one
+that the user would have written without that stop, or with it. Only :mod:`ablate` uses the copies, and they
+never run in the place of the user's own graph.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from stopgrad.transforms.control.scans import Scan
 
 
 def opening(gates: Collection[Operation]) -> Rule:
-    """The rule that lets gradients pass these gates to what they hand on, as if they had not been written.
+    """A rule that opens these gates for gradients, as if they had not been written.
 
-    Of a straight-through estimator that is the hard value: without it, the gradient goes there, and not to
-    the soft one.
+    Of a straight-through estimator, the gradient then goes to the hard value, and not to the soft one.
     """
     chosen = frozenset(gates)
 
@@ -34,15 +33,15 @@ def opening(gates: Collection[Operation]) -> Rule:
     ) -> Sequence[Output] | None:
         if op not in chosen:
             return None
-        # A tensor of its own, since it may be asked about. No identity: to name one of those in wrt= is to
-        # name its operand.
+        # It must be a new tensor, since it may be asked about, but no identity: naming one of those in wrt=
+        # means naming its operand.
         return copying.add(Named, (inputs[op.definition.passes or 0],), (), op)
 
     return opened
 
 
 def stopping(tensors: Collection[Output]) -> Rule:
-    """The rule that puts a stop behind each of these tensors, for all its uses."""
+    """A rule that puts a stop behind each of these tensors, for all its uses."""
     places: dict[Operation, list[int]] = {}
     for x in tensors:
         places.setdefault(x.op, []).append(x.index)
@@ -61,17 +60,17 @@ def stopping(tensors: Collection[Output]) -> Rule:
 
 
 MOST = 20_000
-"""So many operations at most are written out."""
+"""The most operations that unrolling may make."""
 
 
 def written_out(copies: dict[Output, list[Output]]) -> Rule:
-    """The rule that writes out loops of a known number of steps, and bodies that are computed again.
+    """A rule that unrolls loops with a known number of steps, and bodies that are computed again.
 
-    So every tensor inside is one of the graph. Exact, but for the order in which is added up what arrives at
-    what all steps share. Loops that would become too long stay as they are.
+    Then every tensor inside is one of the graph. Exact, except for the order of sums of gradients of what all
+    steps share. Loops that would become too long stay as they are.
 
     Args:
-        copies: what becomes of the tensors of bodies, of which there is one for each step; filled.
+        copies: filled with the copies of tensors in bodies, one for each step.
     """
     left = MOST
 

@@ -1,8 +1,8 @@
-"""Where the gradient that arrives is zero: exactly, or up to the rounding of what was added up for it.
+"""Where the arriving gradient is zero: exactly, or up to the rounding of the terms of its sum.
 
-A tensor's cotangent is a sum of contributions: one for each use, and where a tensor was broadcast one for
-each element. Where they cancel, as at the maximum in a softmax, floating-point numbers leave something of
-the size of their rounding. So a cotangent is held against the sum of the absolute contributions.
+A tensor's cotangent is a sum of contributions: one for each use, and if the tensor was broadcast, one for
+each element. If they cancel, as at the maximum in a softmax, a rounding error is left. So a cotangent is
+compared with the sum of the absolute contributions.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stopgrad.transforms.gradients.reverse import backpropagate, generating
 
 
 def tolerance(dtype: DType) -> float:
-    """How small, for its contributions, a sum of this dtype must be to count as zero: some units of rounding.
+    """The size, relative to its contributions, up to which a sum counts as zero: some units of rounding.
 
-    Of 16-bit floats only few, as else true results would count as zero.
+    For 16-bit floats these are few, because true results would count as zero otherwise.
     """
     bits = dtype.itemsize * 4 if dtype.is_complex else dtype.itemsize * 8
     if bits == 16:
@@ -42,13 +42,14 @@ def tolerance(dtype: DType) -> float:
 
 @dataclass
 class Arrivals:
-    """What arrives, in one differentiation, at every tensor between ys and some targets.
+    """The gradients that arrive, in one differentiation, at every tensor between ys and some targets.
 
     Attributes:
         ys: what is differentiated.
-        found: for each tensor its cotangents, one for each group of inputs that selective gates tell apart.
+        found: for each tensor its cotangents, one for each group of inputs for which the same selective gates
+            act.
         live: the tensors on a path to an input.
-        groups: the selective gates that act, with the targets, by group.
+        groups: the selective gates that act for each group, and its targets.
     """
 
     ys: Sequence[Output]
@@ -57,7 +58,7 @@ class Arrivals:
     groups: list[tuple[Acting, set[Output]]] = field(default_factory=list)
 
     def reached(self, walls: Collection[Output]) -> set[Output]:
-        """The tensors at which something arrives if nothing goes on behind these."""
+        """The tensors at which something arrives if these let nothing pass."""
         found: set[Output] = set()
         for acting, targets in self.groups:
             found.update(_at(self.ys, between(self.ys, targets, walls, acting)))
@@ -74,7 +75,7 @@ def arrivals(
     others: Sequence[Output],
     seeds: Sequence[Output] | None = None,
 ) -> Arrivals:
-    """Differentiate, and keep what arrives at every tensor on the way to xs and to *others*."""
+    """Differentiate, and keep the cotangents of all tensors on the way to xs and to *others*."""
     graph = ys[0].op.graph
     ys = [y for y in ys if y.type.differentiable]
     made = Arrivals(ys)
@@ -97,9 +98,9 @@ def arrivals(
 
 
 def sizes(cotangents: Mapping[Output, Sequence[Output]]) -> dict[Output, list[Output]]:
-    """For each tensor the largest elements of its cotangents, relative to what was added up for them.
+    """For each tensor, the largest elements of its cotangents relative to their absolute contributions.
 
-    Scalars (float64), built in the graph: 1 where nothing cancels, 0 where all is exactly zero.
+    They are float64 scalars, built in the graph: 1 if nothing cancels, 0 if all is exactly zero.
     """
     graph = next(iter(cotangents)).op.graph if cotangents else None
     if graph is None:
@@ -122,7 +123,7 @@ def _absolute(x: Output) -> Output:
 
 
 def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
-    """For each cotangent the sum of absolute contributions, as far as they were only added up and moved."""
+    """For each cotangent, the sum of absolute contributions, as far as these were only added and moved."""
     adding: set[Operation] = set()
     stack = [g.op for g in wanted]
     while stack:
@@ -153,13 +154,13 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
 
 def _is_followed(op: Operation) -> bool:
     known = op.origin is not None and op.definition.magnitudes is not None
-    return known and all(x.type.differentiable for x in op.inputs)  # A mask is a value as it is.
+    return known and all(x.type.differentiable for x in op.inputs)  # A mask is only a value.
 
 
 def _of_one_rule(op: Operation, sums: Mapping[Output, Output]) -> list[Output]:
-    """The sums for the operands of a product that its own gradient rule made; the values of the others.
+    """The sums for the operands of a product that come from the same gradient rule; the values of others.
 
-    So what was added up in one rule and then scaled counts. What came from rules before is a contribution as
-    it is: else the sums would grow from layer to layer, and true gradients count as zeros.
+    So sums that one rule computed and then scaled count. What earlier rules computed is one contribution:
+    else the sums would grow from layer to layer, and true gradients would count as zeros.
     """
     return [sums[x] if x.op.origin is op.origin else _absolute(x) for x in op.inputs]

@@ -1,1 +1,1 @@
-"""Whether generated gradients are right, against finite differences with stopped values held."""
+"""Checks of generated gradients against finite differences, with stopped values held."""

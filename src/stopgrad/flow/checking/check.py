@@ -1,4 +1,4 @@
-"""Are the generated gradients those of the function that the gates leave? Differences tell."""
+"""Compares generated gradients with finite differences of the function that the gates leave."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.ops.gates.custom import CustomGradient
 
 RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
-"""By precision, the default relative tolerance.
+"""The default relative tolerance, by precision.
 
-It is for the rounding of the generated gradient: some 10⁴ roundings of float32, some 20 of float16 and 10 of
-bfloat16, in which few operations can be told from wrong ones otherwise. In float64 it is wider than rounding
-alone would ask for, so that the smallest mistake that matters is seen and no ill-conditioned step is blamed.
-Differences come with an error of their own, which is allowed besides.
+It allows for the rounding of the generated gradient: some 10⁴ roundings of float32, 20 of float16 and 10 of
+bfloat16. In float64 it is wider than rounding needs: small enough to see every mistake that matters, and
+large enough for ill-conditioned steps. The error of the differences themselves is allowed in addition.
 """
 
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -54,31 +53,31 @@ def check_gradients(
 ) -> GradientCheck:
     """Compare generated gradients with finite differences of the function that the gates leave.
 
-    What a gate stops keeps, while inputs are moved, the value that it has at the point given, at every step
-    of a loop: so a deliberate stop passes and a wrong rule fails. ``straight_through`` moves as its soft
+    While inputs are moved, stopped values keep the value that they have at the given point, at every step of
+    a loop: so a deliberate stop passes and a wrong rule fails. ``straight_through`` moves with its soft
     operand, ``scale_gradient`` by its factor. A custom gradient is compared with the true derivative of its
-    function. Gates that clip are compared as if they clipped nothing: no function has a clipped derivative.
+    function. Gates that clip are treated as if they did not: no function has a clipped derivative.
 
     Args:
         ys: an output or nested structure of outputs, which count with the sum of their elements, as for
             :func:`gradients`; or a function.
         args: the xs, an output or structure of outputs; or the function's arguments, arrays of any shapes.
-            Integers and booleans are passed over.
+            Integers and booleans are ignored.
         argnums: which of the function's arguments are checked; all unless given.
-        feed_dict: for outputs, the values of placeholders, as :meth:`Session.run` takes them; parameters have
-            their first values unless fed.
-        order: 1, or 2 to compare also the second derivatives with differences of the generated first ones.
+        feed_dict: for outputs, the values of placeholders, as for :meth:`Session.run`; parameters have their
+            first values unless fed.
+        order: 1; or 2 to compare also the second derivatives with differences of the generated first ones.
         modes: ``"reverse"``, ``"forward"`` or both: how derivatives are generated.
         stops: ``"hold"``; or ``"ignore"`` to compare with the true total derivative, as if there were no
-            gates. That tells how far a stopped gradient is from it, and never raises.
+            gates. That shows how far a stopped gradient is from it, and never raises.
         rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³
             for float32, 0.02 for float16, 0.1 for bfloat16.
         atol: absolute tolerance; by default a tenth of rtol times the largest derivative, and what rounding
             makes of the value and of the inputs; so it is not 0 where the gradient is.
-        directions: move inputs in so many random directions; by default those of up to 64 numbers are moved
-            number by number, and larger ones in random directions and at random numbers.
-        seed: of directions and weights.
-        raises: whether a check that fails raises.
+        directions: the number of random directions in which inputs are moved. By default inputs of up to 64
+            numbers are moved number by number, larger ones in random directions and at random numbers.
+        seed: the seed of directions and weights.
+        raises: whether a failed check raises.
         kwargs: the function's keyword arguments, which are not checked.
 
     Returns:
@@ -206,7 +205,7 @@ def _precision(dtype: DType) -> str:
 
 
 def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
-    """Compare the derivatives of all orders, and say what was found."""
+    """Compare the derivatives of all orders, and make the report."""
     gates, custom = _gates(posed)
     notes: list[str] = []
     broken = _not_finite(posed)
@@ -226,7 +225,7 @@ def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
 
 
 def _not_finite(posed: Posed) -> str:
-    """Which values at the base point are no numbers; empty where all are."""
+    """The text about values at the base point that are not finite; empty if all are."""
     values = evaluate([*posed.xs, *posed.ys], posed.feeds)
     names = [f"the input {label(key)}" for key in posed.keys]
     names += [f"the value of {y.name}" for y in posed.ys]
@@ -241,7 +240,7 @@ def _broken(x: Output, why: str) -> Checked:
 
 
 def _of_input(x: Output, comparisons: Sequence[Comparison]) -> Checked:
-    """The findings of all orders and modes for one input, as one."""
+    """The findings of all orders and modes for one input, combined."""
     pairs = [(one, rows) for one in comparisons for rows in one.rows]
     methods = {direction.method for one in comparisons for direction in one.directions}
     directional = any(not one.by_number for one in comparisons)
@@ -273,7 +272,7 @@ def _of_input(x: Output, comparisons: Sequence[Comparison]) -> Checked:
 
 
 def _error(rows: Rows) -> float:
-    """The greatest difference relative to the largest derivative; at kinks from the one-sided ones."""
+    """The largest difference relative to the largest derivative; at kinks from the one-sided ones."""
     if not np.all(np.isfinite(rows.generated)):
         return float("inf")
     outside = np.fmax(np.fmax(rows.low - rows.generated, rows.generated - rows.high), 0.0)
@@ -283,7 +282,7 @@ def _error(rows: Rows) -> float:
 
 
 def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
-    """What is shown first: what differs, at a known element, of a low order, in the sum of results."""
+    """The rank of a row: first what differs, at a known element, of a low order, in the sum of results."""
     excess = float(rows.excess[at])
     known = one.directions[at[0]].place is not None
     plain = rows.mode == "reverse" and at[1] == 0
@@ -291,7 +290,7 @@ def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
 
 
 def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
-    """Where most differs: of all, of single elements, and of these in the sum of results."""
+    """The worst positions: of all, of single elements, and of these in the sum of results."""
     excess = rows.excess
     if not excess.size:
         return []
@@ -351,14 +350,14 @@ def _place(x: Output, place: int | None) -> tuple[int, ...] | None:
 
 
 def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
-    """The gates and the custom gradients on the way, one entry for a line."""
+    """The gates and custom gradients on the way, one entry for each line."""
     held = _lines([*posed.left_out, *walk(moving(posed.ys, posed.xs))], _what)
     custom = [h for h in held if h.operations[0].definition is CustomGradient]
     return [h for h in held if h.operations[0].definition is not CustomGradient], custom
 
 
 def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) -> list[Held]:
-    """Operations about which something is to be said, one entry for a line of the user's."""
+    """Operations with a note, one entry for each line of source."""
     lines: dict[Any, list[Operation]] = {}
     for op in operations:
         said = what(op)
@@ -373,7 +372,7 @@ def _rule_of(op: Operation) -> str:
 
 
 def _rule(op: Operation) -> Location | None:
-    """The first line of a custom gradient's gradient function that is not that of the call."""
+    """The first line of a custom gradient's gradient function that differs from that of the call."""
     if op.definition is not CustomGradient:
         return None
     here = op.location

@@ -1,4 +1,4 @@
-"""Generated derivatives beside numeric ones: gathered, judged, and the element found that differs."""
+"""Compares generated derivatives with numeric ones, and finds the element that differs."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from stopgrad.transforms.gradients.forward import push_forward
 from stopgrad.transforms.gradients.reverse import gradients
 
 ELEMENTWISE = 64
-"""Inputs of so many real numbers at most are compared number by number, larger ones in directions."""
+"""The most real numbers of an input that is compared number by number; larger ones in directions."""
 
 UNITS = 16
-"""Of so many results at most each is differentiated by itself, too."""
+"""The most results that are also differentiated one by one."""
 
 COLUMNS = 256
-"""Of so many results at most each is compared by itself in forward mode; of more, weighted sums are."""
+"""The most results that are compared one by one in forward mode; of more, weighted sums are."""
 
 DENSE, SINGLE = 4, 4
-"""For large inputs: random directions in which all numbers move, and numbers that are moved alone."""
+"""For large inputs: the number of random directions, and of numbers that are moved alone."""
 
 KINKS = 16
-"""So many numbers with kinks are looked for, and set aside, along one random direction."""
+"""The most numbers with kinks that are searched for, and set aside, along a random direction."""
 
 CERTAIN = 4
-"""After so many directions that differ with steps of every size no more are looked at."""
+"""The number of directions that differ with steps of every size after which no more are examined."""
 
 SAFETY = 4.0
-"""By how many estimated errors of the differences the two may differ besides the tolerance."""
+"""The number of estimated errors of the differences that is allowed in addition to the tolerance."""
 
 UNSETTLED = 0.02
-"""Differences whose error, relative to the gradient, may be larger than this say nothing."""
+"""The error of differences, relative to the gradient, above which they prove nothing."""
 
 
 # ---------------------------------------------------------------------------------------------- generated
@@ -81,18 +81,18 @@ class Generated:
         return compute
 
     def fed(self, cotangent: NumpyArray) -> dict[Output, NumpyArray]:
-        """What to feed for a weighting of the results."""
+        """The feeds for a weighting of the results."""
         return dict(zip(self.cotangents, unflat(cotangent, self.ys), strict=True))
 
     def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
-        """What arrives at each x, as a vector; zeros where nothing does."""
+        """The gradient at each x, as a vector; zeros if none arrives."""
         made = self._pull(unflat(cotangent, self.ys))
         return [
             np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
         ]
 
     def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
-        """How ys move when one x moves."""
+        """The change of ys when one x moves."""
         tangents = [
             unflat(direction, [x])[0] if i == which else np.zeros(x.shape, x.dtype.numpy)
             for i, x in enumerate(self.posed.xs)
@@ -106,19 +106,19 @@ class Generated:
 
 
 def factors(generator: np.random.Generator, count: int) -> NumpyArray:
-    """Random numbers of a size between 0.5 and 1.5 and either sign, exact in every dtype."""
+    """Random numbers with absolute values between 0.5 and 1.5 and either sign, exact in every dtype."""
     return generator.integers(4, 13, count) / 8.0 * generator.choice((-1.0, 1.0), count)
 
 
 @dataclass
 class Direction:
-    """Where one x was moved to, and what the derivatives are there.
+    """A direction in which one x was moved, and the slopes there.
 
     Attributes:
         vector: the direction.
-        place: the number that moves, counted in real ones; None where many do.
-        slope: from differences.
-        method: how that was found.
+        place: the position of the real number that moves; None if many do.
+        slope: the slope by differences.
+        method: how it was computed.
     """
 
     vector: NumpyArray
@@ -133,12 +133,12 @@ class Rows:
 
     Attributes:
         mode: ``"reverse"`` or ``"forward"``.
-        generated, numeric, error: the numbers, and how far off differences may be.
+        generated, numeric, error: the derivatives, and the error of the numeric ones.
         low, high: the numeric derivative; at a kink, those on both sides.
         kind: SMOOTH, KINK or JUMP.
-        allowed: how far apart generated and numeric may be.
-        excess: how far apart they are, relative to that; above 1 they differ.
-        unsettled: where differences say nothing.
+        allowed: the difference that is allowed between generated and numeric.
+        excess: their difference relative to that; above 1 they differ.
+        unsettled: where differences prove nothing.
         scale: the size of the largest derivative, or what counts as one.
     """
 
@@ -159,14 +159,14 @@ def _weighted(
     weights: NumpyArray, slope: Slope
 ) -> tuple[NumpyArray, NumpyArray, NumpyArray, NumpyArray, NumpyArray]:
     """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
-    counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
+    counts = weights != 0.0  # A result of weight 0 does not count, even if it is infinite.
 
     def total(factor: float | NumpyArray, values: NumpyArray) -> NumpyArray:
         found: NumpyArray = np.sum(np.where(counts, factor * values, 0.0), -1)
         return found
 
     with np.errstate(all="ignore"):
-        # Kinks of several results that point different ways: each has a derivative between its own two.
+        # Kinks of several results may point in opposite ways: each derivative is between its own two.
         sides = weights * slope.below, weights * slope.above
         low, high = total(1.0, np.fmin(*sides)), total(1.0, np.fmax(*sides))
         value, error = total(weights, slope.value), total(np.abs(weights), slope.error)
@@ -175,13 +175,13 @@ def _weighted(
 
 
 class Order:
-    """The derivatives of one order: how they are generated, and how they are found numerically.
+    """The derivatives of one order, generated and numeric.
 
     Attributes:
-        number: which order.
-        generated, numeric: the two.
-        cotangents: with which weightings of the results they are compared; the first are ones.
-        pulled: by weighting and x, what arrives there.
+        number: the order.
+        generated, numeric: the two kinds of derivatives.
+        cotangents: the weightings of results with which they are compared; the first has ones.
+        pulled: the gradients, by weighting and x.
     """
 
     def __init__(
@@ -212,11 +212,11 @@ def _ones(ys: Sequence[Output]) -> NumpyArray:
 
 
 class Comparison:
-    """The derivatives of one order with respect to one x: measured, judged, and looked at where they differ.
+    """Compares the derivatives of one order with respect to one x, and examines where they differ.
 
     Attributes:
-        directions: in which x was moved.
-        rows: what was found, by mode.
+        directions: the directions in which x was moved.
+        rows: the results, by mode.
     """
 
     def __init__(self, order: Order, which: int) -> None:
@@ -236,7 +236,7 @@ class Comparison:
 
     @property
     def contradicted(self) -> bool:
-        """Whether something differs from differences that are known well."""
+        """Whether something differs from differences that are certain."""
         return any(
             bool(np.any((rows.excess > 1.0) & ~rows.unsettled & np.isfinite(rows.generated)))
             for rows in self.rows
@@ -276,7 +276,7 @@ class Comparison:
         return [self._rows(mode, directions) for mode in self.settings.modes] if directions else []
 
     def _rows(self, mode: str, directions: Sequence[Direction]) -> Rows:
-        """The numbers of one mode, judged."""
+        """The rows of one mode, with verdicts."""
         order, vectors = self.order, np.array([d.vector for d in directions])
         weights = order.cotangents if mode == "reverse" else order.outcomes
         found = [
@@ -293,10 +293,10 @@ class Comparison:
             return self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
 
     def _turned(self, weights: NumpyArray, directions: Sequence[Direction]) -> NumpyArray:
-        """How much each derivative changes as x changes by its size: what it is where it is not 0 by chance.
+        """How much each derivative changes as x changes by its size: its usual size where it is 0 by chance.
 
-        It is no less where the derivative itself is 0, so rounding is measured by it at minima: x is rounded,
-        and that turns the slope. Along a direction the changes of single numbers add up as errors do.
+        It is not smaller where the derivative itself is 0. So it measures rounding at minima, where the
+        rounding of x changes the slope. Along a direction the changes of single numbers add up as errors do.
         """
         return np.array(
             [
@@ -321,7 +321,7 @@ class Comparison:
         settings = self.settings
         size = np.fmax(np.fmax(np.abs(generated), np.abs(value)), spread)
         largest = np.max(np.where(np.isfinite(size), size, 0.0), 0, initial=0.0)
-        # What a derivative would be that changes the value as much as x does, relative to their sizes.
+        # The derivative with which the value changes by its own size as x does.
         unit = np.abs(weights) @ self._numeric.terms / _at_least_one(self._point)
         roundings = min(ROUNDINGS * settings.epsilon, settings.rtol)
         rounding = np.fmax(roundings * np.max(np.fmax(unit, largest), initial=0.0), roundings * turned)
@@ -338,7 +338,7 @@ class Comparison:
         unsettled = ~(doubt <= limit) & ((apart != 0.0) | (kind != SMOOTH))
         excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
         excess = np.where(np.isfinite(generated), excess, np.inf)
-        # Where all derivatives are rounding errors of zeros, one is not to be compared with the other.
+        # If all derivatives are rounding errors of zeros, they are not compared with each other.
         zeros = float(np.max(rounding, initial=0.0)) / max(settings.rtol, 1e-12)
         scale = max(float(np.max(largest, initial=0.0)), zeros)
         return Rows(mode, generated, value, error, low, high, kind, allowed, excess, unsettled, scale)
@@ -356,7 +356,7 @@ class Comparison:
         return all(np.all(rows.excess <= 1.0) for rows in self._compared([direction]))
 
     def _look_closer(self) -> None:
-        """Where something differs: other steps, and single numbers."""
+        """If something differs, try other steps, and single numbers."""
         failing, lost = self._failing(), 0
         for i in failing:
             self.directions[i] = self._again(self.directions[i])
@@ -372,7 +372,7 @@ class Comparison:
                 break
 
     def _again(self, direction: Direction) -> Direction:
-        """The same direction by differences, with steps of other sizes until they settle."""
+        """Measure the same direction again, with steps of other sizes, until the slopes settle."""
         vector, place = direction.vector, direction.place
         sizes = [self._scale, 1.0, self._scale * 2.0**-20]
         if place is not None and self._point[place] != 0.0:
@@ -387,7 +387,7 @@ class Comparison:
         return Direction(vector, place, found, "central")
 
     def _search(self, i: int) -> None:
-        """Find the number that differs along a direction; kinks among them are set aside."""
+        """Find the number that differs along a direction, setting aside those with kinks."""
         vector = self.directions[i].vector.copy()
         for _ in range(KINKS):
             place = self._worst_place(vector)
@@ -402,7 +402,7 @@ class Comparison:
                 return
 
     def _worst_place(self, vector: NumpyArray) -> int:
-        """The number of x whose part in what differs is the greatest, by halves."""
+        """The number of x that contributes most to a difference, by bisection."""
         places = np.nonzero(vector)[0]
         while len(places) > 1:
             halves = np.array_split(places, 2)
@@ -429,10 +429,9 @@ def _at_least_one(point: NumpyArray) -> float:
 
 
 def _terms(order: Order, weights: NumpyArray) -> NumpyArray:
-    """How large the terms are that add up to each derivative.
+    """The size of the terms that add up to each derivative.
 
-    A small one may be the difference of numbers that change the value as much as x does, relative to their
-    sizes, as where a softmax is saturated.
+    A small derivative may be the difference of large terms, as in a saturated softmax.
     """
     value = float(np.abs(weights) @ np.abs(order.numeric.here))
     return np.concatenate(
@@ -445,17 +444,17 @@ def _terms(order: Order, weights: NumpyArray) -> NumpyArray:
 
 
 def _power_of_two(size: float) -> float:
-    """The power of two next to a size, by which steps stay exact."""
+    """The power of two nearest to a size, so that steps are exact."""
     return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
 
 
 def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
-    """For each x the comparisons of all orders up to the last; and what a reader should know of them."""
+    """For each x the comparisons of all orders up to the last; and notes for the reader."""
     first = Order(1, posed, posed.ys, settings)
     orders = [first]
     ys = [g for g in first.generated.gradients if g is not None]
     if last == 2 and ys:
-        # Derivatives of the first ones, which one weighting of the results makes.
+        # Derivatives of the first derivatives, for a single weighting of the results.
         weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
         posed.feeds.update(first.generated.fed(weights))
         orders.append(Order(2, posed, ys, settings, _terms(first, weights)))

@@ -1,7 +1,7 @@
-"""Derivatives from differences, each with an estimate of its error; and places where there is no derivative.
+"""Derivatives by differences, with an estimate of the error; and points where there is no derivative.
 
-Nothing here knows of graphs: a function of one real number returns a vector, and its slope at 0 is found from
-its values at smaller and smaller steps.
+Nothing here knows of graphs: a function of one real number returns a vector, and its slope at 0 is computed
+from its values at smaller and smaller steps.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Curve = Callable[[float], Array]
-"""From a step to the values there: a vector of real numbers."""
+"""Maps a step to the values there, a vector of real numbers."""
 
 SMOOTH, KINK, JUMP = 0, 1, 2
-"""What a function is like at a point: it has a derivative; two one-sided ones; or it leaps there."""
+"""Kinds of points: the function has a derivative; it has two one-sided derivatives; or it jumps."""
 
 _SAFETY = 8.0
-"""By how many of its estimated errors a value may differ from another that counts as the same.
+"""The number of estimated errors within which two values count as the same.
 
-The estimate is the change that the last step of an extrapolation made. It is no bound.
+The estimate is the change by the last step of an extrapolation, and no bound.
 """
 
 
@@ -31,10 +31,10 @@ class Steps:
     """The steps at which a function is evaluated: ``first``, ``first / ratio``, …, ``count`` of them.
 
     Attributes:
-        first: the first, relative to the size of what moves.
-        ratio: from each to the next.
-        count: how many there are.
-        epsilon: the relative distance of two numbers in the precision of the evaluation.
+        first: the first step, relative to the size of what moves.
+        ratio: the ratio of each step to the next.
+        count: the number of steps.
+        epsilon: the machine epsilon of the evaluation.
     """
 
     first: float
@@ -46,8 +46,8 @@ class Steps:
     def of(cls, epsilon: float) -> Steps:
         """Steps for a precision: from an eighth down to about the root of *epsilon*.
 
-        Below that a difference has lost half of its digits. In double precision they shrink fast, so that
-        few suffice; in float16 there is room for few, which lie close.
+        Below that, a difference has lost half of its digits. In double precision steps shrink fast, so that
+        few suffice; in float16 there is only room for a few that are close.
         """
         if epsilon < 1e-12:
             return cls(0.125, 4.0, 12, epsilon)
@@ -59,12 +59,12 @@ class Slope:
     """The slope of a function in one direction, for each of its results.
 
     Attributes:
-        value: from central differences; where these do not exist, from one side.
+        value: the slope by central differences; if these do not exist, from one side.
         error: an estimate of its error.
-        below, above: the slopes on both sides. Where the function leaps, of what lies beside the leap.
+        below, above: the slopes on both sides; at a jump, those beside it.
         kind: SMOOTH, KINK or JUMP.
-        step: the least step from which the value was found.
-        bend: how much the slope changes as the point moves by 1; 0 where that was not measured.
+        step: the smallest step that was used for the value.
+        bend: the change of the slope as the point moves by 1; 0 if that was not measured.
     """
 
     value: Array
@@ -76,9 +76,9 @@ class Slope:
     bend: Array
 
     def improved_by(self, other: Slope) -> Slope:
-        """For each result the one that is known better.
+        """For each result the slope that is known better.
 
-        Where both seem to be known and differ, large steps have passed over what small ones see.
+        If both seem certain and differ, the smaller steps are right: large ones skip what these see.
         """
         better = other.error < self.error
         conflict = np.abs(other.value - self.value) > _SAFETY * (other.error + self.error)
@@ -109,14 +109,14 @@ class _Extrapolation:
         self.step = np.full(size, np.nan)
 
     def add(self, first: Array, noise: Array, step: float) -> None:
-        """Take the estimate at the next step, in which rounding alone makes an error of *noise*."""
+        """Add the estimate at the next step, whose rounding error is *noise*."""
         row = [first]
         weight = 1.0
         for before in self._row[: self._COLUMNS]:
             weight *= self._power
             refined = row[-1] + (row[-1] - before) / (weight - 1.0)
             error = np.maximum(np.abs(refined - row[-1]), np.abs(refined - before)) + noise
-            better = error < self.error  # False where either is NaN.
+            better = error < self.error  # False if either is NaN.
             self.value = np.where(better, refined, self.value)
             self.error = np.where(better, error, self.error)
             self.step = np.where(better, step, self.step)
@@ -125,12 +125,12 @@ class _Extrapolation:
 
 
 class _Side:
-    """What is found on one side of the point."""
+    """The results on one side of the point."""
 
     def __init__(self, sign: float, here: Array, ratio: float) -> None:
         self.sign, self.here, self.ratio = sign, here, ratio
-        self.slope = _Extrapolation(ratio, here.size)  # of the secants from the point
-        self.beside = _Extrapolation(ratio, here.size)  # of the secants between steps
+        self.slope = _Extrapolation(ratio, here.size)  # by secants from the point
+        self.beside = _Extrapolation(ratio, here.size)  # by secants between steps
         self.limit = here
         self.doubt = np.full(here.size, np.inf)
         self.last: Array | None = None
@@ -140,18 +140,18 @@ class _Side:
         if self.last is not None:
             gap = step * (self.ratio - 1.0)
             self.beside.add(self.sign * (self.last - values) / gap, noise / gap, step)
-            # Of the last two alone: what lies far off says nothing of a leap at the point.
+            # From the last two only: what is far away proves nothing about a jump at the point.
             self.limit = values + (values - self.last) / (self.ratio - 1.0)
             self.doubt = np.abs(values - self.last) + noise
         self.last = values
 
     def leap(self, noise: Array) -> Array:
-        """How far the limit on this side is from the value at the point; 0 where it may be the same."""
+        """The distance of the limit on this side from the value at the point; 0 if they may be equal."""
         gap = np.abs(self.limit - self.here)
         return np.where(gap > _SAFETY * self.doubt + 1e3 * noise, gap, 0.0)
 
     def way(self) -> Array:
-        """How far the function goes in the last step, from its limit."""
+        """The change of the function in the last step, from its limit."""
         return np.zeros_like(self.here) if self.last is None else np.abs(self.last - self.limit)
 
 
@@ -163,14 +163,14 @@ def slope_at(
     Args:
         curve: the function.
         here: its values at 0.
-        size: of what moves; steps are relative to it.
-        steps: which.
+        size: the size of what moves; steps are relative to it.
+        steps: the steps.
         aim: the relative error that suffices.
-        inside: how large the errors are that values have from rounding inside of the function, where that is
-            more than rounding of the values themselves.
+        inside: the errors of values by rounding inside the function, if these are larger than the rounding
+            of the values themselves.
 
     Returns:
-        The slopes of its results. The error is infinite where none was found.
+        The slopes of its results. The error is infinite if none was found.
     """
     central = _Extrapolation(steps.ratio**2, here.size)
     ahead, behind = _Side(1.0, here, steps.ratio), _Side(-1.0, here, steps.ratio)
@@ -187,7 +187,7 @@ def slope_at(
             ahead.add(after, step, rounding)
             behind.add(before, step, rounding)
             seen.append((step, after - here, here - before, rounding))
-            # What rounding leaves of a slope of 0 at the first steps will not become less.
+            # The rounding error of a slope of 0 at the first steps will not decrease.
             if n >= 3 and _settled(central, ahead, behind, aim, 16.0 * noise / (size * steps.first)):
                 break
         found = _judged(central, ahead, behind, noise, aim)
@@ -196,10 +196,10 @@ def slope_at(
 
 
 def _bend(seen: Sequence[tuple[float, Array, Array, Array]], slope: Array) -> Array:
-    """How much the slope changes as the point moves by 1, from how far the values are from a straight line.
+    """The change of the slope as the point moves by 1, from the distance of the values to a straight line.
 
-    The least over all steps: large ones pass over other parts of the function, which may be far steeper. Not
-    the second difference, which is 0 for a cube. What rounding hides may be there, so its noise counts.
+    It is the least over all steps: large ones reach other parts of the function, which may be far steeper. It
+    is not the second difference, which is 0 for a cube. Rounding noise counts, as it may hide a change.
     """
     found = [
         2.0 * (np.fmax(np.abs(after - step * slope), np.abs(before - step * slope)) + noise) / step**2
@@ -209,7 +209,7 @@ def _bend(seen: Sequence[tuple[float, Array, Array, Array]], slope: Array) -> Ar
 
 
 def _least(bends: Sequence[Array]) -> Array:
-    """The least that was measured: what is 0 was not, or nothing moved there."""
+    """The least that was measured; 0 means that it was not measured, or that nothing moved."""
     known = [np.where(np.isfinite(bend) & (bend > 0.0), bend, np.inf) for bend in bends]
     least = np.min(known, 0)
     return np.where(np.isfinite(least), least, 0.0)
@@ -227,10 +227,10 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
     above, below = ahead.slope.value, behind.slope.value
     one_sided = ahead.slope.error + behind.slope.error
     sides = np.fmax(np.abs(above), np.abs(below))
-    # What is small beside the other slopes may be rounding inside of the function.
+    # What is small beside the other slopes may be rounding inside the function.
     least = 1e-9 * np.max(sides, initial=0.0, where=np.isfinite(sides))
     kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * sides + least
-    # A corner that lies nearer than the last step looks like a small leap.
+    # A corner that is nearer than the last step looks like a small jump.
     way = np.fmax(ahead.way(), behind.way())
     leaps = ahead.leap(noise) > way, behind.leap(noise) > way
     kind = np.where(leaps[0] | leaps[1], JUMP, np.where(kink, KINK, SMOOTH))
@@ -239,7 +239,7 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
     one_sided = np.where(leaps[0], ahead.beside.error, ahead.slope.error)
     one_sided = one_sided + np.where(leaps[1], behind.beside.error, behind.slope.error)
     for side, other in ((ahead, behind), (behind, ahead)):
-        # At the edge of where the function is defined there is one side only.
+        # At the edge of its domain the function has only one side.
         edge = np.isinf(other.slope.error) & np.isfinite(side.slope.error) & np.isinf(central.error)
         value = np.where(edge, side.slope.value, value)
         error = np.where(edge, side.slope.error, error)
@@ -258,18 +258,18 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
 
 
 def complex_slope(curve: Callable[[complex], tuple[Array, Array]], here: Array, size: float) -> Slope | None:
-    """The slope of a function that is holomorphic, from one step along the imaginary axis.
+    """The slope of a holomorphic function, by one step along the imaginary axis.
 
     Nothing is subtracted, so no digits are lost (Squire and Trapp 1998, "Using complex variables to estimate
     derivatives of real functions").
 
     Args:
-        curve: from an imaginary step to the real and imaginary parts of the values there.
+        curve: maps an imaginary step to the real and imaginary parts of the values there.
         here: the values at 0.
-        size: of what moves.
+        size: the size of what moves.
 
     Returns:
-        The slope; None where the real parts moved, as they do not for such a function.
+        The slope; None if the real parts moved, because the function is then not holomorphic.
     """
     step = 1e-20 * size
     real, imaginary = curve(1j * step)

@@ -1,4 +1,4 @@
-"""What a check of gradients found, and how it is told."""
+"""The report of a check of gradients."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Worst:
     """Where a generated derivative is farthest from the numeric one, in units of what is allowed.
 
     Attributes:
-        index: the element of the input; None where all of it moved in a random direction.
+        index: the element of the input; None if all of it moved in a random direction.
         generated, numeric: the derivatives there.
-        allowed: how far apart they may be.
+        allowed: the difference that is allowed.
         order: 1 or 2.
         mode: ``"reverse"`` or ``"forward"``.
     """
@@ -40,13 +40,13 @@ class Worst:
 
 @dataclass(frozen=True)
 class Kink:
-    """An element at which there is no derivative, but two one-sided ones.
+    """An element at which there are only two one-sided derivatives.
 
     Attributes:
         index: the element of the input; None for a random direction.
         generated: the generated derivative, which must lie between the one-sided ones.
         low, high: these, in order.
-        jump: whether the function leaps there, the one-sided derivatives being those beside the leap.
+        jump: whether the function jumps there; the one-sided derivatives are then those beside the jump.
         order: 1 or 2.
     """
 
@@ -60,18 +60,18 @@ class Kink:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found for one input.
+    """The result for one input.
 
     Attributes:
         type: dtype and shape of the input.
         passed: whether its generated derivatives are those of the frozen function.
-        error: the greatest difference, relative to the largest derivative; infinite where one is not finite.
-        step: the least step of the differences for the worst element; NaN where there was nothing to compare.
-        worst: where they differ most; None where there was nothing to compare.
-        method: ``"complex step"``; ``"central"``, which are differences; or ``"directional"``, which are such
-            along random directions.
+        error: the largest difference, relative to the largest derivative; infinite if one is not finite.
+        step: the least step of the differences for the worst element; NaN if there was nothing to compare.
+        worst: where they differ most; None if there was nothing to compare.
+        method: ``"complex step"``; ``"central"`` for differences; or ``"directional"`` for differences along
+            random directions.
         kinks: elements at which there is no derivative.
-        reason: why it did not pass; empty where it did.
+        reason: why it did not pass; empty if it did.
     """
 
     type: str
@@ -90,8 +90,8 @@ class Held(NamedTuple):
     Attributes:
         operations: those built at one line.
         location: that line.
-        what: what is done about it.
-        rule: of a custom gradient, where its gradient function begins to compute.
+        what: how the frozen function treats it.
+        rule: for a custom gradient, the first line of its gradient function.
     """
 
     operations: tuple[Operation, ...]
@@ -107,15 +107,15 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
     output is found by its name, too.
 
     Attributes:
-        order: up to which derivatives were compared.
+        order: the highest order of derivatives that was compared.
         modes: how they were generated.
-        stops: ``"hold"``: stopped values kept that of the base point; ``"ignore"``: they did not.
+        stops: ``"hold"`` if stopped values kept those of the base point, else ``"ignore"``.
         rtol: the relative tolerance.
         held: the gates on the way from the inputs.
         custom: the custom gradients on the way.
-        wrong: where a check failed, the operations and custom gradients that differ by themselves, on the
-            values that they got; those in bodies are not looked at.
-        notes: what else a reader should know.
+        wrong: if a check failed, the operations and custom gradients that differ by themselves, on the
+            values that they got; those in bodies are not examined.
+        notes: further notes for the reader.
     """
 
     _format = "stopgrad.check"
@@ -226,7 +226,7 @@ def _names(key: Output | str) -> tuple[str, ...]:
 
 
 def _verdict(text: str, passed: bool) -> tuple[str, Status]:
-    """What is said of a check, in the colour of it."""
+    """The verdict of a check, with its colour."""
     return text, Status.FLOWS if passed else Status.STOPPED
 
 

@@ -16,15 +16,15 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
 
 ROUNDINGS = 256.0
-"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
+"""The number of roundings of the largest term that may be left of a derivative whose terms cancel.
 
-A decomposition of a matrix leaves so many; where that is more than the tolerance, this counts.
+A decomposition of a matrix leaves about so many; if that is more than the tolerance, this counts.
 """
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user chose; see :func:`stopgrad.check_gradients`."""
+    """The user's settings; see :func:`stopgrad.check_gradients`."""
 
     modes: tuple[str, ...]
     hold: bool
@@ -39,7 +39,7 @@ class Settings:
 
 
 def flat(arrays: Sequence[NumpyArray]) -> NumpyArray:
-    """Arrays as one vector of real numbers, a complex one as two."""
+    """Arrays as a vector of real numbers; a complex number becomes two."""
     parts = [
         np.ascontiguousarray(a, np.complex128).reshape(-1).view(np.float64)
         if a.dtype.kind == "c"
@@ -62,8 +62,8 @@ def unflat(vector: NumpyArray, like: Sequence[Output]) -> list[NumpyArray]:
 
 
 def size_of(x: Output) -> int:
-    """How many real numbers an output holds."""
-    return math.prod(map(int, x.shape)) * (2 if x.dtype.is_complex else 1)  # Of posed graphs, so known.
+    """The number of real numbers in an output."""
+    return math.prod(map(int, x.shape)) * (2 if x.dtype.is_complex else 1)  # Sizes of posed graphs are known.
 
 
 # ------------------------------------------------------------------------------------------------- slopes
@@ -74,8 +74,8 @@ class Numeric:
 
     Attributes:
         here: its values.
-        terms: how large the terms are that add up to them: *terms* if given, where these cancel.
-        notes: what a reader should know.
+        terms: the size of the terms that add up to them: *terms* if given, because these cancel.
+        notes: notes for the reader.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Numeric:
         self._complex = self._in_complex()
 
     def _in_double(self, exact: NumpyArray) -> Frozen | None:
-        """In double precision, if that computes the same function."""
+        """The function in double precision, if that is the same function."""
         if not self._drawn:
             try:
                 found = Frozen(self._posed, self._ys, WIDE, self._settings.hold)
@@ -103,7 +103,7 @@ class Numeric:
                 if np.all(np.abs(flat(found.here) - exact) <= near):
                     return found
             except StopgradError:
-                pass  # An operation is not there for it.
+                pass  # An operation does not support it.
         if self._settings.epsilon > 1e-12:
             self.notes.append(
                 "differences are taken in the precision of the graph; in double precision it computes "
@@ -112,7 +112,7 @@ class Numeric:
         return None
 
     def _in_complex(self) -> Frozen | None:
-        """In complex numbers, if all is real and all that moves is holomorphic."""
+        """The function of complex numbers, if all is real and all that moves is holomorphic."""
         inside = list(walk(self._operations))
         tensors = [*self._posed.xs, *(y for op in inside for y in op.outputs)]
         if self._drawn or any(x.dtype.is_complex for x in tensors):
@@ -137,7 +137,7 @@ class Numeric:
         return flat([self._plain.points[which]])
 
     def along(self, which: int, direction: NumpyArray, size: float) -> Slope:
-        """The slopes of ys where one x moves in a direction, by differences with steps relative to *size*."""
+        """The slopes of ys as one x moves in a direction, by differences with steps relative to *size*."""
         curve = self._curve(which, direction)
         return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0, self._inside)
 
@@ -154,7 +154,7 @@ class Numeric:
         return curve
 
     def by_complex_step(self, which: int, direction: NumpyArray, size: float) -> Slope | None:
-        """The same by a step along the imaginary axis; None where that does not do."""
+        """The same by a step along the imaginary axis; None if that is not possible."""
         held = self._complex
         if held is None:
             return None

@@ -1,4 +1,4 @@
-"""Which operation's rule is wrong? Each on the way is checked alone, on the values that it got."""
+"""Finds the operation whose rule is wrong: checks each one on the way by itself, on its own values."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.structural.sources import Placeholder
 
 MOST = 256
-"""So many operations at most are looked at."""
+"""The most operations that are examined."""
 
 _EACH = 2
-"""So many at most of one kind, with the same attributes and types."""
+"""The most of one kind, with the same attributes and types."""
 
 
 def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
-    """The operations on the way from xs to ys whose own derivatives differ from those of differences.
+    """The operations on the way from xs to ys whose own derivatives differ from differences.
 
-    A custom gradient is compared with its function. Operations with bodies, and gates, are passed over.
+    A custom gradient is compared with its function. Operations with bodies, and gates, are skipped.
     """
     kinds: dict[Any, int] = {}
     chosen: list[Operation] = []
@@ -54,7 +54,7 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
 
 
 def _function_of(op: Operation, posed: Posed) -> Posed | None:
-    """The function that a custom gradient belongs to, from its arguments to its results, where it stands."""
+    """A custom gradient's function, from its arguments to its results, posed in the same graph."""
     arguments = op.inputs[op.count : op.count + len(op.kept)]
     xs = [x for x in dict.fromkeys(arguments) if x.type.differentiable]
     ys = [y for y in op.outputs if y.type.differentiable]
@@ -62,7 +62,7 @@ def _function_of(op: Operation, posed: Posed) -> Posed | None:
 
 
 def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -> Posed | None:
-    """An operation in a graph of its own, with derivatives towards what moves."""
+    """An operation in a graph of its own, with derivatives with respect to what moves."""
     graph = Graph()
     inputs = [emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in op.inputs]
     made = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
@@ -74,9 +74,9 @@ def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -
 
 
 def _differs(posed: Posed, settings: Settings, last: int) -> bool:
-    """Whether there are other derivatives than differences say."""
+    """Whether the generated derivatives differ from differences."""
     try:
         found, _ = compared(posed, replace(settings, directions=None), last)
     except StopgradError:
-        return False  # It cannot be asked for its derivatives.
+        return False  # Its derivatives cannot be computed.
     return any(comparison.contradicted for comparisons in found for comparison in comparisons)

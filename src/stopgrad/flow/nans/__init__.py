@@ -1,1 +1,1 @@
-"""Which operation makes the first NaN or infinity."""
+"""Finds the operation that makes the first NaN or infinity."""

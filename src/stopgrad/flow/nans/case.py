@@ -1,4 +1,4 @@
-"""An event with what is around it: what its operands come from, what its result goes to, and the values."""
+"""An event with its surroundings: the sources of its operands, the users of its result, and the values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stopgrad.ops.shapes.reshape import Sum
 from stopgrad.ops.structural.sources import Const
 
 FAR = 8
-"""So many operations away a pattern's parts are looked for."""
+"""The number of operations within which the parts of a pattern are searched."""
 
 
 def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> frozenset[Operation]:
-    """The operations whose values a pattern around *op* may ask for."""
+    """The operations whose values a pattern around *op* may need."""
     found: dict[Operation, None] = {}
     for start in forwards(op):
         ahead = [start]
@@ -39,7 +39,7 @@ def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> fr
 
 
 def forwards(op: Operation) -> Iterator[Operation]:
-    """An operation, the one for whose gradient it was made, and so on to the user's own."""
+    """An operation, its forward operation, and so on to the user's own."""
     found: Operation | None = op
     while found is not None:
         yield found
@@ -47,14 +47,14 @@ def forwards(op: Operation) -> Iterator[Operation]:
 
 
 class Case:
-    """An event with what is around it.
+    """An event with its surroundings.
 
     Attributes:
         made: the event.
         op: its operation.
         base: the user's operation: itself, or the one whose gradient it computes.
-        index: of the first bad element.
-        only_backward: whether what was made reaches gradients, and none of the values.
+        index: the index of the first bad element.
+        only_backward: whether it reaches only gradients, and no values.
         seen: the operands and results of the operations around.
     """
 
@@ -89,7 +89,7 @@ class Case:
         return None
 
     def at(self, x: Output, index: tuple[int, ...] | None = None) -> Any:
-        """An output's value at the bad element; NaN where it has none there, or one that is not real."""
+        """An output's value at the bad element; NaN if it has none there, or one that is not real."""
         array, index = self.value(x), self.index if index is None else index
         if array is None or array.ndim > len(index):
             return np.nan
@@ -106,7 +106,7 @@ class Case:
         return self.at(self.base.inputs[i]) if i < len(self.base.inputs) else np.nan
 
     def users(self, x: Output) -> list[Operation]:
-        """The operations of the user's that take an output and may carry a gradient."""
+        """The user's operations that take an output and may carry a gradient."""
         return [
             user
             for user in self._users.get(x, ())
@@ -116,12 +116,12 @@ class Case:
 
 
 def order_of(op: Operation) -> int:
-    """How many differentiations lie between an operation and the user's own."""
+    """The number of differentiations between an operation and the user's own."""
     return sum(1 for one in forwards(op) if one.origin is not None and not _is_again(one))
 
 
 def _is_again(op: Operation) -> bool:
-    """Whether an operation computes its origin again, as the gradient of a branch or checkpoint does."""
+    """Whether an operation computes its forward operation again, as the gradient of a branch does."""
     origin = op.origin
     return (
         origin is not None
@@ -139,14 +139,14 @@ def _is_again(op: Operation) -> bool:
 
 
 def moved_from(x: Output) -> Output | None:
-    """The operand of which an output is made where it is only moved or converted, or None."""
+    """The operand of which an output is a moved or converted copy, or None."""
     op = x.op
     i = 0 if op.definition is Cast else op.definition.moved_from(op, x.index)
     return None if i is None else op.inputs[i]
 
 
 def source(x: Output) -> Operation:
-    """The operation that computes a value, behind those that only move or convert it."""
+    """The operation that computes a value, skipping those that only move or convert it."""
     for _ in range(FAR):
         behind = moved_from(x)
         if behind is None:
@@ -156,7 +156,7 @@ def source(x: Output) -> Operation:
 
 
 def constant(x: Output) -> Any:
-    """The value of a constant that holds one number; NaN for all else."""
+    """The value of a constant with one number; NaN for anything else."""
     op = source(x)
     array = op.values[0].array if op.definition is Const else np.empty(0)
     return array.flat[0] if array.size and np.all(array == array.flat[0]) else np.nan
@@ -180,7 +180,7 @@ def is_sum_of_exp(op: Operation) -> bool:
 
 
 def is_square(op: Operation) -> bool:
-    """Whether an operation multiplies something with itself."""
+    """Whether an operation multiplies something by itself."""
     return op.definition is Square or (
         (op.definition is Mul and is_same(source(op.inputs[0]), source(op.inputs[1])))
         or (op.definition is Pow and constant(op.inputs[1]) == 2)
@@ -188,7 +188,7 @@ def is_square(op: Operation) -> bool:
 
 
 def unguarded(op: Operation) -> Operation:
-    """The operation behind a ``where`` that keeps a zero away, as the library's own functions build it."""
+    """The operation behind a ``where`` that avoids a zero, as the library's own functions build it."""
     while op.definition is SelectV2:
         op = source(op.inputs[2])
     return op
@@ -216,7 +216,7 @@ def is_variance(op: Operation) -> bool:
 
 
 def is_same(a: Operation, b: Operation, depth: int = 4) -> bool:
-    """Whether two operations compute the same, as far as some operations behind them tell."""
+    """Whether two operations compute the same, by a comparison of some operations before them."""
     if a is b:
         return True
     if depth == 0 or a.definition is not b.definition or a.values != b.values or not a.inputs:
@@ -266,7 +266,7 @@ def is_difference_of_means(op: Operation) -> bool:
 
 
 def choice_behind(case: Case, inner: Operation) -> Operation | None:
-    """The ``where`` that alone uses *inner*, and takes the other branch at the bad element."""
+    """The ``where`` that is the only user of *inner*, and takes the other branch at the bad element."""
     if len(inner.outputs) != 1:
         return None
     x, same = inner.outputs[0], True
@@ -297,7 +297,7 @@ def _is_away(case: Case, inner: Operation, choice: Operation, branch: Output, sa
 
 
 def _index_in(case: Case, inner: Operation, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Where the bad element is in the result of *inner*, which may be reduced."""
+    """The index of the bad element in the result of *inner*, which may be reduced."""
     index = case.index
     if len(index) == len(shape):
         return index if all(i < n for i, n in zip(index, shape, strict=True)) else None

@@ -1,8 +1,8 @@
-"""What helps against a NaN or an infinity: patterns that are found in the graph and in its values.
+"""Cures for NaNs and infinities: patterns in the graph and in its values.
 
-A cure is told only where the operations around really stand as its row of :data:`PATTERNS` says and the
-values at the bad element are those at which it applies; never for the name of an operation alone. What the
-values of its own operands alone tell, an operation's definition says itself, in its trait ``cures``.
+A cure is reported only if the operations around and the values at the bad element match its row of
+:data:`PATTERNS`; never for the name of an operation alone. Cures that depend only on an operation's own
+operands are in its definition, in the trait ``cures``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from stopgrad.ops.structural.sources import Const
 
 
 def _limit(x: Output) -> str:
-    """The largest number of a dtype, as it is written."""
+    """The largest number of a dtype, as text."""
     known = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}
     return known.get(x.dtype.name, "the largest there is")
 
@@ -80,7 +80,7 @@ def _limit(x: Output) -> str:
 
 
 def _branch_not_taken(case: Case) -> str | None:
-    """A ``where`` that takes the other branch, through whose own the gradient runs nevertheless."""
+    """A ``where`` that takes the other branch, while the gradient also runs through this one."""
     if not case.in_gradient and not case.only_backward:
         return None
     for inner in forwards(case.op):
@@ -109,7 +109,7 @@ def _shown(inner: Operation) -> str:
 
 
 def _line(op: Operation) -> str:
-    """Where the user's line is, in short."""
+    """The user's line, in short."""
     location = op.location
     return in_short(location) if location else op.name
 
@@ -118,13 +118,13 @@ def _line(op: Operation) -> str:
 
 
 class Pattern(NamedTuple):
-    """A row: where it applies, and what helps.
+    """A pattern, with its cure.
 
     Attributes:
-        name: what it is called in tests and the documentation.
-        types: of the user's operation; none for any.
-        holds: whether structure and values are these.
-        cure: what helps.
+        name: its name in tests and the documentation.
+        types: the types of the user's operation; empty for any.
+        holds: whether structure and values match.
+        cure: the cure.
     """
 
     name: str
@@ -306,7 +306,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "afterwards: sg.where(any_open, result, 0.0)",
     ),
 )
-"""What is recognised by what stands around, the more special first."""
+"""Patterns of surroundings, the most specific first."""
 
 GENERAL: tuple[Pattern, ...] = (
     Pattern(
@@ -331,11 +331,11 @@ GENERAL: tuple[Pattern, ...] = (
         "float64",
     ),
 )
-"""What remains where nothing special is known. First comes the branch that a ``where`` does not take."""
+"""General patterns, for when no specific one matches. First the branch that a ``where`` does not take."""
 
 
 def cure_of(case: Case) -> tuple[str, str] | None:
-    """The name of the pattern that an event fits, and what helps; None where none fits."""
+    """The name of the pattern that an event matches, and its cure; None if none matches."""
     found = _branch_not_taken(case)
     if found is not None:
         return "branch not taken", found
@@ -343,7 +343,7 @@ def cure_of(case: Case) -> tuple[str, str] | None:
 
 
 def _patterned(case: Case, patterns: Sequence[Pattern]) -> tuple[str, str] | None:
-    """The first of these patterns that an event fits."""
+    """The first of these patterns that an event matches."""
     for pattern in patterns:
         if pattern.types and case.base.definition not in pattern.types:
             continue
@@ -354,7 +354,7 @@ def _patterned(case: Case, patterns: Sequence[Pattern]) -> tuple[str, str] | Non
 
 
 def _own(case: Case) -> tuple[str, str] | None:
-    """What the definition of the user's operation says of its operands' values there."""
+    """The cure in the definition of the user's operation that matches its operands' values."""
     values = [case.operand(i) for i in range(len(case.base.inputs))]
     for cure in case.base.definition.cures:
         if cure.gradient in (None, case.in_gradient) and cure.when(*values):

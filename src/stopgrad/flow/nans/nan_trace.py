@@ -1,4 +1,4 @@
-"""What is told of a NaN or infinity: the sites, the report, and its text."""
+"""The report about NaNs and infinities: its sites and its text."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from stopgrad.graph.graph import Operation
 
 @dataclass(frozen=True)
 class NanInput:
-    """What an operation was given where it made a NaN or infinity.
+    """An operand of an operation that made a NaN or infinity.
 
     Attributes:
-        operand: what its definition calls it.
+        operand: the operand's name in the definition.
         label: the tensor's name, or the path of the argument that it is.
         dtype: its dtype.
         shape: its shape.
-        min, max: the smallest and largest element that is no NaN, of complex ones of their magnitudes; None
-            where there is none.
+        min, max: the smallest and largest element that is not NaN, for complex ones the magnitudes; None if
+            there is none.
         has_nan: whether it holds a NaN.
         has_inf: whether it holds an infinity.
-        value: the element that belongs to the bad one, where shapes agree; else None.
+        value: the element that belongs to the bad one, if shapes agree; else None.
     """
 
     operand: str
@@ -50,29 +50,29 @@ class NanInput:
 
 @dataclass(frozen=True)
 class NanSite:
-    """An operation that made a NaN or infinity of what held none.
+    """An operation that made a NaN or infinity from operands without any.
 
     Attributes:
-        operation: which. A gradient operation that :func:`trace_nan` generated is in no graph any more.
-        name: its name, or the path of the argument where the value itself holds it.
+        operation: the operation. One that :func:`trace_nan` generated is in no graph any more.
+        name: its name, or the path of the argument if the value itself holds it.
         where: ``"forward"`` or ``"gradient"``.
         kind: ``"nan"`` or ``"inf"``.
-        index: of the first bad element of its result.
-        count: how many elements it made.
-        inputs: what it was given.
+        index: the index of the first bad element of its result.
+        count: the number of bad elements that it made.
+        inputs: its operands.
         location: the user's line.
-        origin: for a gradient operation, the user's operation for whose gradient it was made.
+        origin: for a gradient operation, the user's operation whose gradient it computes.
         origin_name: the name of that.
         origin_location: the line of that.
-        order: how many differentiations lie between: 0 for the user's own operations, 1 for those of a
+        order: the number of differentiations between: 0 for the user's own operations, 1 for those of a
             gradient.
         iteration: inside loops, the step of the innermost one, counted from 0; of a scan, the position in its
             sequences. None outside.
         around: the loops and branches around, the outermost first, each with its step, None for a branch.
-        source: ``"argument"``, ``"fed value"``, ``"parameter"`` or ``"constant"`` where the value itself
-            holds it; else None.
-        cause: where an infinity was turned into a NaN here and is a constant, that constant's.
-        pattern: the name of the known mistake that it is; None where it is none.
+        source: ``"argument"``, ``"fed value"``, ``"parameter"`` or ``"constant"`` if the value itself holds
+            it; else None.
+        cause: the site of a constant's infinity, if that was turned into a NaN here.
+        pattern: the name of the known mistake; None if it is none.
         cure: what helps.
     """
 
@@ -105,7 +105,7 @@ class NanSite:
         }
 
     def headline(self) -> str:
-        """What was made where, in a line."""
+        """One line that says what was made where."""
         what = "NaN" if self.kind == "nan" else "infinity"
         at = f" at {list(self.index)}" if self.index else ""
         more = f" ({self.count:,} elements)" if self.count > 1 else ""
@@ -117,12 +117,12 @@ class NanSite:
 
 @dataclass(frozen=True)
 class NanNote:
-    """An operation that answered with a finite number where there is none: no NaN shows it.
+    """An operation that returned a finite number where there is no right one, and no NaN.
 
     Attributes:
-        operation: which.
+        operation: the operation.
         message: what it did.
-        index: the first element.
+        index: the index of the first such element.
         location: the user's line.
     """
 
@@ -138,17 +138,17 @@ class NanNote:
 
 @dataclass(frozen=True, repr=False)
 class NanTrace(FlowReport):
-    """What :func:`trace_nan` found. True where a NaN or infinity arrives in a result.
+    """The report of :func:`trace_nan`. It is true if a NaN or infinity arrives in a result.
 
     Attributes:
-        first: the earliest operation that made what arrives; None where all results are finite.
+        first: the earliest operation that made what arrives; None if all results are finite.
         then: later operations that turned its infinity into a NaN.
-        others: further operations that made some that arrive, each for itself.
+        others: further operations that independently made some that arrive.
         reaches: the results that hold NaNs or infinities.
-        harmless: how many operations made some of which nothing arrives (a mask's infinities, what ``where``
-            or ``exp(-inf)`` discards).
-        notes: operations that answered with a finite number where there is none.
-        operations: how many were run; those in bodies count once.
+        harmless: the number of operations that made some of which nothing arrives (a mask's infinities, what
+            ``where`` or ``exp(-inf)`` discards).
+        notes: operations that returned a finite number where there is no right one.
+        operations: the number of operations that ran; those in bodies count once.
     """
 
     _format = "stopgrad.trace-nan"
@@ -241,7 +241,7 @@ def _quoted(location: Location | None) -> Iterator[Part]:
 
 
 def _of(location: Location | None, form: str) -> str:
-    """A line in a sentence; nothing where it is not known."""
+    """A line within a sentence; empty if it is not known."""
     return "" if location is None else form.format(in_short(location))
 
 

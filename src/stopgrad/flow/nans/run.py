@@ -1,9 +1,8 @@
 """Runs a graph with NumPy and follows each NaN and infinity from the operation that makes it.
 
-Beside an array that holds some, an array of marks goes through the graph: for each element which event made
-it (:class:`Made`), 0 where it is finite. An array without marks is all finite, and goes as it is, so that
-healthy parts cost one look at each result. Of two marks the smaller is of the event whose story began
-earlier.
+An array that holds some is accompanied by an array of marks: for each element the event that made it
+(:class:`Made`), and 0 for finite ones. An array without marks is all finite, so that healthy parts cost only
+a check of each result. Of two marks, the smaller belongs to the event whose story began earlier.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ NumpyArray: TypeAlias = "np.ndarray[Any, Any]"
 
 @dataclass(frozen=True)
 class Made:
-    """An event: an operation made NaNs or infinities, in one of its outputs, out of what held none of them.
+    """An event: an operation made NaNs or infinities, in one output, from operands without any.
 
     Attributes:
-        operation: which; a placeholder, parameter or constant where the value itself holds them.
+        operation: the operation; a placeholder, parameter or constant if the value itself holds them.
         kind: ``"nan"`` or ``"inf"``.
         output: the position of the output.
-        index: of the first element.
-        count: of elements.
+        index: the index of the first element.
+        count: the number of elements.
         parent: the number of the event whose infinity was turned into a NaN here; 0 for none.
-        around: the operations in whose bodies it ran, the outermost first, each with the step of its loop;
-            None where it is no loop.
+        around: the operations in whose bodies it ran, the outermost first, each with the step of its loop, or
+            None if it is no loop.
     """
 
     operation: Operation
@@ -51,7 +50,7 @@ class Made:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """In which steps of the loops around."""
+        """The steps of the loops around."""
         return tuple([step for _, step in self.around if step is not None])
 
 
@@ -64,7 +63,7 @@ class Marked:
         self.value, self.marks = value, marks
 
     def __getitem__(self, i: int) -> Any:
-        """A part of it, as loops take one in each step."""
+        """A part of it, as loops take in each step."""
         marks = self.marks[i]
         return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
 
@@ -78,21 +77,21 @@ class _Backend(NumPyBackend):
 
 _BACKEND = _Backend()
 _NONE = np.iinfo(np.int64).max
-"""In the place of an event's number: none."""
+"""Stands for no mark."""
 
 _BITS = 31
-"""A mark is the number of the event with which its story begins, and after so many bits the event's own."""
+"""A mark is the number of the event with which its story began, shifted by this, plus the event's own."""
 _DELIBERATE = (1 << _BITS) - 1
-"""In the place of the first: the story of a constant's infinity, before which every other comes."""
+"""The first number for the story of a constant's infinity, which comes after all others."""
 
 
 def number(mark: int) -> int:
-    """Which event a mark is of, counted from 1."""
+    """The number of a mark's event, from 1 on."""
     return mark & (1 << _BITS) - 1
 
 
 class _Loop:
-    """A loop that runs: the step that it is in, and the marks of what it stacks, by output."""
+    """A running loop: its step, and the marks of what it stacks, by output."""
 
     def __init__(self, length: int, backwards: bool) -> None:
         self._length = length
@@ -100,9 +99,9 @@ class _Loop:
         self.stacked: dict[int, NumpyArray] = {}
 
     def stack(self, made: list[Any], first: int) -> None:
-        """Keep the marks of what a step has made to be stacked, which is all from one output on.
+        """Keep the marks of what a step stacks, which are its outputs from *first* on.
 
-        The loop gets the arrays, which it puts into one array.
+        The loop gets the plain arrays, and stacks them.
         """
         for k in range(first, len(made)):
             if type(made[k]) is Marked:
@@ -117,15 +116,16 @@ class Follower(Observer):
 
     Attributes:
         made: the events; the first has the number 1.
-        beside: for the number of an event those of others that went into results marked with it, in groups
+        beside: for the number of an event, those of others that went into results marked with it, in groups
             that events share.
-        unsound: operations that answered with a finite number where there is none, how, and at which element.
-        seen: the operands and results of what was watched.
+        unsound: operations that returned a finite number where there is no right one, how, and at which
+            element.
+        seen: the operands and results of watched operations.
 
     Args:
         binding: the sizes, by name.
-        watched: operations whose values are kept, of the steps of loops that are given here.
-        steps: of the loops around what is watched.
+        watched: operations whose values are kept, in these steps of loops.
+        steps: the steps of the loops around them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Follower(Observer):
     def run(
         self, outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]
     ) -> list[tuple[NumpyArray, NumpyArray | None]]:
-        """The outputs' values, and their marks where they hold what is not finite."""
+        """The outputs' values, and their marks if they are not finite."""
         return without_gc(quietly, self._run, outputs, feeds)
 
     def _run(
@@ -228,7 +228,7 @@ class Follower(Observer):
         marks = np.zeros(y.shape, np.int64)
         if from_nan is not _NONE or from_inf is not _NONE:
             nans, infs = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
-            # A NaN is of NaNs, if there are any; an infinity of infinities.
+            # A NaN comes from NaNs, if there are any; an infinity from infinities.
             self._hand_on(marks, nan, nans)
             self._turned(output, nan & (marks == 0) & (infs != _NONE), marks, infs)
             self._hand_on(marks, inf, infs)
@@ -239,12 +239,12 @@ class Follower(Observer):
 
     @staticmethod
     def _hand_on(marks: NumpyArray, where: NumpyArray, sources: NumpyArray) -> None:
-        """Give elements that have no mark yet those of what they are made of."""
+        """Give elements without a mark those of the elements from which they were computed."""
         found = where & (marks == 0) & (sources != _NONE)
         marks[found] = sources[found]
 
     def _turned(self, output: Output, where: NumpyArray, marks: NumpyArray, sources: NumpyArray) -> None:
-        """Events that made NaNs of infinities: one for each event that those came from."""
+        """Events that turned infinities into NaNs: one for each event that made the infinities."""
         if where.any():
             places = np.flatnonzero(where)
             parents, firsts, which, counts = np.unique(
@@ -255,7 +255,7 @@ class Follower(Observer):
             marks[where] = np.array(made, np.int64)[which.reshape(-1)]
 
     def _made(self, output: Output, kind: str, where: NumpyArray, marks: NumpyArray) -> None:
-        """An event that made NaNs or infinities of what is finite."""
+        """An event that made NaNs or infinities from finite numbers."""
         if where.any():
             first, count = int(np.argmax(where)), int(np.count_nonzero(where))
             marks[where] = self._mark(output, kind, first, where.shape, count, 0)
@@ -274,7 +274,7 @@ class Follower(Observer):
         return begins << _BITS | n
 
     def _join(self, op: Operation, given: Sequence[Any], marks: NumpyArray) -> None:
-        """Remember the events that went into a result beside those that it is marked with."""
+        """Record the events that went into a result besides those of its marks."""
         bad = marks != 0
         into: set[int] = set()
         for x in given:
@@ -291,7 +291,7 @@ class Follower(Observer):
                 self.beside.setdefault(number(n), []).append(group)
 
     def _note(self, op: Operation, unsound: Unsound, arrays: Sequence[Any]) -> None:
-        """Remember where an operation answered with a number although there is none."""
+        """Record where an operation returned a number although there is no right one."""
         where = unsound.where(op.outputs[0].dtype, *map(np.asarray, arrays))
         if where is not None and np.any(where):
             first = np.unravel_index(int(np.argmax(where)), np.shape(where))
@@ -314,7 +314,7 @@ class Follower(Observer):
         return step
 
     def inside(self, op: Operation, body: Body, run: Run) -> Run:
-        """A body of a loop or branch, in which it is known which step this is."""
+        """Runs a body of a loop or branch, and keeps track of the step."""
         definition = op.definition
         is_loop = definition in (Scan, While)
         is_step = is_loop and body is op.body
@@ -334,7 +334,7 @@ class Follower(Observer):
         return entered
 
     def _recorded(self, op: Operation, step: Step) -> Step:
-        """The same step, which keeps its operands and results in the steps of the loops that are watched."""
+        """The same step, which also keeps its operands and results in the watched steps of loops."""
 
         def recorded(*given: object) -> Sequence[Any]:
             made = step(*given)
@@ -363,7 +363,7 @@ def _marks_of(x: object, array: NumpyArray) -> NumpyArray:
 
 
 def _moved(op: Operation, function: Step, given: Sequence[Any]) -> Sequence[Any]:
-    """What an operation that moves elements does to marks: it moves them. Nothing where it cannot."""
+    """The marks, moved by an operation that moves elements."""
     arrays = [
         _marks_of(x, _value(x)) if _may_hold(operand) else x
         for x, operand in zip(given, op.inputs, strict=True)
@@ -379,7 +379,7 @@ def _sources(
     arrays: Sequence[Any],
     moved: Sequence[Any] | None,
 ) -> tuple[Any, Any]:
-    """For each element of a result the first mark of the NaNs it is made of, and of the infinities."""
+    """For each element of a result, the first mark of the NaNs and of the infinities in its operands."""
     if moved:
         marks = np.asarray(moved[output.index])
         if marks.shape == y.shape and marks.dtype.kind == "i":

@@ -1,4 +1,4 @@
-"""Signs of known mistakes: what operands come from, what results go to, and the values at the bad element."""
+"""Signs of known mistakes: the sources of operands, the users of results, and values at the bad element."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from stopgrad.ops.reductions.reduce import LogSumExp, Max
 from stopgrad.ops.shapes.reshape import Sum
 
 Sign = Callable[[Case], Any]
-"""Whether an event has it."""
+"""A test of an event."""
 
 
 def forward(case: Case) -> bool:
-    """Whether it was made by the user's operation."""
+    """Whether the user's own operation made it."""
     return not case.in_gradient
 
 
 def backward(case: Case) -> bool:
-    """Whether it was made in the gradient of the user's operation."""
+    """Whether the gradient of the user's operation made it."""
     return case.in_gradient
 
 
@@ -43,27 +43,27 @@ def is_negative(i: int) -> Sign:
 
 
 def every(*signs: Sign) -> Sign:
-    """Whether it has all of these."""
+    """Whether all of these hold."""
     return lambda case: all(sign(case) for sign in signs)
 
 
 def either(*signs: Sign) -> Sign:
-    """Whether it has one of these."""
+    """Whether one of these holds."""
     return lambda case: any(sign(case) for sign in signs)
 
 
 def made_by(i: int, test: Callable[[Operation], bool]) -> Sign:
-    """Whether an operand of the user's operation is computed so."""
+    """Whether a test holds for the operation that computes an operand of the user's operation."""
     return lambda case: test(source(case.base.inputs[i]))
 
 
 def of_type(i: int, *types: type[Op]) -> Sign:
-    """Whether an operand of the user's operation is of one of these types."""
+    """Whether an operand of the user's operation is computed by one of these types."""
     return made_by(i, typed(*types))
 
 
 def used_by(*steps: Callable[[Operation], bool]) -> Sign:
-    """Whether operations like these use the result, one after the other; moves in between do not count."""
+    """Whether the result is used by a chain of operations like these; moves in between are skipped."""
     return lambda case: _is_used(case, steps)
 
 
@@ -99,7 +99,7 @@ def times_zero(case: Case) -> bool:
 
 
 def is_count(case: Case) -> bool:
-    """Whether the divisor is a number of things: a sum of booleans, or of zeros and ones."""
+    """Whether the divisor is a count: a sum of booleans, or of zeros and ones."""
     op = source(case.base.inputs[1])
     if op.definition is not Sum:
         return False
@@ -138,7 +138,7 @@ def row_of(case: Case, x: Output) -> NumpyArray | None:
 
 
 def all_masked(case: Case) -> bool:
-    """Whether all of the row is a mask's infinity."""
+    """Whether the whole row is a mask's infinity."""
     for x in case.base.inputs[::-1]:
         if x.dtype.is_floating:
             row = row_of(case, x)
@@ -147,7 +147,7 @@ def all_masked(case: Case) -> bool:
 
 
 def minus_own_maximum(case: Case) -> bool:
-    """Whether a row's maximum is taken off where both are a mask's infinity."""
+    """Whether a row's maximum is subtracted, and both are a mask's infinity."""
     op = case.base
     return comes_from(op.inputs[1], Max) and bool(
         np.isneginf(case.operand(0)) and np.isneginf(case.operand(1))
@@ -168,7 +168,7 @@ def ends_in_logsumexp(case: Case) -> bool:
 
 
 def matrix_of(case: Case) -> NumpyArray | None:
-    """The matrix of which the bad element is made."""
+    """The matrix from which the bad element is computed."""
     array = case.value(case.base.inputs[0])
     if array is None or array.ndim < 2 or len(case.index) < array.ndim - 2:
         return None
@@ -189,13 +189,13 @@ def is_indefinite(case: Case) -> bool:
 
 
 def is_flat(case: Case) -> bool:
-    """Whether a row that is normalised is the same everywhere, and nothing keeps its deviation from 0."""
+    """Whether a normalised row is constant, and nothing keeps its deviation away from 0."""
     row = row_of(case, case.base.inputs[0])
     return case.base.epsilon == 0 and row is not None and row.size > 0 and bool(np.all(row == row.flat[0]))
 
 
 def exponent_is_small(case: Case) -> bool:
-    """Whether so high a derivative of the power is infinite at 0."""
+    """Whether this derivative of the power is infinite at 0."""
     return bool(case.operand(1) < max(order_of(case.op), 1))
 
 
@@ -205,13 +205,13 @@ def divides_exponentials(case: Case) -> bool:
 
 
 def is_empty(case: Case) -> bool:
-    """Whether there is nothing in the operand."""
+    """Whether the operand is empty."""
     array = case.value(case.base.inputs[0])
     return array is not None and array.size == 0
 
 
 def overflows(case: Case) -> bool:
-    """Whether the same in float64 is finite."""
+    """Whether the result would be finite in float64."""
     op, seen = case.op, case.seen.get(case.op)
     x = op.outputs[0]
     if case.made.kind != "inf" or seen is None or x.dtype.name not in ("float16", "bfloat16", "float32"):
@@ -239,6 +239,6 @@ def is_narrow(case: Case) -> bool:
 
 
 def explodes(case: Case) -> bool:
-    """Whether an infinity was made of a positive finite operand."""
+    """Whether a positive finite operand gave an infinity."""
     x = float(np.real(case.operand(0)))
     return case.made.kind == "inf" and bool(np.isfinite(x) and x > 0)

@@ -1,4 +1,4 @@
-"""Which operation made the first NaN or infinity that arrives in a value or a gradient, and what helps?"""
+"""Finds the operation that made the first NaN or infinity in a value or a gradient, and what helps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stopgrad.transforms.gradients.reverse import gradients
 from stopgrad.transforms.gradients.tracing import Tracing
 
 _FOLLOWED = 3
-"""So many later operations, and so many others, a report names."""
+"""The most later operations, and the most others, that a report names."""
 
 
 @guarded("trace_nan")
@@ -45,27 +45,27 @@ def trace_nan(
     """The operation that made the first NaN or infinity, forward or in the gradient; with data.
 
     Runs the computation and its gradient with NumPy, operation by operation, and follows every NaN and every
-    infinity from the operation that makes it, element by element where the operation goes element by element,
-    moves elements or reduces along axes, and else for whole tensors. Only what arrives in a result (a value
-    of ys, or a gradient) counts: what ``where`` discards or ``exp(-inf)`` brings back to 0 is harmless.
+    infinity from the operation that makes it: element by element if the operation is elementwise, moves
+    elements or reduces along axes, and else for whole tensors. Only those that arrive in a result (a value of
+    ys, or a gradient) count: what ``where`` discards or ``exp(-inf)`` turns into 0 is harmless.
 
-    What a result's NaN or infinity comes from: a NaN is made of the NaNs among an operation's operands, if
-    there are any; else of the infinities, which it then turns into a NaN; else the operation makes it. An
-    infinity is made of infinities, if there are any. ``first`` is the earliest operation, in the order in
-    which they run, from which something arrives; ``then`` names where its infinity becomes a NaN. Arguments,
-    fed values and parameters that hold some themselves come first, and are named as such. A constant's
-    infinity, being deliberate, comes last, and is not what is reported once an operation has turned it into
-    a NaN: that operation is, and the constant is its ``cause``.
+    The origin of a NaN or infinity: a NaN comes from NaNs among an operation's operands, if there are any;
+    else from infinities, which the operation turns into a NaN; else the operation makes it. An infinity comes
+    from infinities, if there are any. ``first`` is the earliest operation, in the order of execution, from
+    which something arrives; ``then`` names where its infinity becomes a NaN. Arguments, fed values and
+    parameters that hold some themselves come first, and are named as such. A constant's infinity, which is
+    deliberate, comes last. If an operation turns it into a NaN, that operation is reported, with the constant
+    as its ``cause``.
 
-    Inside loops and branches the operation of the body is named, with the step. The graph is left as it was.
+    For loops and branches, the operation in the body is named, with the step. The graph is left unchanged.
 
     Args:
         ys: an output or nested structure of outputs; or a function.
-        args: the xs towards which the gradient is traced, or nothing for the values alone; or the function's
-            arguments, nested structures of arrays and numbers.
-        argnums: towards which of the function's arguments the gradient is traced; all unless given.
-        feed_dict: for a graph, from placeholders (or any outputs, or names) to values.
-        gradient: whether the gradient is traced, too: of the sum of all results that are no integers.
+        args: the xs with respect to which the gradient is traced, or none for the values alone; or the
+            function's arguments, nested structures of arrays and numbers.
+        argnums: the function's arguments with respect to which the gradient is traced; all unless given.
+        feed_dict: for a graph, a dict from placeholders (or any outputs, or names) to values.
+        gradient: whether to trace also the gradient of the sum of all results that are not integers.
         session: for a graph, a session that holds the values of its parameters; else they have their first
             ones.
         kwargs: the function's keyword arguments.
@@ -74,8 +74,8 @@ def trace_nan(
         A :class:`NanTrace`, which is true if a NaN or infinity arrives in a result.
 
     Raises:
-        GraphError, FeedError, ShapeError: what is asked or fed does not fit. What the function raises, and
-            what the generation of its gradient raises, is handed on.
+        GraphError, FeedError, ShapeError: what is asked or fed does not fit. Errors of the function, and of
+            the generation of its gradient, are passed on.
 
     Examples:
         >>> trace = sg.trace_nan(lambda x: sg.where(x > 0.0, sg.sqrt(x), 0.0), np.array([0.0, 4.0]))
@@ -107,13 +107,13 @@ def _graph_of(ys: object) -> Graph:
 
 @dataclass(frozen=True)
 class _Results:
-    """What is looked at.
+    """The results that are traced.
 
     Attributes:
         outputs: values, then gradients.
-        names: what they are called.
-        values: how many are values.
-        labels: what tensors are called: the arguments by their paths.
+        names: their names.
+        values: the number of values.
+        labels: names of tensors: arguments have their paths.
     """
 
     outputs: list[Output]
@@ -165,15 +165,15 @@ def _results(question: Asked, gradient: bool) -> _Results:
 
 
 class _Story:
-    """From the events of a run to what is told of them.
+    """Makes the report of the events of a run.
 
     Args:
-        question: what was asked.
-        results: what is looked at.
+        question: the question.
+        results: the results that are traced.
         feeds: the values.
         binding: the sizes.
-        operations: all that ran, without those in bodies.
-        follower: that ran them.
+        operations: all operations that ran, without those in bodies.
+        follower: the one that ran them.
         marks: for each result, the numbers of the events from which something arrives.
     """
 
@@ -199,13 +199,13 @@ class _Story:
         harmless = len({one.operation for one in self._made} - harmful)
         if not self._arriving:
             return NanTrace(None, harmless=harmless)
-        # Events are numbered as they happened.
+        # Events are numbered in their order.
         begun = {self._root(n) for marks in self._marks for n in marks}
         roots = sorted(begun, key=lambda n: (self._is_deliberate(n), n))
         first = roots[0]
         then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
         then = self._one_each(then, {self._event(first).operation})
-        # What fails in the gradient of what has been told of already is no news.
+        # Failures in the gradient of an operation that is reported already are left out.
         told = {one for n in (first, *then) for one in self._forwards(n)}
         others = self._one_each([n for n in roots[1:] if told.isdisjoint(self._forwards(n))], told)
         sites = self._sites([first, *then], others)
@@ -224,7 +224,7 @@ class _Story:
         return forwards(self._event(n).operation)
 
     def _line(self, n: int) -> list[int]:
-        """An event and those from which its infinity came."""
+        """An event, and those from which its infinity came."""
         found = [n]
         while parent := self._event(found[-1]).parent:
             found.append(parent)
@@ -247,17 +247,17 @@ class _Story:
         return found
 
     def _root(self, n: int) -> int:
-        """Where the line of an event begins; at what turned it, where it is a constant's infinity."""
+        """The event where the line of an event begins; for a constant's infinity, the one that turned it."""
         line = self._line(n)
         return line[-2] if len(line) > 1 and self._is_deliberate(line[-1]) else line[-1]
 
     def _is_deliberate(self, n: int) -> bool:
-        """Whether an event is that a constant holds an infinity."""
+        """Whether an event is a constant's infinity."""
         made = self._event(n)
         return made.operation.definition is Const and made.kind == "inf"
 
     def _one_each(self, events: Iterable[int], told: set[Operation]) -> list[int]:
-        """The first event of each operation that has not been told of; not too many."""
+        """The first event of each operation that is not reported yet; not too many."""
         found: dict[Operation, int] = {}
         for n in events:
             op = self._event(n).operation
@@ -273,7 +273,7 @@ class _Story:
             n: neighbours(self._event(n).operation, users) | {self._event(n).operation} for n in with_cures
         }
         wanted |= {n: frozenset([self._event(n).operation]) for n in others}
-        # One run for all that are in the same step of the loops around them, or outside.
+        # One run for all that are in the same step of the loops around them, or outside of loops.
         groups: dict[tuple[int, ...], list[int]] = {}
         for n in sorted(wanted, key=lambda n: -len(self._event(n).steps)):
             steps = self._event(n).steps
@@ -288,7 +288,7 @@ class _Story:
         return [self._site(n, seen[n], users, n in with_cures) for n in (*with_cures, *others)]
 
     def _upto(self, watched: Iterable[Operation]) -> list[Output]:
-        """What must be computed again to see what is watched."""
+        """The results that must be computed again to watch some operations."""
         ran, graphs = set(self._operations), {op.graph for op in watched}
         again = [op for op in watched if op in ran]
         for op in self._operations:
@@ -299,7 +299,7 @@ class _Story:
         return [y for op in dict.fromkeys(again) for y in op.outputs[:1]]
 
     def _users(self, operations: Iterable[Operation]) -> dict[Output, list[Operation]]:
-        """Who takes each tensor, in the graphs in which these operations and their origins are."""
+        """The users of each tensor, in the graphs of these operations and their origins."""
         graphs = {one.graph: None for op in operations for one in forwards(op)}
         found: dict[Output, list[Operation]] = {}
         for graph in graphs:
@@ -346,7 +346,7 @@ class _Story:
         )
 
     def _source(self, op: Operation) -> str | None:
-        """What an operation's value is, where it is no result of a computation."""
+        """The kind of an operation whose value is not computed, or empty."""
         if (
             not op.inputs
             and op.outputs
@@ -363,7 +363,7 @@ class _Story:
         return None
 
     def _name(self, x: Output, around: Sequence[tuple[Operation, int | None]] = ()) -> str:
-        """What a tensor is called: a parameter of a body as what stands for it outside."""
+        """The name of a tensor; a parameter of a body has the name of the tensor outside."""
         part = ""
         for op, step in reversed(around):
             position = _outside(op, x)
@@ -403,12 +403,12 @@ def _outside(op: Operation, x: Output) -> int | None:
 
 
 def _stacked(op: Operation) -> int:
-    """How many results of a loop are no carry."""
+    """The number of results of a loop that are not carries."""
     return len(op.outputs) - op.carries if op.definition is Scan else 0
 
 
 def _element(array: NumpyArray, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
-    """The element of an operand that belongs to an element of a result; None where shapes do not agree."""
+    """The element of an operand that belongs to an element of a result; None if shapes do not agree."""
     try:
         found = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None
     except ValueError:

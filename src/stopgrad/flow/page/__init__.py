@@ -1,1 +1,1 @@
-"""The HTML page of a report, and what a notebook shows of it."""
+"""The HTML page of a report, and its form in notebooks."""

@@ -1,4 +1,4 @@
-"""The operations that a page shows, numbered."""
+"""Collects and numbers the operations that a page shows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stopgrad.rewrite import rewrite
 from stopgrad.transforms.gradients.reverse import gradients
 
 GENERATED = 20_000
-"""Of a graph of at most so many operations the gradient is generated."""
+"""The most operations of a graph whose gradient is generated for the page."""
 
 
 @dataclass
 class Collected:
-    """The operations of a page, numbered: those asked about and then those made for gradients.
+    """The operations of a page, numbered: first those asked about, then those made for gradients.
 
     Attributes:
-        top: the operations in no body, of the one kind and of the other.
-        bodies: who runs the body, what it is called there, and its operations; and the body itself.
-        forward: how many operations were asked about, those in bodies among them.
+        top: the operations outside of bodies, of both kinds.
+        bodies: for each body, the operation that runs it, its name there, its operations, and itself.
+        forward: the number of operations that were asked about, also in bodies.
         generated: whether the gradient was generated for the page.
     """
 
@@ -45,14 +45,14 @@ class Collected:
         return new
 
     def add_graph(self, operations: Iterable[Operation]) -> None:
-        """Number operations, and what stands in their bodies, and in the bodies of that."""
+        """Number operations, and those in their bodies, nested ones included."""
         top = self._add(operations)
         self.top.append(top)
         waiting = list(top)
         for holder in waiting:  # Grows.
             op = self.operations[holder]
             for label, body in _bodies(op) if op.definition.has_bodies else ():
-                # Several operations may share a body: it is shown in the first.
+                # Several operations may share a body, which is shown in the first.
                 inner = self._add(body.graph.subgraph_to(body.results))
                 if inner:
                     self.bodies.append((holder, label, inner, body))
@@ -68,9 +68,9 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
 
 
 def collect(report: Reaches) -> Collected:
-    """The operations that a report's ys are computed from, and those made for their gradient.
+    """The operations from which a report's ys are computed, and those made for their gradient.
 
-    Where nobody has built a gradient yet, it is generated, in a copy of the graph, unless that is large.
+    If there is no gradient yet, it is generated in a copy of the graph, unless that is large.
     """
     found = Collected()
     found.add_graph(report.graph.subgraph_to([*report.ys, *report.xs.values()]))
@@ -79,13 +79,13 @@ def collect(report: Reaches) -> Collected:
     if not made and len(report.graph) <= GENERATED:
         made = _generate(report, found)
         found.generated = bool(made)
-    # With what they are computed from: a loop, for one, runs once more and hands out what its gradient needs.
+    # With their operands: a loop, for example, runs again and returns what its gradient needs.
     found.add_graph(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
     return found
 
 
 def _made_for(op: Operation, found: Collected) -> bool:
-    """Whether an operation was made for the gradient of one of those found, and is none of them."""
+    """Whether an operation is not among those found, and was made for the gradient of one of them."""
     origin = op.origin
     while origin is not None and origin not in found.number:
         origin = origin.origin
@@ -93,7 +93,7 @@ def _made_for(op: Operation, found: Collected) -> bool:
 
 
 def _generate(report: Reaches, found: Collected) -> list[Operation]:
-    """The gradient of a copy, whose operations get the numbers of those that they are copies of."""
+    """Generate the gradient in a copy, whose operations get the numbers of the originals."""
     xs = [x for x, reach in zip(report.xs.values(), report.values(), strict=True) if reach.arrives]
     if not xs:
         return []
@@ -102,7 +102,7 @@ def _generate(report: Reaches, found: Collected) -> list[Operation]:
         with copied.graph.as_default():
             gradients([copied.mapping[y] for y in report.ys], [copied.mapping[x] for x in xs])
     except StopgradError:
-        return []  # Of an undefined gradient there is nothing to show; the report says so.
+        return []  # The gradient is undefined, as the report says: there is nothing to show.
     for old, new in copied.mapping.items():
         found.number.setdefault(new.op, found.number[old.op])
     return [op for op in copied.graph.operations if _made_for(op, found)]

@@ -1,6 +1,6 @@
-"""What a page holds, as plain lists: operations in columns, so that 100,000 of them stay small.
+"""The data of a page as plain lists: operations in columns, so that 100,000 of them stay small.
 
-The scripts of the page read it in ``model.js``.
+The page's script ``model.js`` reads it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from stopgrad.flow.words import counted, names, number, plain
 from stopgrad.graph.graph import Operation
 
 SHOWN_OUTPUTS = 4
-"""Of so many outputs of an operation the types are shown."""
+"""The most outputs of an operation whose types are shown."""
 
 SHOWN_CUTS = 50
-"""So many cuts of one tensor are shown with it."""
+"""The most cuts that are shown with a tensor."""
 
 
 class Table:
-    """Different texts, numbered."""
+    """Numbers distinct texts."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -42,7 +42,7 @@ class Table:
 
 
 def page_data(report: Reaches) -> dict[str, Any]:
-    """All that the page of a report shows, in lists, texts and numbers."""
+    """Everything that the page of a report shows, as lists, texts and numbers."""
     found = collect(report)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
     operations = found.operations
@@ -55,7 +55,7 @@ def page_data(report: Reaches) -> dict[str, Any]:
         "type": [types.number(kind) for kind in kinds],
         "shape": _shapes(operations, shapes),
         "prefix": [prefixes.number(prefix) for prefix, _, _ in parts],
-        # What is of another framework is called as there: names of its own are not the reader's.
+        # Operations of another framework have the names of that framework, which the reader knows.
         "name": [
             _short(op.type, last) if kind == op.type else 0
             for op, kind, (_, _, last) in zip(operations, kinds, parts, strict=True)
@@ -93,7 +93,7 @@ def page_data(report: Reaches) -> dict[str, Any]:
 
 
 def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
-    """For each operation the number of what it gives. Writing a type takes longer than finding one again."""
+    """For each operation, the number of the text of its types. Texts are cached: making one is slow."""
     known: dict[tuple[TensorType, ...], int] = {}
     found = []
     for op in operations:
@@ -112,7 +112,7 @@ def _shape(types: Sequence[TensorType]) -> str:
 
 
 def _short(type: str, name: str) -> str | int:
-    """A name that follows from the type as its number: 0 for the type itself, 7 for ``type_7``."""
+    """A name as a number if it follows from the type: 0 for the type itself, 7 for ``type_7``."""
     if name == type:
         return 0
     digits = name[len(type) + 1 :]
@@ -130,9 +130,9 @@ Place = tuple[int, int]
 
 
 def _wired(found: Collected) -> dict[str, list[int]]:
-    """For operands, by their positions, the parameters of bodies they go into, and whose results they are.
+    """For operands by position, the parameters of bodies that they go into, and what computes them.
 
-    Each list is one of pairs, one after the other.
+    Each is a flat list of pairs.
     """
     holders = {i: holder for holder, _, operations, _ in found.bodies for i in operations}
     parameters: dict[Place, set[Place]] = {}
@@ -159,7 +159,7 @@ def _wired(found: Collected) -> dict[str, list[int]]:
 
 
 def _innermost(output: Place, results: Mapping[Place, set[Place]]) -> list[int]:
-    """The operations in bodies, and in bodies of these, whose result an output is."""
+    """The operations in bodies, nested ones included, whose result an output is."""
     found: list[int] = []
     waiting = list(results.get(output, ()))
     while waiting:
@@ -175,7 +175,7 @@ def _innermost(output: Place, results: Mapping[Place, set[Place]]) -> list[int]:
 def _grouped(
     found: Collected, inputs: Sequence[Sequence[int]], lines: Sequence[int], asked: Iterable[int]
 ) -> Grouping:
-    # A constant is built once and used in other scopes too: it puts none of them before another.
+    # A constant is built once and used in several scopes, so it must not order them.
     constant = [op.type == "Const" for op in found.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
     apart = {i for i in asked if not inputs[i]}
@@ -200,13 +200,13 @@ def _scopes(op: Operation, found: Collected) -> tuple[str, ...]:
     origin = op.origin
     while origin.origin is not None:
         origin = origin.origin
-    if origin in found.number:  # Which may be a copy.
+    if origin in found.number:  # The origin may be a copy.
         origin = found.operations[found.number[origin]]
     return (*own, *origin.name.split("/")[:-1])
 
 
 def _flat(grouping: Grouping) -> list[int]:
-    """The members of no group and then of each, one list after the other, each begun by its length."""
+    """The members outside of groups, and then those of each group, as lists that begin with their length."""
     flat = []
     for members in [grouping.top, *(group.members for group in grouping.groups)]:
         flat.append(len(members))
@@ -218,7 +218,7 @@ def _flat(grouping: Grouping) -> list[int]:
 
 
 def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]:
-    """What the report says: about tensors, cuts, stops that do nothing, and findings."""
+    """The content of the report: tensors, cuts, stops that do nothing, and findings."""
     index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
     idle = {sources.at(gate.location) for gate in report.gates if gate.idle}
     return {

@@ -1,9 +1,9 @@
-"""How the operations of a page are put into groups, so that any graph opens with few boxes.
+"""Groups the operations of a page, so that any graph opens with few boxes.
 
-Operations are grouped by the scopes in their names, and inside a body by the operation that runs it. What has
-too many members left is divided into consecutive blocks, and these again. Contracting any groups leaves a
-graph without circles: a scope that was left and entered again becomes several groups where as one it would
-lie both before and behind something else.
+Operations are grouped by the scopes in their names, and inside a body by the operation that runs it. Groups
+with too many members are divided into consecutive blocks, recursively. With any groups contracted, the graph
+has no cycles: a scope that was left and entered again becomes several groups if a single one would be both
+before and behind something else.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 LIMIT = 30
-"""So many members a group has at most, but for blocks and what is put into none."""
+"""The most members of a group, apart from blocks and operations outside of blocks."""
 BLOCK, FAN = 15, 12
-"""About so many members a block is given, and so many blocks of blocks at most stand beside each other.
+"""The approximate number of members of a block, and the most blocks of blocks next to each other.
 
-The fewer, the fewer boxes have to be drawn until an operation is seen; a chain of 5,000 takes 36.
+Smaller numbers mean fewer boxes until an operation is visible; a chain of 5,000 takes 36.
 """
 
 Member = int
@@ -33,10 +33,10 @@ class Group:
     Attributes:
         kind: ``"scope"``, ``"block"`` (consecutive operations), ``"op"`` (an operation that has bodies) or
             ``"body"``.
-        label: the name of the scope or body; nothing for the others.
-        parent: the position of the group it lies in; -1 for none.
+        label: the name of the scope or body; empty for others.
+        parent: the position of the group that it is in; -1 for none.
         op: for the kind ``"op"``, the operation's position; else -1.
-        members: each after those that it is computed from.
+        members: its members, each after those from which it is computed.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Group:
 
 @dataclass
 class _Part:
-    """Operations that stay together: of one scope, whose name it is; or one alone."""
+    """Operations that stay together: those of one scope, or a single one."""
 
     name: str | None
     operations: list[int]
@@ -58,16 +58,16 @@ class Grouping:
     """The groups of a page's operations.
 
     Args:
-        inputs: for each operation, the positions of those that it takes values from.
-        scopes: for each operation, the path of scopes that it is put into.
+        inputs: for each operation, the positions of those from which it takes values.
+        scopes: for each operation, its path of scopes.
         lines: for each operation, a number that goes up and down with the user's line.
         apart: operations without inputs that are put into no block, if they are few.
 
     Attributes:
-        groups: all groups, each after the one that it lies in.
-        group_of: for each operation the position of its group, -1 for none; an operation that has bodies lies
-            in its own group.
-        top: the members that lie in no group.
+        groups: all groups, each after the one that it is in.
+        group_of: for each operation the position of its group, -1 for none; an operation with bodies is in
+            its own group.
+        top: the members that are in no group.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Grouping:
         self._scopes = scopes
         self._lines = lines
         self._apart = apart
-        self._run_of = [-1] * len(inputs)  # While operations are divided.
+        self._run_of = [-1] * len(inputs)  # Used while operations are divided.
 
     def add(self, operations: Sequence[int], parent: int = -1) -> None:
-        """Put operations of one graph, each standing after its inputs, into groups inside *parent*."""
+        """Group operations of one graph, each after its inputs, inside *parent*."""
         waiting = [(list(operations), 0, parent)]
         while waiting:
             chosen, depth, position = waiting.pop()
@@ -97,7 +97,7 @@ class Grouping:
                 waiting.append((part.operations, below, self._new("scope", label, place)))
 
     def open(self, op: int) -> int:
-        """Make an operation, which has its place, a group for its bodies; the position of that group."""
+        """Make an operation, which has been placed, a group for its bodies; returns its position."""
         parent = self.group_of[op]
         members = self._members(parent)
         at = members.index(op)
@@ -106,7 +106,7 @@ class Grouping:
         return position
 
     def body(self, label: str, parent: int) -> int:
-        """A new group, for a body; its position."""
+        """Make a group for a body; returns its position."""
         return self._new("body", label, parent)
 
     def _members(self, position: int) -> list[Member]:
@@ -121,7 +121,7 @@ class Grouping:
     # -------------------------------------------------------------------------------------- scopes
 
     def _parts(self, operations: Sequence[int], depth: int) -> list[_Part]:
-        """The operations of each scope together, those of none alone; each part after its inputs."""
+        """A part for each scope, and one for each operation without a scope; each part after its inputs."""
         runs: list[_Part] = []
         for op in operations:
             path = self._scopes[op]
@@ -137,7 +137,7 @@ class Grouping:
             order = _sorted(contracted)
             if len(order) == len(contracted):
                 break
-            # What is left over lies in circles or behind them. Runs in their order have none.
+            # What is left is in cycles or behind them. Runs in order have none.
             circles = _circles(contracted, set(contracted).difference(order))
             number = [n if together[n] in circles else number[n] for n in range(len(runs))]
         parts: dict[int, _Part] = {}
@@ -146,7 +146,7 @@ class Grouping:
         return [parts[n] for n in order]
 
     def _between(self, runs: Sequence[_Part]) -> list[set[int]]:
-        """For each run, the runs that it takes values from."""
+        """For each run, the runs from which it takes values."""
         run_of = self._run_of
         for n, run in enumerate(runs):
             for op in run.operations:
@@ -163,7 +163,7 @@ class Grouping:
     # -------------------------------------------------------------------------------------- blocks
 
     def _placed(self, parts: list[_Part], position: int) -> Iterable[tuple[_Part, int]]:
-        """Put operations in their place, in blocks where they are many; the scopes, and where they go."""
+        """Place operations, in blocks if there are many; returns the scopes, and their groups."""
         waiting = [(parts, position)]
         while waiting:
             members, place = waiting.pop()
@@ -177,7 +177,7 @@ class Grouping:
                     yield chunk[0], place
 
     def _chunks(self, parts: list[_Part]) -> list[list[_Part]]:
-        """Consecutive parts together, so that few remain; scopes alone, if that is enough."""
+        """Unite consecutive parts, so that few remain; scopes stay alone, if that is enough."""
         if len(parts) <= LIMIT:
             return [[part] for part in parts]
         apart = [part for part in parts if self._stays(part)]
@@ -193,11 +193,11 @@ class Grouping:
         return found if 1 < len(found) <= LIMIT else self._even(parts)
 
     def _stays(self, part: _Part) -> bool:
-        """Whether a part is put into no block. Nothing leads to it, so that no block lies on both sides."""
+        """Whether a part is put into no block. It has no inputs, so that no block is on both sides of it."""
         return len(part.operations) == 1 and part.operations[0] in self._apart
 
     def _even(self, parts: list[_Part]) -> list[list[_Part]]:
-        """Chunks of about the same length, which rather end where the user's line jumps back or changes."""
+        """Chunks of about equal length, preferably cut where the user's line jumps back or changes."""
         blocks = len(parts) / BLOCK
         levels = math.ceil(math.log(blocks, FAN) - 1e-9)
         count = math.ceil(blocks ** (1 / levels) - 1e-9)
@@ -217,7 +217,7 @@ class Grouping:
 
 
 def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:
-    """Up to where all paths, which agree up to *depth*, agree."""
+    """The depth to which all paths agree, which do up to *depth*."""
     first, last = min(paths), max(paths)
     while depth < len(first) and first[depth] == last[depth]:
         depth += 1
@@ -225,13 +225,13 @@ def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:
 
 
 def _by_name(runs: Sequence[_Part]) -> list[int]:
-    """For each run the first of its name, or itself where it has none."""
+    """For each run the first of its name, or itself if it has none."""
     first: dict[str, int] = {}
     return [n if run.name is None else first.setdefault(run.name, n) for n, run in enumerate(runs)]
 
 
 def _contract(inputs: Sequence[set[int]], number: Sequence[int]) -> dict[int, set[int]]:
-    """The graph in which nodes of the same number are one."""
+    """The graph in which nodes of the same number are united."""
     found: dict[int, set[int]] = {n: set() for n in number}
     for n, sources in zip(number, inputs, strict=True):
         found[n].update(number[x] for x in sources)
@@ -241,7 +241,7 @@ def _contract(inputs: Sequence[set[int]], number: Sequence[int]) -> dict[int, se
 
 
 def _sorted(inputs: dict[int, set[int]]) -> list[int]:
-    """Nodes after their inputs, otherwise in their order; without those in circles and behind them."""
+    """Nodes in topological order, otherwise in theirs; without those in cycles and behind them."""
     users: dict[int, list[int]] = {n: [] for n in inputs}
     missing = {n: len(sources) for n, sources in inputs.items()}
     for n, sources in inputs.items():
@@ -260,9 +260,9 @@ def _sorted(inputs: dict[int, set[int]]) -> list[int]:
 
 
 def _circles(inputs: dict[int, set[int]], left: set[int]) -> set[int]:
-    """Of the nodes *left* over by sorting, those from which others of them are computed.
+    """Of the nodes *left* by sorting, those from which others of them are computed.
 
-    They contain all circles, and ways from one circle to the next.
+    They contain all cycles, and paths from one cycle to the next.
     """
     turned: dict[int, set[int]] = {n: set() for n in left}
     for n in left:

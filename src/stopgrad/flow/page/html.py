@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file with all that it needs inside, scripts and layout engine too."""
+"""The page of a report: a single HTML file that contains all it needs, also scripts and layout engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENGINE = "elk/elk-worker.min.js"
 
 
 def write(report: Reaches, path: AnyPath) -> None:
-    """Write the page of a report to a file; an old one stays as it is until the new one is complete.
+    """Write the page of a report to a file. An old file stays until the new one is complete.
 
     Raises:
         FileError: the folder does not exist, the disk is full, the path is that of a folder.
@@ -34,7 +34,7 @@ def write(report: Reaches, path: AnyPath) -> None:
 
 
 def page(report: Reaches) -> str:
-    """The page of a report."""
+    """The page of a report, as HTML."""
     labels = ", ".join(map(plain, report.xs))
     filled = {
         "title": html.escape(f"stopgrad: {labels[:60]}"),
@@ -51,5 +51,5 @@ def _read(name: str) -> str:
 
 
 def _json(data: object) -> str:
-    """JSON for a script element, which nothing inside can end."""
+    """JSON for a script element, escaped so that it cannot end the element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""What each operation of a page is to the gradient, also in bodies: what the page colours it by."""
+"""What each operation of a page is to the gradient, also in bodies, which decides its colour."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PASSED = LIVE + PARTLY
 def marks_of(report: Reaches, found: Collected) -> list[str]:
     """A letter for each operation.
 
-    They are those of ``report.marks()``; and ``p`` where paths end in an operation that gradients pass too,
-    ``g`` for what was made for a gradient.
+    They are those of ``report.marks()``; ``p`` for an operation in which paths end and that gradients also
+    pass; and ``g`` for one that was made for a gradient.
     """
     named = report.marks()
     marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
@@ -43,7 +43,7 @@ def marks_of(report: Reaches, found: Collected) -> list[str]:
 
 
 def _partly(found: Collected, i: int, marks: Sequence[str]) -> str:
-    """The mark of an operation in which paths end: whether others lead on."""
+    """The mark of an operation in which paths end, depending on whether others continue."""
     op = found.operations[i]
     goes_on = any(marks[found.number[op.inputs[k].op]] in PASSED for k in _open_inputs(op))
     return PARTLY if goes_on else CUT
@@ -52,7 +52,7 @@ def _partly(found: Collected, i: int, marks: Sequence[str]) -> str:
 def _mark_body(
     body: Body, operations: Sequence[int], found: Collected, marks: list[str], idle: set[Operation]
 ) -> None:
-    """Mark what stands in a body by the paths from its results to its parameters."""
+    """Mark the operations of a body, by the paths from its results to its parameters."""
     inputs = [x for x in body.inputs if x.type.differentiable]
     survey = Survey(body.results, inputs, (), body.graph.subgraph_to(body.results), NOBODY)
     cutting = {ending.wall.operation for ending in survey.endings}
@@ -75,9 +75,9 @@ def _open_inputs(op: Operation) -> set[int]:
 
 
 def closed_operands(found: Collected, marks: Sequence[str]) -> list[int]:
-    """Operands to which no gradient passes, though it comes to the operation, and the operand has one.
+    """Operands with gradients to which none passes, though one comes to the operation.
 
-    They are positions among all operands, in the operations' order.
+    They are positions among all operands, in the order of operations.
     """
     closed, position = [], 0
     for op, mark in zip(found.operations[: found.forward], marks, strict=False):

@@ -1,4 +1,4 @@
-"""The user's files that a page shows, and where in them each operation was built."""
+"""The user's files on a page, and where each operation was built in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph.graph import Operation
 
 WHOLE = 3000
-"""A file of at most so many lines is shown whole, of a longer one what surrounds the lines referred to."""
+"""The most lines of a file that is shown completely; of longer ones, only surroundings of used lines are."""
 AROUND = 40
 
 
@@ -22,18 +22,18 @@ AROUND = 40
 class _File:
     path: str
     lines: Sequence[str]
-    """All lines; of a file that is not opened, none."""
+    """All lines; empty for a file that is not opened."""
     known: dict[int, str] = field(default_factory=dict)
-    """Lines that are known without opening it."""
+    """Lines that are known without opening the file."""
     used: set[int] = field(default_factory=set)
 
 
 class Sources:
-    """Places, numbered as they are asked for; then the files they lie in.
+    """Places, numbered at their first use; then their files.
 
     Attributes:
         places: for each place the file's number, line, last line, first and last column, and the function.
-            Columns count characters from 0; they are -1 where they are not known.
+            Columns count characters from 0; they are -1 if unknown.
     """
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class Sources:
         self._by_instruction: dict[Any, int] = {}
 
     def of(self, op: Operation) -> int:
-        """The number of the place that an operation was built at; -1 where that is not known."""
-        # Many operations share an instruction, and decoding one takes as long as its function is.
+        """The number of the place where an operation was built; -1 if unknown."""
+        # Many operations share an instruction; decoding one takes time in proportion to its function.
         made: Operation | None = op
         while made is not None and made._place is None:
             made = made.origin
@@ -73,7 +73,7 @@ class Sources:
         return found
 
     def _file(self, location: Location) -> int:
-        # The places of a graph that was loaded say their source: nobody opens a file for them.
+        # The places of a loaded graph contain their source: no file is opened for them.
         opened = location._source is None
         key = location.file, opened
         number = self._by_file.get(key)
@@ -81,13 +81,13 @@ class Sources:
             number = self._by_file[key] = len(self._files)
             lines = linecache.getlines(location.file) if opened else []
             self._files.append(_File(location.file, [line.rstrip("\r\n") for line in lines]))
-        if not opened:  # Of several expressions in a line the longest, of which others are parts.
+        if not opened:  # Of several expressions in a line the longest, which contains the others.
             known = self._files[number].known
             known[location.line] = max(known.get(location.line, ""), location.source, key=len)
         return number
 
     def files(self) -> list[dict[str, Any]]:
-        """For each file its name and its shown parts: the first line's number, and the text."""
+        """For each file, its name and the shown parts: the number of the first line, and the text."""
         names = shown_names([file.path for file in self._files])
         return [{"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)]
 
@@ -108,9 +108,9 @@ def _parts(file: _File) -> list[tuple[int, str]]:
 
 
 def shown_names(paths: Sequence[str]) -> list[str]:
-    """Files as a page names them: relative to the working directory, or by as few folders as tell them apart.
+    """Names of files on a page: relative to the working directory, or with the fewest folders that differ.
 
-    A page is passed on; it need not say where its maker's files lie.
+    Pages are shared, and need not say where their author's files are.
     """
     here = Path.cwd()
     short = []

@@ -1,4 +1,4 @@
-"""What all reports share: the parts that they are made of, and how these become text, HTML and JSON.
+"""What all reports share: their parts, and how these become text, HTML and JSON.
 
-What a report says stands elsewhere.
+The content of reports is made elsewhere.
 """

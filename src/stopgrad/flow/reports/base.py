@@ -1,4 +1,4 @@
-"""What every report is: text for a terminal, HTML for a notebook, and data, all in one way."""
+"""The base class of reports: text for terminals, HTML for notebooks, and data."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ NARROWEST = 40
 
 
 class FlowReport:
-    """A report that is shown as text and in notebooks, and is to be had as dicts and lists and as JSON.
+    """A report with a form as text, in notebooks, as dicts and lists, and as JSON.
 
-    A class of reports says of which parts one is made, and what its data are.
+    Subclasses define its parts and its data.
     """
 
     _format: ClassVar[str]
     _version: ClassVar[int] = 1
-    """Of the data: they grow by new fields; where one is removed or means something else, by one."""
+    """The version of the data. New fields do not change it; removed or redefined ones do."""
 
     def _parts(self, width: int) -> Iterable[Part]:
-        """What it is made of, on a page of so many columns."""
+        """The parts of the report, for a page of *width* columns."""
         raise NotImplementedError
 
     def _data(self) -> dict[str, Any]:
-        """What it says, as data."""
+        """The content of the report as data."""
         raise NotImplementedError
 
     def to_text(self, width: int = 80, color: bool | None = None) -> str:
-        """The report for a terminal: what matters most comes first, with its line of source.
+        """The report for a terminal, the most important part first, with lines of source.
 
         Args:
-            width: of a line, in columns, at least 40; longer names, paths and messages stand alone.
-            color: whether with the codes that colour a terminal; unless given, where the standard output is
-                one that shows colours.
+            width: the columns of a line, at least 40; longer names, paths and messages have their own line.
+            color: whether to use colours; unless given, if the standard output is a terminal that shows them.
 
         Raises:
-            ArgumentError: the width is none.
+            ArgumentError: the width is invalid.
 
         Examples:
             >>> with sg.Graph().as_default():
@@ -78,7 +77,7 @@ class FlowReport:
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The report for notebooks."""
         return html_of(self._parts(WIDTH))
 
     def __str__(self, width: int = 80) -> str:

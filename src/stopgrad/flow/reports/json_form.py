@@ -1,4 +1,4 @@
-"""Values, places and operations as every report writes them in JSON."""
+"""The JSON form of values, places and operations, for all reports."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 EXACT = 2**53
-"""Up to here every reader of JSON has integers exactly."""
+"""The largest integer that every reader of JSON reads exactly."""
 
 
 def json_of(value: Any) -> Any:
-    """A value as dicts, lists, strings, numbers and None: what it is made of under the names of its fields.
+    """A value as dicts, lists, strings, numbers and None; objects become dicts of their fields.
 
-    Numbers that are not finite, for which JSON has no word, are the texts ``"nan"``, ``"inf"`` and
-    ``"-inf"``; complex ones are texts, too.
+    Numbers that are not finite, which JSON lacks, become ``"nan"``, ``"inf"`` and ``"-inf"``; complex ones
+    become texts, too.
     """
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -57,12 +57,12 @@ def fields_of(
 
 
 def integer(n: int) -> int | str:
-    """A number as it is; from 2**53 on, which not every reader of JSON has exactly, as "0x..."."""
+    """An integer; above 2**53, which not every reader of JSON reads exactly, as the text "0x..."."""
     return n if n <= EXACT else hex(n)
 
 
 def place_of(location: Location | None) -> dict[str, Any] | None:
-    """A place in a file: lines count from 1, columns in characters from 0, the end being the first after."""
+    """A place in a file. Lines count from 1, columns in characters from 0; the end is exclusive."""
     if location is None:
         return None
     columns = character_columns(location)
@@ -78,5 +78,5 @@ def place_of(location: Location | None) -> dict[str, Any] | None:
 
 
 def operation_of(op: Operation) -> dict[str, Any]:
-    """An operation: what it is called, what it is, and the name of what it computes the gradient of."""
+    """An operation: its name, its type, and the name of its forward operation."""
     return {"name": op.name, "type": op.type, "gradient_of": None if op.origin is None else op.origin.name}

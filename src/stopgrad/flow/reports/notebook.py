@@ -11,13 +11,13 @@ from stopgrad.flow.source_lines import source_line
 
 MONO = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 WIDTH = 110
-"""Characters of a line of source."""
+"""The most characters of a line of source."""
 OPEN = 20
-"""So many sections are unfolded at first."""
+"""The number of sections that are unfolded at first."""
 
 
 def html_of(parts: Iterable[Part]) -> str:
-    """Parts as HTML that reads well on white and on black."""
+    """Parts as HTML that is readable on white and on black."""
     return f'<div style="line-height:1.45;max-width:60em">{_html(parts)}</div>'
 
 
@@ -50,7 +50,7 @@ def _text(part: Paragraph) -> str:
 
 def _piece(piece: Piece) -> str:
     what, style = (piece, "") if isinstance(piece, str) else piece
-    # A notebook is passed on; it need not say where its maker's files lie.
+    # Notebooks are shared, and need not say where their author's files are.
     text = what if isinstance(what, str) else f"{shown_names([what.file])[0]}:{what.line}"
     if not style:
         return escape(text)
@@ -65,7 +65,7 @@ def _moved(indent: int) -> str:
 
 
 def _excerpt(part: Excerpt) -> str:
-    """The user's line, with its number before it and the expressions underlined."""
+    """The user's line, with its number and the expressions underlined."""
     line = source_line(part.locations, WIDTH)
     if line is None:
         return ""

@@ -11,11 +11,11 @@ from stopgrad.flow.reports.tree import STYLES, Excerpt, Paragraph, Part, Piece, 
 from stopgrad.flow.source_lines import columns, place, source_line
 
 _CONTROL = {**dict.fromkeys([*range(32), *range(127, 160)], "?"), **dict.fromkeys(b"\t\n\v\f\r", " ")}
-"""What would move the cursor of a terminal, and what is shown for it."""
+"""Control characters that would move the cursor of a terminal, and their replacements."""
 
 
 def text_of(parts: Iterable[Part], width: int, color: bool | None = False) -> str:
-    """Parts as lines of so many columns, with colours or without, or as the standard output shows them."""
+    """Parts as lines of *width* columns, with or without colours; for None as the standard output allows."""
     shown = _shows_colors() if color is None else color
     lines: list[str] = []
     _write(parts, lines, width, shown)
@@ -57,7 +57,7 @@ def _read(piece: Piece) -> tuple[str, str]:
 
 
 def _cut_out(pieces: Sequence[tuple[str, str]], start: int, end: int) -> Iterator[tuple[str, str]]:
-    """What lies between two positions of a text in pieces."""
+    """The pieces between two positions of a text."""
     at = 0
     for text, style in pieces:
         shown = text[max(0, start - at) : max(0, end - at)]
@@ -67,7 +67,7 @@ def _cut_out(pieces: Sequence[tuple[str, str]], start: int, end: int) -> Iterato
 
 
 def _breaks(text: str, first: int, room: int) -> list[int]:
-    """Where a text is broken into lines, after spaces: the first of its own width."""
+    """The positions at which a text is broken into lines, after spaces; the first line has its own width."""
     found: list[int] = []
     begin = space = 0
     for match in re.finditer(r" |$", text):
@@ -99,7 +99,7 @@ def _table(part: Table, width: int) -> Iterator[str]:
 
 
 def _cell(text: str, align: str, size: int) -> str:
-    """A text of exactly so many columns, cut at its left where it is longer."""
+    """A text of exactly *size* columns, cut at its left if it is longer."""
     if columns(text) > size:
         while columns(text) >= size > 0 and text:
             text = text[1:]
@@ -116,6 +116,6 @@ def _styled(text: str, style: str, color: bool, bold: bool = False) -> str:
 
 
 def _shows_colors() -> bool:
-    """Whether the standard output is a terminal that shows colours, and nobody forbade them."""
+    """Whether the standard output is a terminal that shows colours, and they are not forbidden."""
     console = require("rich.console", "a report as text").Console(file=sys.stdout)
     return console.is_terminal and console.color_system is not None and not console.no_color

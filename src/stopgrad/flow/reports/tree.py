@@ -1,4 +1,4 @@
-"""What a report is made of: paragraphs, lines of source, tables, and sections of these."""
+"""The parts of a report: paragraphs, lines of source, tables, and sections of these."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stopgrad.graph.op import Status
 
 
 class Style(NamedTuple):
-    """How a style looks: the code of a terminal, and the colour in a notebook.
+    """A style: the code for terminals, and the colour for notebooks.
 
-    The colours are of a middling lightness, so that each can be read on white and on black.
+    The colours are of medium lightness, so that they are readable on white and on black.
     """
 
     code: str
@@ -31,10 +31,10 @@ STYLES: dict[str, Style] = {
     DIM: Style("2", "#888888"),
     STRONG: Style("", ""),
 }
-"""By name: those of statuses, and of what is said beside them."""
+"""The styles by name: those of statuses, and others."""
 
 Piece = str | tuple[str | Location, str]
-"""A text, or one with the name of its style; or a place, which is shown as file and line."""
+"""A text; or a text with the name of its style; or a place, which is shown as file and line."""
 
 
 class Paragraph:
@@ -42,8 +42,8 @@ class Paragraph:
 
     Attributes:
         pieces: its text.
-        indent: how many columns its lines stand to the right.
-        hang: how many more all but the first do.
+        indent: the indentation of its lines, in columns.
+        hang: the additional indentation of all lines but the first.
     """
 
     def __init__(self, *pieces: Piece, indent: int = 0, hang: int = 2) -> None:
@@ -54,9 +54,9 @@ class Excerpt(NamedTuple):
     """A line of the user's source, with what was built there underlined.
 
     Attributes:
-        locations: one or several places in that line; those in other lines are passed over.
-        style: of the underlines.
-        indent: how many columns it stands to the right.
+        locations: one or several places in that line; those in other lines are ignored.
+        style: the style of the underlines.
+        indent: its indentation, in columns.
     """
 
     locations: Sequence[Location | None]
@@ -70,8 +70,8 @@ class Table(NamedTuple):
     Attributes:
         rows: the cells; as many in each row.
         align: for each column ``"<"`` or ``">"``.
-        shrinks: the column that is cut at its left where the page is too narrow.
-        indent: how many columns it stands to the right.
+        shrinks: the column that is cut at its left if the page is too narrow.
+        indent: its indentation, in columns.
     """
 
     rows: Sequence[Sequence[str]]
@@ -84,9 +84,9 @@ class Section(NamedTuple):
     """Parts that belong together, which a notebook folds below the title.
 
     Attributes:
-        title: what stands above them.
-        parts: these.
-        apart: whether an empty line stands before it.
+        title: its title.
+        parts: its parts.
+        apart: whether an empty line precedes it.
     """
 
     title: Paragraph

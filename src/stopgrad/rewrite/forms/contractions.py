@@ -1,6 +1,6 @@
-"""Sums of products of tensors that are broadcast against each other, as products of matrices.
+"""Rewrites sums of products of tensors that broadcast against each other as products of matrices.
 
-Where no factor has all the axes, the product of them is larger than any, and it need not be made.
+If no factor has all axes, their product is larger than each of them, and need not be computed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stopgrad.transforms.control.branches import Case
 
 Axes = frozenset[int]
 LARGE = 1 << 16
-"""How many products there are at least, where a sum of them is worth another form."""
+"""The least number of products for which a sum of them is rewritten."""
 _DEPTH = 8
 _GREATEST = float(np.finfo(np.float32).max)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -39,15 +39,15 @@ _PRODUCTS = frozenset({Mul, RealDiv, Neg, Square, Pow, SquaredDifference, Broadc
 
 @dataclass
 class Product:
-    """What is summed: number · product of factors · product of differences / product of divisors.
+    """A summand: number · product of factors · product of differences / product of divisors.
 
     Attributes:
-        type: of the product, with all its axes.
+        type: the type of the product, with all its axes.
         factors: tensors each of which lacks some axis.
-        divisors: such tensors too.
+        divisors: likewise.
         differences: pairs a, b of such tensors, for each factor a - b.
-        number: a constant.
-        between: the operations that make the product of these.
+        number: a constant factor.
+        between: the operations between these and the product.
     """
 
     type: Any
@@ -66,7 +66,7 @@ class Product:
         return self.axes_of(x) < frozenset([i for i, size in enumerate(self.type.shape) if size != 1])
 
     def multiply(self, x: Output, depth: int = _DEPTH, under: bool = False) -> bool:
-        """Take a factor, or a divisor, apart; whether that went down to tensors that lack an axis."""
+        """Decompose a factor or a divisor; returns whether that led to tensors that all lack an axis."""
         if self.is_small(x):
             return self._take(x, under)
         definition, inputs = x.op.definition, x.op.inputs
@@ -121,7 +121,7 @@ def constant_of(x: Output) -> float | None:
 
 
 def sign_of(x: Output, depth: int = _DEPTH) -> int:
-    """1 for a tensor that is nowhere negative whatever it is computed from, -1 for one nowhere positive."""
+    """1 for a tensor that is never negative, -1 for one that is never positive, and 0 for others."""
     definition, inputs = x.op.definition, x.op.inputs
     if definition is Const:
         array = np.asarray(x.op.values[0].array)
@@ -142,9 +142,9 @@ def sign_of(x: Output, depth: int = _DEPTH) -> int:
 
 
 class Contraction(Maker):
-    """Builds a sum of products over some axes of a :class:`Product`, which go.
+    """Builds the sum of a :class:`Product` over some of its axes.
 
-    Tensors are given as many axes as the product has; sums of them, those that are left of these.
+    Tensors are reshaped to as many axes as the product has; sums have those that are left.
     """
 
     def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: DType) -> None:
@@ -161,10 +161,10 @@ class Contraction(Maker):
         return x if x.shape == shape else self.make(Reshape, x, values=(shape,))
 
     def operand(self, x: Output) -> Output:
-        """A tensor with all axes, in the dtype in which this is computed."""
+        """A tensor with all axes, in the dtype of the computation."""
         shape = (1,) * (self.what.type.ndim - x.ndim) + x.shape
         if x.dtype is not self.dtype:
-            # Flat, as products of matrices take it: in two shapes it would be there twice.
+            # Cast when flat, as products of matrices take it: else it would be stored in two shapes.
             x = self.make(Cast, self._flat(x), values=(self.dtype,))
         return self.reshape(x, shape)
 
@@ -177,7 +177,7 @@ class Contraction(Maker):
         return made
 
     def centred(self, a: Output, b: Output) -> tuple[Output, Output]:
-        """Both operands of a difference, less what is amid the smaller one."""
+        """Both operands of a difference, with the mean of the smaller one subtracted."""
         a, b = self.operand(a), self.operand(b)
         small, large = sorted((a, b), key=lambda y: count_of(y.shape))
         alone = self.what.axes_of(small) - self.what.axes_of(large)
@@ -188,7 +188,7 @@ class Contraction(Maker):
         return x if number == 1 else self.make(Mul, x, self.constant(number, x.dtype))
 
     def __call__(self, factors: Iterable[Output]) -> Output | None:
-        """The sum of the product; None if products of matrices cannot make it."""
+        """The sum of the product; None if products of matrices cannot compute it."""
         factors = list(factors)
         there = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
         total = self._sum(factors)
@@ -196,7 +196,7 @@ class Contraction(Maker):
         return None if total is None else self.scalar(total, repeated)
 
     def _sum(self, factors: Iterable[Output]) -> Output | None:
-        """The sum over those of the axes that are there."""
+        """The sum over those of the axes that a factor has."""
         merged: list[Output] = []
         outside: list[Output] = []
         for x in sorted(factors, key=lambda x: -len(self.what.axes_of(x))):
@@ -222,7 +222,7 @@ class Contraction(Maker):
         return total
 
     def _fewer(self, xs: Sequence[Output]) -> list[Output] | None:
-        """The same sum of one tensor less: two that alone have some axis are summed over it."""
+        """The same sum with one tensor less: if only two have some axis, their product is summed over it."""
         found: list[tuple[int, int, list[Output]]] = []
         for axis in self.summed:
             owners = [x for x in xs if axis in self.what.axes_of(x)]
@@ -237,14 +237,14 @@ class Contraction(Maker):
         return [*others, self._product_of(owners, frozenset([axis]))]
 
     def _product_of(self, xs: Sequence[Output], summed: Axes) -> Output:
-        """One or two tensors' product, with all axes, summed over some. Neither has all the other's axes."""
+        """The product of one or two tensors, summed over some axes. Neither has all axes of the other."""
         axes = frozenset[int]().union(*[self.what.axes_of(x) for x in xs])
         if len(xs) == 1:
             at = tuple([i for i, axis in enumerate(sorted(axes)) if axis in summed])
             made = self.make(Sum, self._flat(xs[0]), values=(at, False))
         else:
             xs = [self._summed_alone(x, y, summed) for x, y in (xs, xs[::-1])]
-            # In the order in which their axes come out, so that nothing is transposed.
+            # Ordered so that the axes of the result need no transpose.
             own = [self.what.axes_of(x) for x in xs]
             if min(own[1] - own[0] - summed, default=0) < min(own[0] - own[1] - summed, default=0):
                 xs = xs[::-1]
@@ -258,12 +258,12 @@ class Contraction(Maker):
         return self.reshape(x, [size for size in x.shape if size != 1])
 
     def _summed_alone(self, x: Output, other: Output, summed: Axes) -> Output:
-        """A tensor, summed over the axes that the other one lacks."""
+        """A tensor, summed over those axes that the other one lacks."""
         alone = tuple(sorted(self.what.axes_of(x) & summed - self.what.axes_of(other)))
         return self.make(Sum, x, values=(alone, True)) if alone else x
 
     def finished(self, x: Output) -> Output:
-        """A result in the type of the operation in whose place it comes."""
+        """A result with the type of the operation that it replaces."""
         wanted = self.like.outputs[0].type
         if x.dtype is not wanted.dtype:
             x = self.make(Cast, x, values=(wanted.dtype,))
@@ -343,10 +343,10 @@ def _linear(make: Contraction) -> Output | None:
 
 
 def _alike(make: Contraction) -> list[Output]:
-    """Whether divisors differ little among what is summed.
+    """Whether the divisors differ little among the summands.
 
-    Of a - b, no more than 2⁻⁵³ of a is lost, which beside 2⁻²⁴ of it, the least difference, is nothing. But
-    where a is b, a large factor of theirs would make it more than what is left of all others.
+    The error of a - b is at most 2⁻⁵³ of a, which is small beside the least difference, 2⁻²⁴ of a. But if a
+    is b, a large factor could make that error larger than all other summands.
     """
     found = []
     for y in dict.fromkeys(make.what.divisors):
@@ -358,7 +358,7 @@ def _alike(make: Contraction) -> list[Output]:
 
 
 def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...]) -> Sequence[Output] | None:
-    """The sum of products with (a - b)², multiplied out; as written where that is not precise."""
+    """The sum of products with (a - b)², multiplied out; as written if that is not precise."""
     factors = make.factors()
     a, b = make.centred(*make.what.differences[0])
     squares = [make.make(Square, y) for y in (a, b)]
@@ -369,9 +369,9 @@ def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...
     assert size is not None
     total = make.make(Sub, total, make.scalar(both, 2.0))
     count = count_of(inputs[0].shape[i] for i in make.summed)
-    # float64 keeps 2⁻⁵³ of the sizes for each term; 2⁻²⁴ of the result is what float32 has.
+    # The error in float64 is 2⁻⁵³ of each term; float32 needs 2⁻²⁴ of the result.
     least = make.scalar(make.make(Abs, size), (count + 4) * 2.0**-27)
-    # Infinities are not precise either: their difference is NaN.
+    # Infinities count as not precise: their difference is NaN.
     enough = make.make(Sub, make.make(Abs, total), least)
     enough = make.make(GreaterEqual, enough, make.constant(0.0, float64))
     unknown = make.constant(np.nan, float64)
@@ -391,7 +391,7 @@ def _chosen(
     values: tuple[Any, ...],
     more: Iterable[Output] = (),
 ) -> Sequence[Output]:
-    """What was computed if it is finite everywhere, and *more* holds; else the sum as it was written."""
+    """The computed sum if it is finite everywhere, and *more* holds; else the sum as written."""
     copying, like, what = make.copying, make.like, make.what
     differences = [y for pair in what.differences for y in pair]
     given = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
@@ -406,7 +406,7 @@ def _chosen(
     written = body.add(like.definition, (mapping[inputs[0]],), values, like)
     branches = tuple([Body(body.graph, parameters, [y]) for y in (written[0], parameters[0])])
     copying.bodies.update(zip(branches, branches, strict=True))
-    # A sum costs a quarter of what looking at each element does, and no NaN or infinity is lost in it.
+    # A sum takes a quarter of the time of a test of each element, and loses no NaN or infinity.
     total = make.make(Abs, make.make(Sum, done, values=(tuple(range(done.ndim)), False)))
     precise = make.make(GreaterEqual, make.constant(_GREATEST, done.dtype), total)
     index = make.make(Cast, precise, values=(int32,))

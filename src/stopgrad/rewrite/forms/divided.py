@@ -1,8 +1,7 @@
-"""Forms for graphs that are divided over devices, where what devices say to each other takes longest.
+"""Forms for graphs that are divided over devices, where communication takes longest.
 
-What two operations need alike, XLA finds within one device; but where each of them asks the other devices
-for it, they are asked twice. And an axis that is divided cannot become part of another one without being put
-together.
+XLA shares what two operations have in common on one device; but if both need it from other devices, it is
+communicated twice. And a divided axis cannot be merged into another one without being gathered.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def _nan(make: Maker, like: Output) -> Output:
 
 
 def _inside(make: Maker, labels: Output, size: int) -> Output:
-    """Which labels are class numbers. What a narrow dtype cannot hold is no bound of it."""
+    """Which labels are class numbers. A bound that a narrow dtype cannot hold is left out."""
     inside = make.make(GreaterEqual, labels, make.constant(0, labels.dtype))
     if size > np.iinfo(labels.dtype.numpy).max:
         return inside
@@ -80,10 +79,10 @@ FORMS = (cross_entropy_in_parts,)
 
 
 def contract_in_place(prepared: Rewritten) -> Rewritten:
-    """Sums of products over axes as they are, not over one that has been made of them.
+    """Sums products over the original axes, and not over a single one that was made of them.
 
-    For what other forms have made, too: the gradient of a weight under batch axes, and over all steps of a
-    loop.
+    This also applies to the results of other forms: the gradient of a weight under batch axes, and over all
+    steps of a loop.
     """
     return rewrite(prepared.outputs, prepared.inputs, (_in_place,))
 
@@ -110,7 +109,7 @@ def _in_place(
 
 
 def _unflattened(a: Output, b: Output) -> tuple[Output, Output]:
-    """What two matrices were before their leading axes, which are alike, became one."""
+    """Two matrices before their leading axes, which are equal, were merged."""
     if a.op.definition is not Reshape or b.op.definition is not Reshape:
         return a, b
     x, y = a.op.inputs[0], b.op.inputs[0]

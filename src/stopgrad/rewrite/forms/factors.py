@@ -1,4 +1,4 @@
-"""Products of tensors that are constant along rows, kept as lists of what is multiplied."""
+"""Products of tensors that are constant along rows, kept as lists of factors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Factor(NamedTuple):
     under: tuple[Output, ...] = ()
 
     def times(self, other: Factor, cancelled: Set[Output] = frozenset()) -> Factor:
-        """The product. Of what stands both over and under, only *cancelled* ones may go."""
+        """The product. Of the tensors that are both over and under, only *cancelled* ones are dropped."""
         over, under = Counter(self.over + other.over), Counter(self.under + other.under)
         for y in cancelled & over.keys() & under.keys():
             both = min(over[y], under[y])
@@ -45,7 +45,7 @@ class Factor(NamedTuple):
         return Factor(not self.negative, self.over, self.under)
 
     def opposes(self, other: Factor) -> bool:
-        """Whether one is the other's negative, but for the order."""
+        """Whether one is the negative of the other, in any order of factors."""
         return (
             self.negative != other.negative
             and Counter(self.over) == Counter(other.over)
@@ -57,7 +57,7 @@ ONE = Factor()
 
 
 def count_of(sizes: Iterable[Any]) -> int:
-    """The product of sizes, which are numbers here."""
+    """The product of sizes, which must be known."""
     return math.prod(int(size) for size in sizes)
 
 
@@ -74,7 +74,7 @@ class Maker:
     def existing(
         self, definition: type[Op], *inputs: Output, values: tuple[object, ...] = ()
     ) -> Output | None:
-        """What :meth:`make` would find; None where it would build."""
+        """The operation that :meth:`make` would find; None if it would build one."""
         found = self.copying.table.get(self.copying.key(definition, inputs, values, self.like))
         return None if found is None else found[0]
 
@@ -82,18 +82,18 @@ class Maker:
         return self.make(Const, values=(Literal(np.array(value, dtype.numpy)),))
 
     def multiply(self, a: Output, b: Output) -> Output:
-        """The product; equal ones are found whatever their order."""
+        """The product; an equal one is found in either order."""
         return self.make(Mul, a, b) if a.op.id <= b.op.id else self.make(Mul, b, a)
 
     def product(self, factors: Sequence[Output]) -> Output | None:
-        """The product of all, smaller tensors first; None of none."""
+        """The product of all factors, smaller tensors first; None for none."""
         made: Output | None = None
         for y in sorted(factors, key=lambda y: (y.ndim, y.op.id)):
             made = y if made is None else self.multiply(made, y)
         return made
 
     def row(self, factor: Factor, dtype: DType) -> Output:
-        """A factor as a tensor; a scalar if nothing in it has axes."""
+        """A factor as a tensor; a scalar if all its parts are scalars."""
         over, under = self.product(factor.over), self.product(factor.under)
         if over is None:
             over, factor = self.constant(-1.0 if factor.negative else 1.0, dtype), ONE
@@ -101,7 +101,7 @@ class Maker:
         return self.make(Neg, made) if factor.negative else made
 
     def scaled(self, core: Output, factor: Factor) -> Output:
-        """A tensor times a factor, by one operation of its size."""
+        """A tensor times a factor, with only one operation of the tensor's size."""
         if not factor.over and factor.under:
             under = self.product(factor.under)
             assert under is not None

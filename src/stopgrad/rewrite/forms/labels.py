@@ -1,4 +1,4 @@
-"""What is chosen by labels."""
+"""Selections by labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stopgrad.rewrite.passes import is_all
 def compare_instead_of_scatter(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """A comparison of positions with labels for a scatter of one element per row into zeros.
+    """Replaces a scatter of one element per row into zeros by a comparison of positions with labels.
 
     Recognises what the generator makes for ``take_along_axis(x, labels[..., None], axis)``. Puts there
     ``where(one_hot(labels), update, 0)``, which fuses with what reads it; a scatter is a loop over its
@@ -53,7 +53,7 @@ def compare_instead_of_scatter(
 def take_first(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """One element of each row taken of what a tensor is computed from, instead of all computed and one taken.
+    """Takes one element of each row of a tensor's operands, instead of computing all and taking one.
 
     Recognises ``take_along_axis(y, labels[..., None], axis)`` where y is made by sums, differences, products,
     quotients, negatives, logarithms and log-softmax. Puts the taking before these.
@@ -101,7 +101,7 @@ def _taken(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Out
 def sum_of_hits(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """What labels choose, for the sum of a row that is 0 elsewhere.
+    """Replaces the sum of a row that is 0 except at a label by what is there.
 
     Recognises ``reduce_sum(where(one_hot(labels), update, 0), axis)``, also of its negative: what comes back
     through the log-sum of a cross entropy. Effect: none but the sign of a zero.
@@ -134,7 +134,7 @@ def sum_of_hits(
     inside = make.make(Reshape, inside, values=((*hit.shape[:a], 1, *hit.shape[a + 1 :]),))
     found = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
     found = make.make(Neg, found) if negative else found
-    # Who asks for this sum again finds it.
+    # The same sum is found again.
     copying.table[copying.key(Sum, (x,), (axis, True), op)] = (found,)
     return (found if keepdims else make.make(Reshape, found, values=(op.outputs[0].shape,)),)
 

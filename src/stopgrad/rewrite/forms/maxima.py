@@ -1,7 +1,7 @@
-"""What comes back through the maximum that a softmax subtracts.
+"""The gradient through the maximum that a softmax subtracts.
 
-A softmax does not change with that maximum, so its gradient is 0: the sum of a row of the logits' gradient.
-It stands in users' code that has no stop there.
+A softmax does not depend on that maximum, so this gradient is 0: it is the sum of a row of the logits'
+gradient. Users' code without a stop there computes it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from stopgrad.rewrite.forms.factors import Factor
 from stopgrad.rewrite.forms.tracking import Axes, Rewriting, is_row, unrepeated
 
 _STEPS = 32
-"""How many tensors are looked at to find out whether a sum is 0."""
+"""The most tensors that are visited to decide whether a sum is 0."""
 
 
 def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
-    """Whether a row's sum is 0 for every value, as far as it is made of sums that are known."""
+    """Whether a row's sum is known to be 0 for all values, from sums that are known."""
     if not at.rows.exponentials:
         return False
     at.steps = _STEPS
@@ -41,7 +41,7 @@ def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
 
 
 def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
-    """A row's sum as the sum of factors; None if it is not made of sums that are there already."""
+    """A row's sum as a sum of factors; None if it is not made of sums that exist already."""
     total = at.rows.exponentials.get(x)
     if total is not None and at.rows.sums[total] == axes:
         return [Factor(over=(total,))]
@@ -71,7 +71,7 @@ def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
 
 
 def _terms_of_product(at: Rewriting, x: Output, a: Output, b: Output, axes: Axes) -> list[Factor] | None:
-    """Those of a · b where a is a row's, or the sum of something and a row's."""
+    """The terms of a · b if a is constant along the row, or the sum of something and such a tensor."""
     if b.type is not x.type:
         return None
     a = unrepeated(a)
@@ -103,7 +103,7 @@ def _multiplied(at: Rewriting, terms: list[Factor] | None, factor: Factor) -> li
 
 
 def carry_zero(at: Rewriting) -> Output | None:
-    """Zeros go through operations on them, up to the sum that they are left out of."""
+    """Carry zeros through operations, up to the sum that leaves them out."""
     because = at.rows.zeros.get(at.inputs[1 if at.like.definition is SelectV2 else 0])
     if because is None:
         return None

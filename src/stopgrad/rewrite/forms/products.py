@@ -1,4 +1,4 @@
-"""Products of matrices in fewer, larger ones."""
+"""Combines products of matrices into fewer, larger ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopgrad.rewrite.engine import Copying
 def flatten_summed_product(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """One product of matrices for a product with batch axes that is summed over all of them.
+    """Replaces a product with batch axes that is summed over all of them by a single product of matrices.
 
     Recognises ``reduce_sum(matmul(a, b, transpose_a=True), batch axes)`` with a [batch, k, m] and b [batch,
     k, n]: what the generator makes for the weight of ``x @ w`` where x has batch axes. Puts there one product

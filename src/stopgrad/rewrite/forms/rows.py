@@ -1,13 +1,13 @@
-"""Softmax and what is made of it: divisions by a row's sum are done last, and once.
+"""Softmax and what is computed from it: divisions by a row's sum are done last, and once.
 
 The softmax of a row is e / s with e = exp(x - max x) and s = Σ e. As written, by users and by the gradient
-generator, each tensor that is made of it is divided by s at once: for the loss Σ w p and its gradient that is
-five tensors of full size. Kept apart, the factor 1/s goes along through products, sums and differences: Σ (w
-p) becomes (Σ w e) / s, which the gradient reads again, and the gradient itself e (w - (Σ w e) / s) / s. That
-is the closed form, found by algebra, without a pattern for each of the losses and spellings.
+generator, each tensor made of it is divided by s at once: for the loss Σ w p and its gradient these are five
+tensors of full size. Here the factor 1/s is carried along through products, sums and differences: Σ (w p)
+becomes (Σ w e) / s, which the gradient reads again, and the gradient becomes e (w - (Σ w e) / s) / s. That is
+the closed form, found by algebra, without a pattern for each loss and each way to write it.
 
-The factor may be taken out of sums because s lies between 1 and the length of the row: nothing overflows that
-would not have within a factor of that length, and a row for which s is NaN is NaN before and after.
+The factor may be taken out of sums because s is between 1 and the length of the row: nothing overflows that
+was not within a factor of that length of it, and a row for which s is NaN is NaN before and after.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _shifted(e: Output) -> tuple[Output, Output] | None:
 
 
 def _sum_of_exponentials(at: Rewriting) -> Output | None:
-    """Σ exp(x - max x): what is divided by."""
+    """Σ exp(x - max x), the divisor."""
     (e,), (axes, keepdims) = at.inputs, at.values
     found = _shifted(e)
     if found is None or e.dtype.itemsize < 4:
@@ -87,7 +87,7 @@ def _as_quotient(at: Rewriting, x: Output, axes: Axes) -> Output | None:
 
 
 def _exp(at: Rewriting) -> Output | None:
-    """exp(log_softmax x), which the gradient of a log-softmax has."""
+    """exp(log_softmax x), which is in the gradient of a log-softmax."""
     of = at.inputs[0].op
     if of.definition is not LogSoftmax:
         return None
@@ -95,7 +95,7 @@ def _exp(at: Rewriting) -> Output | None:
 
 
 def _root(at: Rewriting) -> Output | None:
-    """The square root of a mean square and a positive number, and one over it."""
+    """The square root of a mean square plus a positive number, and its reciprocal."""
     (x,) = at.inputs
     if x.op.definition is not AddV2 or x.dtype.itemsize < 4:
         return None
@@ -120,7 +120,7 @@ def _is_square(x: Output) -> bool:
 
 
 def _sqrt_grad(at: Rewriting) -> Output | None:
-    """g / 2y, in a row."""
+    """g / 2y for values of a row."""
     y, g = at.inputs
     known = at.rows.scaled.get(y)
     if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
@@ -131,7 +131,7 @@ def _sqrt_grad(at: Rewriting) -> Output | None:
 
 
 def _rsqrt_grad(at: Rewriting) -> Output | None:
-    """-g · y³ / 2, in a row."""
+    """-g · y³ / 2 for values of a row."""
     y, g = at.inputs
     known = at.rows.scaled.get(y)
     if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
@@ -194,7 +194,7 @@ def _div(at: Rewriting) -> Output | None:
         return None
     (a, b), axes = found
     if b.core is not None:
-        return None  # What is divided by a softmax is left as it is, which is faster.
+        return None  # Divisions by a softmax are left as they are, which is faster.
     whole = at.times(a.factor, b.factor.inverse())
     if a.core is None:
         return at.row_result(whole, axes)
@@ -210,7 +210,7 @@ def _reciprocal(at: Rewriting) -> Output | None:
 
 
 def _reciprocal_grad(at: Rewriting) -> Output | None:
-    """-g · y², in a row."""
+    """-g · y² for values of a row."""
     y, g = at.inputs
     known = at.rows.scaled.get(y)
     if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
@@ -263,7 +263,7 @@ def _add(at: Rewriting) -> Output | None:
 
 
 def _times_row(at: Rewriting, core: Output, factor: Factor, axes: Axes) -> Output:
-    """A core times a factor; if it is a product with a row's value already, that is multiplied first."""
+    """A core times a factor. If the core is a product with a value of the row, these are multiplied first."""
     if core.op.definition is Mul and not factor.is_one:
         for whole, row in (core.op.inputs, core.op.inputs[::-1]):
             if is_row(row, core.ndim, axes) and whole.type is core.type:
@@ -293,9 +293,9 @@ def _sum(at: Rewriting) -> Output | None:
 
 
 def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
-    """Σ e g along a row, where g is 0 but for a slice: the sum over the slice.
+    """Σ e g along a row, where g is 0 outside of a slice: the sum over the slice.
 
-    Where e is not finite outside of it, its own sum s, by which this is divided, says so.
+    If e is not finite outside of it, neither is s, by which this is divided.
     """
     if core.op.definition is not Mul:
         return None
@@ -311,7 +311,7 @@ def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
 
 
 def _without_centred(at: Rewriting, core: Output, axes: Axes) -> Output:
-    """What has the same sum along a row: without multiples of x - mean x."""
+    """A tensor with the same sum along a row, without multiples of x - mean x."""
     if core.op.definition not in (AddV2, Sub):
         return core
     a, b = core.op.inputs
@@ -323,7 +323,7 @@ def _without_centred(at: Rewriting, core: Output, axes: Axes) -> Output:
 
 
 def _is_centred(x: Output, axes: Axes) -> bool:
-    """Whether a tensor is x - mean x, times or divided by what is constant along the row."""
+    """Whether a tensor is x - mean x, multiplied or divided by values that are constant along the row."""
     for _ in range(4):
         a, b = x.op.inputs if len(x.op.inputs) == 2 else (x, x)
         if x.op.definition is Sub:
@@ -389,7 +389,7 @@ _BEGIN = frozenset({Exp, LayerNorm, Max, Rsqrt, Softmax, Sqrt, Sum, Variance})
 def divide_last(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Divisions by the sum of a softmax as late as they can be, and what they were done to before once.
+    """Divides by the sum of a softmax as late as possible, and only once.
 
     Recognises e / s, e · (1 / s) with e = exp(x - max x), s = Σ e over the same axes, in users' code or as
     Softmax; and all that products, sums and differences make of it, in the loss and in its gradient. What

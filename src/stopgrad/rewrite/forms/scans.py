@@ -1,10 +1,10 @@
-"""Work that a loop does at every step and that can be done for all steps at once, before or after it.
+"""Moves work out of loops that can be done for all steps at once, before or after the loop.
 
-Three kinds of values are told apart in a scan's body: those that are the same at every step, those that
-depend on the parts of the sequences alone, and those that depend on a carry. Products of the second kind with
-the first are one product for all steps. A carry to which something is added at every step, and which nothing
-reads, is a sum that can be made at the end; results that no step reads can be made at the end too. What is
-the same at every step stays where it is: XLA by itself computes it once.
+A scan's body has three kinds of values: those that are the same at every step, those that depend only on the
+sequences, and those that depend on a carry. Products of the second kind with the first become one product for
+all steps. A carry to which every step adds something, and which nothing reads, is a sum that can be computed
+at the end; so can results that no step reads. Values that are the same at every step stay: XLA computes them
+once by itself.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from stopgrad.rewrite.passes import is_all
 from stopgrad.transforms.control.scans import Scan
 
 ONCE, EACH, CARRIED = range(3)
-"""The same at every step; made of parts of the sequences; made of a carry."""
+"""Kinds of values: the same at every step; computed from the sequences; computed from a carry."""
 
 _AT_LEAST = 1 << 24
 _TIMES = 4
-"""How much may be kept for all steps that was not before: as many bytes, or as many times what the loop reads
-and hands out."""
+"""The most that may be kept for all steps in addition: bytes, or times what the loop reads and returns."""
 
 
 def _bytes(x: Output) -> int:
@@ -41,14 +40,14 @@ def _bytes(x: Output) -> int:
 
 
 class _Term(NamedTuple):
-    """What is added to a carry at every step.
+    """A term that is added to a carry at every step.
 
     Attributes:
-        core: of which it is, by operations that only arrange it.
-        arranged: these.
-        product: if the core is a product of matrices, or the sum of such over all batch axes, the product.
-        parts: what is to be known for all steps so that the sum can be made: the factors, or what is summed.
-        axes: over which, at every step.
+        core: the tensor from which it is made by operations that only arrange elements.
+        arranged: these operations.
+        product: if the core is a product of matrices, or its sum over all batch axes, the product.
+        parts: what must be known for all steps to compute the sum: the factors, or the summands.
+        axes: the axes over which each step sums.
     """
 
     core: Output
@@ -59,7 +58,7 @@ class _Term(NamedTuple):
 
     @property
     def operations(self) -> set[Operation]:
-        """Those that need not be done at every step."""
+        """The operations that need not be done at every step."""
         made = {self.core.op} if self.product is not None or self.axes else set()
         return made.union(self.arranged) | ({self.product} if self.product is not None else set())
 
@@ -79,7 +78,7 @@ def _term(core: Output, arranged: Sequence[Operation]) -> _Term:
 
 
 class _Loop:
-    """What is known of a scan. Its body is in its form: what left a loop inside may leave this one."""
+    """The analysis of a scan. What was moved out of a loop in its body may be moved out of it, too."""
 
     def __init__(self, op: Operation, body: Body) -> None:
         self.op = op
@@ -97,7 +96,7 @@ class _Loop:
 
     @property
     def bound(self) -> int:
-        """How many bytes may be kept for all steps."""
+        """The most bytes that may be kept for all steps."""
         op = self.op
         kept = sum(_bytes(x) for x in op.inputs[op.carries : op.carries + op.sequences])
         return max(_AT_LEAST, _TIMES * (kept + sum(_bytes(y) for y in op.outputs[op.carries :])))
@@ -121,7 +120,7 @@ class _Loop:
         return self.body.inputs[self.op.carries : self.op.carries + self.op.sequences]
 
     def constants(self) -> list[int]:
-        """Where among the operands those stand that are the same at every step."""
+        """The positions of the operands that are the same at every step."""
         return [*self.fixed, *range(self.op.carries + self.op.sequences, len(self.body.inputs))]
 
     def at_all_steps(self, values: Iterable[Output]) -> int:
@@ -129,13 +128,13 @@ class _Loop:
 
 
 def _movable(op: Operation) -> bool:
-    """Whether there is a rule for doing it for all steps at once."""
+    """Whether a rule can do it for all steps at once."""
     definition = op.definition
     return not definition.has_bodies and not definition.stateful and definition.batch is not None
 
 
 def _is_product(loop: _Loop, op: Operation) -> bool:
-    """Whether it multiplies something that changes with what does not, and is better done for all steps."""
+    """Whether it is a product of something that changes and something fixed, and is faster for all steps."""
     kinds = [loop.kind[x] for x in op.inputs]
     if sum(kind != ONCE for kind in kinds) != 1:
         return False
@@ -148,12 +147,12 @@ def _is_product(loop: _Loop, op: Operation) -> bool:
 
 _FEW = 4096
 _MANY_TERMS = 256
-"""Elementwise work on a part of a sequence takes XLA about 2 ns an element more (an LSTM's value, batch 32,
-64 -> 128: 3.9 -> 7.0 ms). A product at every step costs .01 ns for each element and term, and 5 µs."""
+"""Elementwise work on a part of a sequence takes XLA about 2 ns per element more (an LSTM's value, batch 32,
+64 -> 128: 3.9 -> 7.0 ms). A product at every step takes 0.01 ns per element and term, and 5 µs."""
 
 
 def _pays(op: Operation) -> bool:
-    """Whether reading a part of the product for all steps is cheaper than a product at every step."""
+    """Whether reading a part of the product for all steps is faster than a product at every step."""
     if op.definition is not MatMul:
         return True
     terms = int(op.inputs[0].shape[-2 if op.transpose_a else -1])
@@ -164,11 +163,11 @@ def _pays(op: Operation) -> bool:
 
 
 class _Plan:
-    """Which operations are done before the loop, which after it, and which carries are sums.
+    """A plan: the operations before the loop, those after it, and the carries that are sums.
 
     Attributes:
-        before: operations on parts of sequences.
-        sums: for carries, by position, what is added to them.
+        before: operations on sequences.
+        sums: the terms that are added to carries, by the positions of these.
         after: operations that no step needs.
     """
 
@@ -203,7 +202,7 @@ class _Plan:
                 self.before.add(op)
 
     def _sources(self, op: Operation) -> set[Operation]:
-        """What has to be done before as well, itself included."""
+        """The operations that must be done before the loop for this one, itself included."""
         found, stack = {op}, [op]
         while stack:
             for x in stack.pop().inputs:
@@ -217,7 +216,7 @@ class _Plan:
         return found
 
     def _follows(self, op: Operation) -> bool:
-        """Whether it is elementwise on what is done before, and leaves no more to be read by the steps."""
+        """Whether it is elementwise on what is done before, without giving the steps more to read."""
         loop = self.loop
         if loop.kind_of(op) != EACH or op.definition.batch is not ELEMENTWISE:
             return False
@@ -230,7 +229,7 @@ class _Plan:
     # After the loop.
 
     def _choose_after(self) -> None:
-        """Sums and results that can be made at the end, given that some sums cannot."""
+        """Choose the sums and results that can be computed at the end, given that some sums cannot."""
         while True:
             live, self.after = self._live(), set()
             self.after = self._results_at_the_end(live)
@@ -246,13 +245,13 @@ class _Plan:
             self.sums, self.after = {}, set()
 
     def _live(self) -> set[Operation]:
-        """What the steps need of each other."""
+        """The operations that later steps need."""
         loop = self.loop
         ends = [loop.body.outputs[j] for j in range(loop.op.carries) if j not in self.sums]
         return set(needed([y for y in ends if y is not None], loop.parameters))
 
     def _owned(self) -> set[Operation]:
-        """The operations of which the sums are made."""
+        """The operations that only compute the sums."""
         found: set[Operation] = set()
         for j, terms in self.sums.items():
             found |= _added(self.loop, j)[1]
@@ -261,7 +260,7 @@ class _Plan:
         return found
 
     def _results_at_the_end(self, live: set[Operation]) -> set[Operation]:
-        """Products that no step needs, and what is made of them."""
+        """Products that no step needs, and what is computed from them."""
         loop, owned, found = self.loop, live | self._owned(), set()
         for op in loop.operations:
             fits = _is_product(loop, op) or any(x.op in found for x in op.inputs)
@@ -273,7 +272,7 @@ class _Plan:
         return found if small and all(map(_movable, found)) else set()
 
     def _is_handed_out(self, x: Output) -> bool:
-        """Whether the loop must hand it out for it to be known at the end."""
+        """Whether the loop must return it to make it known at the end."""
         loop = self.loop
         known = loop.kind[x] == ONCE or (x in loop.parameters and loop.kind[x] == EACH)
         return not known and x.op not in self.before | self.after
@@ -283,7 +282,7 @@ class _Plan:
         return [x for term in terms if term.product for x in term.parts if self._is_handed_out(x)]
 
     def _kept(self) -> set[Output]:
-        """What is known for all steps at the end without anything being kept for the sums."""
+        """What is known for all steps at the end anyway."""
         results = {y for y in self.loop.body.outputs[self.loop.op.carries :] if y is not None}
         return results | {x for op in self.after for x in op.inputs}
 
@@ -298,13 +297,13 @@ class _Plan:
 
 
 def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
-    """What the next value of a carry is a sum of, and the additions."""
+    """The terms of the next value of a carry, and the additions."""
     end = loop.body.outputs[j]
     assert end is not None
     parts, additions, stack = [], set(), [end]
     while stack:
         x = stack.pop()
-        # A part of the sum that is read elsewhere too is no step on the way to it.
+        # A partial sum that is also read elsewhere is a term.
         alone = len(loop.users.get(x, ())) + loop.given[x] == 1
         same = all(y.type is end.type for y in x.op.inputs)
         if x not in loop.parameters and x.op.definition in (AddV2, AddN) and alone and same:
@@ -316,7 +315,7 @@ def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
 
 
 def _terms(loop: _Loop, j: int) -> list[_Term] | None:
-    """What is added to a carry at every step, if nothing else is done with it."""
+    """The terms that are added to a carry at every step, if nothing else is done with it."""
     carry = loop.body.inputs[j]
     if j in loop.fixed or loop.given[carry] or len(loop.users.get(carry, ())) != 1:
         return None
@@ -342,7 +341,7 @@ def _arranged(loop: _Loop, x: Output) -> _Term:
 
 
 class _Turned:
-    """A rule for products with matrices that are the same at every step: these are transposed once.
+    """A rule that transposes matrices once, outside of the loop, if they are the same at every step.
 
     Attributes:
         made: for each matrix, the new parameter that is its transpose.
@@ -365,12 +364,12 @@ class _Turned:
 
 
 def _is_turned(op: Operation, fixed: Collection[Output]) -> bool:
-    """Whether an operation multiplies with the transpose of one of these matrices."""
+    """Whether an operation multiplies by the transpose of one of these matrices."""
     return op.definition is MatMul and op.transpose_b and op.inputs[1].ndim == 2 and op.inputs[1] in fixed
 
 
 class _Moving:
-    """A scan built again, with what its plan moves out of it."""
+    """Builds a scan again, and outside of it what its plan moves out."""
 
     def __init__(self, copying: Copying, plan: _Plan, inputs: Sequence[Output], values: tuple[Any, ...]):
         self.copying = copying
@@ -404,7 +403,7 @@ class _Moving:
         return [*(last[j] for j in carries), *(None if y is None else self.stacked[y] for y in results)]
 
     def _before(self) -> None:
-        """Do for all steps what is done before the loop."""
+        """Compute for all steps what is done before the loop."""
         loop, before = self.loop, self.plan.before
         made = [y for op in loop.operations if op in before for y in op.outputs]
         used = [y for y in made if loop.given[y] or any(op not in before for op in loop.users.get(y, ()))]
@@ -420,7 +419,7 @@ class _Moving:
         self.stacked.update(zip(body.results, made, strict=True))
 
     def _handed_out(self) -> list[Output]:
-        """What the steps hand out: results, and what is needed at the end."""
+        """What the steps return: results, and what is needed at the end."""
         plan = self.plan
         wanted = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
         for op in self.loop.operations:
@@ -440,7 +439,7 @@ class _Moving:
             yield from terms
 
     def _loop(self, staying: Sequence[int]) -> Sequence[Output]:
-        """The loop with what is left of it; returns the last carries."""
+        """Build the rest of the loop; returns the last carries."""
         body, handed_out = self.loop.body, self._handed_out()
         ends = [y for j in staying if (y := body.outputs[j]) is not None]
         outputs = [*ends, *handed_out]
@@ -454,7 +453,7 @@ class _Moving:
         turned = _Turned(fixed)
         cut = rewrite(outputs, [*first, *parts, *fixed], (turned,))
         step = Body(cut.graph, [*cut.inputs, *turned.made.values()], cut.outputs)
-        # It is in its form already. To go through it again at every level would take 2 ** levels as long.
+        # It is rewritten already: doing so again at every level would take exponential time.
         self.copying.bodies[step] = step
         operands = [
             *(self.inputs[j] for j in staying),
@@ -468,7 +467,7 @@ class _Moving:
         return made[: len(staying)]
 
     def _after(self) -> None:
-        """Do for all steps what is done after the loop."""
+        """Compute for all steps what is done after the loop."""
         after = [op for op in self.loop.operations if op in self.plan.after]
         if not after:
             return
@@ -488,7 +487,7 @@ class _Moving:
         self.stacked.update(zip(wanted, found, strict=True))
 
     def _sum(self, total: Output, terms: Sequence[_Term]) -> Output:
-        """A first value, and what is added to it at all steps."""
+        """A first value plus the terms of all steps."""
         for term in terms:
             part = self._summed(term)
             for op in term.arranged:
@@ -507,7 +506,7 @@ class _Moving:
         return self._shaped(self.make(MatMul, a, b, values=(True, False)), shape)
 
     def _rows(self, x: Output, met_is_first: bool) -> Output:
-        """Matrices below each other: a row for each position that the two factors have in common."""
+        """The matrices of all steps below each other: a row for each position that both factors share."""
         if not met_is_first:
             swapped = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
             x = self.make(Transpose, x, values=(swapped,))
@@ -520,7 +519,7 @@ class _Moving:
 def move_out_of_loop(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output | None] | None:
-    """A scan that does at each step only what has to be done there.
+    """Leaves in a scan only what has to be done at each step.
 
     Recognises, in the body of a scan of at least two steps, products of what depends on the sequences alone
     with what is the same at every step (and what these products need, and what is elementwise on them);

@@ -1,4 +1,4 @@
-"""What is known of tensors as products of a core and of what is constant along its rows."""
+"""What is known of tensors as products of a core and a factor that is constant along its rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Axes = tuple[int, ...]
 
 
 class Scaled(NamedTuple):
-    """What is known of a tensor: core · factor, along the rows over these axes.
+    """A tensor as core · factor, with rows along these axes.
 
-    The factor of a core has sums of exponentials only; with no core, the tensor is the factor, once or
+    The factor of a core has only sums of exponentials; without a core, the tensor is the factor, perhaps
     repeated.
     """
 
@@ -31,9 +31,9 @@ class Rows:
 
     Attributes:
         scaled: tensors that have a factor.
-        sums: the sums s of exponentials, and over which axes.
-        exponentials: from e = exp(x - max x) to its s.
-        zeros: tensors that are 0 but for rounding, and the exponentials because of which they are.
+        sums: the sums s of exponentials, and their axes.
+        exponentials: the sum s of each e = exp(x - max x).
+        zeros: tensors that are 0 up to rounding, and the exponentials that make them so.
     """
 
     scaled: dict[Output, Scaled] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Rows:
 
 
 class Rewriting(Maker):
-    """One operation of the old graph, as a handler sees it."""
+    """An operation of the old graph, as a handler gets it."""
 
     def __init__(
         self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...], rows: Rows
@@ -74,7 +74,7 @@ class Rewriting(Maker):
         return Factor(over=(row,)) if found is None or found.core is not None else found.factor
 
     def parts(self) -> tuple[list[Scaled], Axes] | None:
-        """All operands so, if any has a factor."""
+        """All operands as cores and factors, if any has a factor."""
         known = [self.rows.scaled.get(unrepeated(x)) for x in self.inputs]
         axes = next((one.axes for one in known if one is not None), None)
         return None if axes is None else ([self.part(x, axes) for x in self.inputs], axes)
@@ -90,7 +90,7 @@ class Rewriting(Maker):
         return Factor(factor.negative, *inside), Factor(False, *outside)
 
     def result(self, core: Output, factor: Factor, axes: Axes) -> Output | None:
-        """A tensor with a factor, which is remembered."""
+        """Build a tensor with a factor, and record the factor."""
         if core.type is not self.type:
             return None
         made = self.scaled(core, factor)
@@ -99,14 +99,14 @@ class Rewriting(Maker):
         return made
 
     def row_result(self, factor: Factor, axes: Axes) -> Output:
-        """The operation as it is, which gives a row of which the factors are remembered."""
+        """Copy the operation, whose result is constant along rows, and record its factors."""
         made = self.as_it_is()
         self.rows.scaled.setdefault(made, Scaled(None, factor, axes))
         return made
 
 
 def unrepeated(x: Output) -> Output:
-    """What a tensor repeats along axes of size 1."""
+    """The tensor that another repeats along axes of size 1."""
     if x.op.definition is BroadcastTo and x.op.inputs[0].ndim == x.ndim:
         return x.op.inputs[0]
     return x
