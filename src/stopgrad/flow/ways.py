@@ -333,7 +333,7 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
 
 
 class Sources:
-    """Sets of sources as bits of a number: those to which a tensor leads at all, with gates open, and openly."""
+    """Sets of sources as bits of a number: all to which a tensor leads, with gates open, and openly."""
 
     def __init__(self, count: int) -> None:
         self.count = count
