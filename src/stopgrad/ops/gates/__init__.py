@@ -1,1 +1,1 @@
-"""Gradient gates: the identity in the forward direction; they differ in what passes back."""
+"""Gradient gates: the identity in the forward direction, with a gradient of their own."""

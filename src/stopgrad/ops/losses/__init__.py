@@ -1,1 +1,1 @@
-"""Losses: of classification, of regression, of order."""
+"""Losses for classification, regression and ranking."""

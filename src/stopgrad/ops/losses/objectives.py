@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -524,7 +523,7 @@ def kl_div(
     return cast(reduce(terms), dtype, name)
 
 
-def _mean_of_batch(terms: Any) -> Tensor:
+def _mean_of_batch(terms: ArrayLike) -> Tensor:
     """The sum, divided by the size of the first axis."""
     kind = d.type_of(terms)
     if not kind.ndim:

@@ -1,1 +1,1 @@
-"""What graphs have besides mathematics: placeholders, parameters, groups, shardings, foreign code."""
+"""Operations that are not mathematics: placeholders, parameters, groups, shardings, foreign code."""
