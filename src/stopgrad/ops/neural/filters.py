@@ -37,7 +37,7 @@ __all__ = [
 
 
 def to_channels_last(x: ArrayLike, rank: int, first: bool) -> Tensor:
-    """*x* as [batch, spatial..., channels]; it has its channels *first* or already so."""
+    """*x* as [batch, spatial..., channels], from [batch, channels, spatial...] if *first* is true."""
     return transpose(x, (0, *range(2, rank + 2), 1)) if first else x
 
 

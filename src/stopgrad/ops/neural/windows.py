@@ -30,7 +30,7 @@ Padding = Literal["SAME", "VALID"] | tuple[tuple[int, int], ...]
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
 
 PaddingLike = str | Sequence[Sequence[int]]
-"""What becomes a padding."""
+"""A padding as public functions accept it."""
 
 _WORDS: dict[str, Literal["SAME", "VALID"]] = {"SAME": "SAME", "VALID": "VALID"}
 

@@ -157,7 +157,7 @@ def constant(
                 f"a value of shape {d.show_shape(array.shape)} is not repeated to {d.show_shape(sizes)}; "
                 "only a single number is"
             )
-        plain: Any = sizes  # No Dim is left.
+        plain: Any = sizes  # All sizes are numbers here.
         array = np.reshape(array, plain) if array.ndim else np.broadcast_to(array, plain)
     graph = d.default_graph()
     d.check_name(name)

@@ -356,7 +356,7 @@ def _part_along(mesh: Mesh, name: str) -> tuple[int, int] | None:
     try:
         found: tuple[int, int] = mesh.part(name)
         return found
-    except EngineError:  # Not in one piece.
+    except EngineError:  # This process's part is not contiguous.
         return None
 
 

@@ -40,7 +40,7 @@ class _Examples:
         self.with_epochs = with_epochs
 
     def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
-        """These examples, still apart. A grain MapDataset goes on counting from epoch to epoch."""
+        """The examples at *indices*, not yet joined; a grain MapDataset counts on from epoch to epoch."""
         first = epoch * len(self.source) if self.with_epochs else 0
         found = []
         for index in indices.tolist():
@@ -59,13 +59,13 @@ class _Examples:
 
 
 class _Rows:
-    """An array on disk, or another that must be asked for its rows."""
+    """An array on disk, or another whose rows are read through its brackets."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
 
     def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
-        """These rows; those in a row are asked for at once."""
+        """The rows at *indices*; consecutive ones are read at once."""
         first, last = int(indices[0]), int(indices[-1])
         try:
             if last - first + 1 == len(indices) and (np.diff(indices) == 1).all():
@@ -80,7 +80,7 @@ class _Rows:
 
 
 class _Array:
-    """An array in memory, or one that is mapped there."""
+    """An array in memory, or one that is mapped into it."""
 
     def __init__(self, source: Any) -> None:
         self.source = np.asarray(source)

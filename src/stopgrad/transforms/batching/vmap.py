@@ -203,7 +203,7 @@ def _result_axes(out_axes: Any, result: Any, count: int) -> list[Axis]:
 
 def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
     """The axis for each leaf of *tree*, from *axes*, a prefix of its structure."""
-    flatten(axes)  # Makes the dataclasses in it known.
+    flatten(axes)  # Registers the dataclasses in it with optree.
     flatten(tree)
     found: list[Axis] = []
     try:
