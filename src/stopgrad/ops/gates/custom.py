@@ -148,7 +148,7 @@ def _fitting(part: Any, x: Output, name: str) -> Output:
     return found
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient function's results for the live arguments, built into the current graph."""
@@ -213,7 +213,7 @@ class CustomGradient(Op):
     ) -> tuple[TensorType, ...]:
         return tensors[:count]
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pullback)
     samples = ()
     cached = False
     merged = False
@@ -331,11 +331,11 @@ def _build(
     asked = [leaf for i, leaf in enumerate(leaves) if (_counts if i < positional else carries_gradient)(leaf)]
     kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
     pullback = _listing(pullback, args, len(asked))
-    held: Body | Untraced = Untraced(pullback)
+    gradient: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
     if d.current().tracing is not None:  # The body must capture what it uses before it is closed.
-        held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-    op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
+        gradient, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
+    op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), gradient, len(asked), kept), name)
     return d.unflatten(result_spec, op.outputs)
 
 

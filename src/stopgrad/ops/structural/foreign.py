@@ -84,7 +84,7 @@ def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient: another foreign operation, which runs the next step of the program."""
@@ -152,7 +152,7 @@ class Foreign(Op):
             raise ShapeError(f"the walls of {call} name operands that it does not have")
         return tuple([d.tensor_type(d.dtype_of(dtype), tuple(sizes)) for dtype, *sizes in results])
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pullback)
     samples = ()
     cached = False
     merged = False
@@ -202,10 +202,10 @@ def foreign(
         inputs, call, results, walls, reach, program: as for :class:`Foreign`.
         graph: the graph to build in if there are no inputs and there is no current graph.
     """
-    held = base64.b64encode(program).decode()
+    encoded = base64.b64encode(program).decode()
     kinds = tuple([tuple(result) for result in results])
     reached = tuple([tuple(positions) for positions in reach])
-    return d.emit(Foreign, tuple(inputs), (call, kinds, tuple(walls), reached, held), None, graph).outputs
+    return d.emit(Foreign, tuple(inputs), (call, kinds, tuple(walls), reached, encoded), None, graph).outputs
 
 
 Foreign.function = foreign

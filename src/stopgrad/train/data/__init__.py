@@ -236,8 +236,8 @@ class Batches:
             )
         reader = _Reader(self._plan, self._position, sys.maxsize if self.total is None else self.total)
         ahead = 0 if self._workers else self._prefetch
-        how = grain.ReadOptions(num_threads=min(ahead, THREADS), prefetch_buffer_size=ahead)
-        dataset = grain.MapDataset.source(reader).to_iter_dataset(how, allow_nones=True)
+        reading = grain.ReadOptions(num_threads=min(ahead, THREADS), prefetch_buffer_size=ahead)
+        dataset = grain.MapDataset.source(reader).to_iter_dataset(reading, allow_nones=True)
         if self._workers:
             flags = require("absl.flags", "sg.data with workers", "scale").FLAGS
             if not flags.is_parsed():  # grain reads them when it starts processes.

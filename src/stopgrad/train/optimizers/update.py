@@ -160,9 +160,9 @@ class _Step:
         """
         value.flags.writeable = False
         spec = () if like is None or value.shape != like.shape else declared_sharding(like)
-        held = emit(Parameter, (), (Literal(value), spec), name, self._graph).outputs[0]
-        self.state[held.op.name] = held
-        return held
+        state = emit(Parameter, (), (Literal(value), spec), name, self._graph).outputs[0]
+        self.state[state.op.name] = state
+        return state
 
     def _slots(self, name: str) -> dict[str, Output]:
         x = self.parameters[name]
@@ -171,8 +171,8 @@ class _Step:
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
         """The parameters for which :meth:`_moved` returns new values, in its order."""
-        held = [x for each in slots.values() for x in each.values()]
-        return [*self.parameters.values(), *held, *self.averages.values(), self._done]
+        states = [x for each in slots.values() for x in each.values()]
+        return [*self.parameters.values(), *states, *self.averages.values(), self._done]
 
     def _moved(
         self, gradients: Mapping[str, Tensor], slots: Mapping[str, Mapping[str, Output]]
@@ -193,7 +193,7 @@ class _Step:
             at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule])
             new, state = rule.step(at)
             moved[x] = cast(new, x.dtype)
-            kept.update({held: state[slot] for slot, held in slots[n].items()})
+            kept.update({holder: state[slot] for slot, holder in slots[n].items()})
             part = self.how["average"]
             if part is not None:
                 average = self.averages[x]

@@ -47,7 +47,7 @@ from stopgrad.transforms.control.pullbacks import recomputed_pullback
 _INDEX = d.not_differentiable("which branch runs has no derivative")
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient: the same choice among the branches' pullbacks, which compute their branch again."""
@@ -109,7 +109,7 @@ class Case(Op):
                 raise ShapeError(f"(C3) branches return {branches[0].output_types} and {body.output_types}")
         return branches[0].output_types
 
-    gradient = Joint(_pull, {"index": _INDEX})
+    gradient = Joint(_pullback, {"index": _INDEX})
     samples = ()
     cached = False
 

@@ -57,7 +57,7 @@ _UNBOUNDED = -1
 _ANY_NUMBER = Undefined(lambda op: "a loop without maximum_iterations may take any number of steps")
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient of an equivalent scan of as many steps as the loop may take, some of which do nothing."""
@@ -127,7 +127,7 @@ class While(Op):
             raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
         return operands[: len(made)]
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pullback)
     samples = ()
     cached = False
 

@@ -35,7 +35,7 @@ from stopgrad.transforms.control.functions import (
 from stopgrad.transforms.control.pullbacks import recomputed_pullback
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient: the body's pullback, which computes the body again."""
@@ -76,7 +76,7 @@ class Checkpoint(Op):
             raise ShapeError(f"(C1) the body takes {body.input_types}, not {operands}")
         return body.output_types
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pullback)
     samples = ()
     cached = False
 

@@ -54,7 +54,7 @@ from stopgrad.transforms.gradients.reach import between, body_masks
 from stopgrad.transforms.gradients.reverse import backpropagate
 
 
-def _pull(
+def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The gradient: a scan in the opposite direction over the pullback of one step."""
@@ -67,7 +67,7 @@ def _pull(
         ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
         path = between(ys, set(xs), (), acting)
         found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
-        pull = _Pull(op, gs, given, seeds, found)
+        pull = _Pullback(op, gs, given, seeds, found)
         pull.arrange()
         results = [*pull.next_carries(), *pull.next_sums(), *pull.slices()]
         step = d.close(trace, pull.parameters, results)
@@ -113,7 +113,7 @@ def _sum_type(x: TensorType) -> TensorType:
     return d.tensor_type(d.float32, x.shape) if narrow else x
 
 
-class _Pull:
+class _Pullback:
     """The parts of a scan's pullback while it is built.
 
     Its carries are the cotangents of the carries, then the sums of those of the constants. Its sequences are
@@ -282,7 +282,7 @@ class Scan(Op):
             raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
         return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pullback)
     samples = ()
     cached = False
 
@@ -444,16 +444,16 @@ def map_fn(
         return carry, fn(x)
 
     made = run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
-    for said in (dtype, fn_output_signature):
-        if said is not None:
-            _check_signature(said, made)
+    for signature in (dtype, fn_output_signature):
+        if signature is not None:
+            _check_signature(signature, made)
     return made
 
 
 @d.reads_arguments
-def _check_signature(said: Any, made: Any) -> None:
+def _check_signature(signature: Any, made: Any) -> None:
     """Raise if the results have other dtypes than the signature says."""
-    dtypes, spec = d.flatten(said)
+    dtypes, spec = d.flatten(signature)
     expected = [d.dtype_of(dtype) for dtype in dtypes]
     results, made_spec = d.flatten(made)
     found = [d.type_of(y).dtype for y in results]
