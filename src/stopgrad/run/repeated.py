@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines import fail
+from stopgrad.engines import Engine, fail
 from stopgrad.graph.builder import default_graph
 from stopgrad.run.calls import handed_out
 from stopgrad.run.programs import Program
@@ -22,11 +22,7 @@ OTHER = object()
 
 
 def repeated_call(
-    traced: Traced,
-    program: Program,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    leaves: Sequence[Any],
+    traced: Traced, program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any]
 ) -> Callable[[Sequence[Any], Mapping[str, Any]], Any] | None:
     """A fast function for calls with arguments like these; None if there is none.
 
@@ -45,11 +41,7 @@ def repeated_call(
     rebuild = None if traced.spec is None else traced.rebuild
     kinds = {*map(type, leaves)}
     ours = kinds - {np.ndarray, float}
-    if not engine.checks or len(ours) > 1 or not all(engine.is_native(x) for x in leaves if type(x) in ours):
-        return None
-    if not all(x.dtype.isnative for x in leaves if type(x) is np.ndarray):
-        return None
-    if float in kinds and not _all_float32(leaves):
+    if not engine.checks or not _are_taken(engine, leaves, kinds, ours):
         return None
     flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
     flatten, spec = engine.flatten, None
@@ -89,6 +81,15 @@ def repeated_call(
         return results[0] if rebuild is None else rebuild(results)
 
     return call
+
+
+def _are_taken(engine: Engine, leaves: Sequence[Any], kinds: set[type], ours: set[type]) -> bool:
+    """Whether the engine takes all arguments as they are; *ours* are its own among their *kinds*."""
+    if len(ours) > 1 or not all(engine.is_native(x) for x in leaves if type(x) in ours):
+        return False
+    if not all(x.dtype.isnative for x in leaves if type(x) is np.ndarray):
+        return False
+    return float not in kinds or _all_float32(leaves)
 
 
 def _all_float32(leaves: Sequence[Any]) -> bool:

@@ -110,7 +110,7 @@ class XlaEngine(Engine):
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """A program that stacks *count* arrays of a type."""
         inputs = [emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", Graph()).outputs[0]] * count
-        return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], how=("stacker",))
+        return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], details=("stacker",))
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
         """A program that cuts *count* consecutive parts out of an array of a type, from a position on."""
@@ -122,7 +122,7 @@ class XlaEngine(Engine):
         def parts(x: Array, i: Array) -> list[Any]:
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
-        return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
+        return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, details=("cutter",))
 
     def _compiled(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
@@ -147,7 +147,7 @@ class XlaEngine(Engine):
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
         # A program that was compiled with kernels cannot run without them.
-        how = (variant.name, loaded() if found else None)
+        details = (variant.name, loaded() if found else None)
         return self._jitted(
             lambda *arrays: fast(arrays),
             inputs,
@@ -155,7 +155,7 @@ class XlaEngine(Engine):
             options,
             donate,
             wide,
-            how,
+            details,
             lambda *arrays: interpret(arrays),
         )
 
@@ -167,7 +167,7 @@ class XlaEngine(Engine):
         options: Mapping[str, str | bool] = MappingProxyType({}),
         donate: Sequence[int] = (),
         wide: bool = False,
-        how: tuple[Any, ...] = (),
+        details: tuple[Any, ...] = (),
         anywhere: Callable[..., Any] | None = None,
     ) -> Compiled:
         """A function of JAX's arrays, compiled for inputs of these types.
@@ -184,7 +184,7 @@ class XlaEngine(Engine):
         compiled = settings.fixed(
             wide,
             lambda: self._programs.compile(
-                lambda: ahead.lower(*kinds), inputs, outputs, options, (*how, tuple(donate), wide)
+                lambda: ahead.lower(*kinds), inputs, outputs, options, (*details, tuple(donate), wide)
             ),
         )
 

@@ -70,8 +70,8 @@ class XlaOnMesh(XlaEngine):
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         backend = self._jax.default_backend()
         options = {} if variant is PLAIN else compiler_options(operations, backend)
-        how = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
-        parts = (lambda: jit.lower(*kinds), inputs, outputs, options, how)
+        details = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
+        parts = (lambda: jit.lower(*kinds), inputs, outputs, options, details)
         compiled = self._settings.fixed(True, lambda: self._programs.compile(*parts, placement.devices))
         config = self._jax.config
 

@@ -54,7 +54,7 @@ class Programs:
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         options: Mapping[str, str | bool],
-        how: object,
+        details: object,
         devices: Sequence[Any] = (),
     ) -> Any:
         """Compile a graph, or load it if it was compiled before.
@@ -66,7 +66,7 @@ class Programs:
             inputs: the inputs of the graph.
             outputs: the outputs of the graph.
             options: those of the compiler.
-            how: everything else that makes a difference; its ``repr`` counts.
+            details: everything else that makes a difference; its ``repr`` counts.
             devices: those on which it runs; the first one unless given.
         """
         off = os.environ.get("STOPGRAD_COMPILED") == "0" or (devices and process_count() > 1)
@@ -75,7 +75,7 @@ class Programs:
         graph = None if folder is None else fingerprint(inputs, outputs)
         if folder is None or graph is None:
             return compile_lowered(lower(), options)
-        path = folder / self._key(graph, options, (how, [device.id for device in devices]))
+        path = folder / self._key(graph, options, (details, [device.id for device in devices]))
         with contextlib.suppress(Exception):  # If anything is wrong with the file, it is made again.
             return self._load(path, len(inputs), len(outputs), run_on)
         start = time.perf_counter()
@@ -86,7 +86,7 @@ class Programs:
                 self._save(path, compiled)
         return compiled
 
-    def _key(self, graph: str, options: Mapping[str, str | bool], how: object) -> str:
+    def _key(self, graph: str, options: Mapping[str, str | bool], details: object) -> str:
         device = self._jax.local_devices()[0]
         known = (
             self._jax.__version__,
@@ -96,7 +96,7 @@ class Programs:
             processor(),
             os.environ.get("XLA_FLAGS", ""),
             sorted(options.items()),
-            how,
+            details,
         )
         return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
 

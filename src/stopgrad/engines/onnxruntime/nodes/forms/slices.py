@@ -76,9 +76,9 @@ def _cut(shape: Sequence[Size], sizes: Sequence[Size]) -> list[int]:
     return [i for i, (n, count) in enumerate(zip(shape, sizes, strict=True)) if n != count]
 
 
-def _places(xp: Writing, starts: Array, number_: int, count: Size) -> Any:
-    """The positions of a block's elements along an axis; *number_* is that of the axis among the starts."""
-    return xp.add(xp.part(xp.value(starts), 0, number_, 1), xp.arange(count, dtype=np.int64))
+def _places(xp: Writing, starts: Array, position: int, count: Size) -> Any:
+    """The positions of a block's elements along an axis; *position* is that of the axis among the starts."""
+    return xp.add(xp.part(xp.value(starts), 0, position, 1), xp.arange(count, dtype=np.int64))
 
 
 def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size]) -> Any:
