@@ -180,8 +180,8 @@ def gradients(
     """Add operations that compute the derivatives of the sum of ys with respect to each x.
 
     Args:
-        ys, xs: an output or a nested structure of outputs, all of one graph. The elements of a y that is no
-            scalar are summed.
+        ys, xs: an output or a nested structure of outputs, all of one graph. For a y that is no scalar, the
+            sum of its elements is differentiated.
         grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
         name: the scope of the added operations.
         gate_gradients, aggregation_method: TensorFlow's hints to its executor, which have no effect here.
