@@ -74,6 +74,10 @@ NUMPY: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: sg.digitize(WHOLE, [-2, 0, 1]).astype(np.int64),
         lambda: np.digitize(WHOLE, [-2, 0, 1]),
     ),
+    "digitize, two that fall": (
+        lambda: sg.digitize(WHOLE, [1, -2]).astype(np.int64),
+        lambda: np.digitize(WHOLE, [1, -2]),
+    ),
     "digitize, falling": (
         lambda: sg.digitize(WHOLE, [1, 0, -2], True).astype(np.int64),
         lambda: np.digitize(WHOLE, [1, 0, -2], True),

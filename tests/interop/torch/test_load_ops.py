@@ -282,6 +282,11 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
         [_random(1, 2, 5, 4)],
     ),
     (
+        "upsample_bicubic2d.default",
+        lambda x: aten.upsample_bicubic2d.vec(x, [3, 9], False, None),
+        [_random(1, 2, 5, 4)],
+    ),
+    (
         "upsample_bilinear2d.default",
         lambda x: aten.upsample_bilinear2d.vec(x, [3, 9], True, None),
         [_random(1, 2, 5, 4)],

@@ -393,6 +393,17 @@ def test_a_custom_gradient_that_broadcasts_is_fitted_for_each_example() -> None:
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(wide)(x)))(X), np.full((4, 3), 2.0))
 
 
+def test_gradients_of_one_convolution_for_each_cotangent() -> None:
+    random = np.random.default_rng(0)
+    x, w, many = (random.normal(size=shape) for shape in ((2, 5, 4, 3), (2, 3, 3, 4), (3, 2, 4, 2, 4)))
+
+    def gradients(g: Any) -> Any:
+        return sg.grad(lambda x, w: sg.reduce_sum(sg.conv2d(x, w, 1, "VALID") * g), argnums=(0, 1))(x, w)
+
+    for found, *each in zip(sg.vmap(gradients)(many), *map(gradients, many), strict=True):
+        close(found, np.stack(each))
+
+
 # ------------------------------------------------------------------------------------------------- saved
 
 
