@@ -1,5 +1,5 @@
 "use strict";
-/* The picture: boxes and edges as SVG, which can be moved and zoomed. */
+/* The picture: boxes and edges as SVG, with panning and zooming. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const SMALLEST = 0.05, LARGEST = 3;
@@ -97,7 +97,7 @@ class Picture {
     return made;
   }
 
-  /** Whether an operation is what is differentiated, or was asked about. */
+  /** Whether an operation is differentiated, or was asked about. */
   isRoot(op) {
     this.roots ||= new Set([...this.model.data.ys, ...this.model.data.tensors.map((tensor) => tensor.op)]);
     return this.roots.has(op);
@@ -112,12 +112,12 @@ class Picture {
     return made;
   }
 
-  /** The name of an open group, which stands above the edges. */
+  /** The name of an open group, which is drawn above the edges. */
   header(node, { x, y }) {
     return svg("text", { class: "first title", x: x + 12, y: y + 20 }, `− ${boxTexts(this.model, node)[0]}`);
   }
 
-  /** In place of a long edge: the name of where it begins. */
+  /** A chip for a long edge: the name of its source. */
   chip({ from, kind, text, x, y, width, height }, n) {
     const made = svg("g", {
       class: `chip ${EDGE_KINDS[kind]}`, "data-chip": n, role: "button", "aria-label": `from ${text}`,
@@ -145,7 +145,7 @@ class Picture {
     return made;
   }
 
-  /** Show which boxes are chosen, and which are linked to them. */
+  /** Highlight the chosen boxes, and those linked to them. */
   highlight(chosen, linked) {
     for (const [node, element] of this.elements) {
       element.classList.toggle("chosen", chosen.has(node));
@@ -236,7 +236,7 @@ class Picture {
     this.apply();
   }
 
-  /** All in view; no smaller than `smallest`, then from the top. */
+  /** Fit everything into view; if that needs a scale below `smallest`, show the top. */
   fit(smallest = SMALLEST) {
     const frame = this.root.getBoundingClientRect();
     const scale = Math.max(smallest, Math.min(1.15, frame.width / this.size.width, frame.height / this.size.height));
@@ -265,7 +265,7 @@ class Picture {
     return box.x >= 0 && box.y >= 0 && right <= frame.width && bottom <= frame.height;
   }
 
-  /** Move the picture so that boxes, as many of them as fit, stand in the middle. */
+  /** Move the picture so that boxes, as many as fit, are in the middle. */
   center(nodes) {
     const found = nodes.map((node) => this.boxes.get(node)).filter(Boolean);
     if (!found.length) return;
@@ -284,14 +284,14 @@ class Picture {
     this.apply();
   }
 
-  /** After a new layout: let a box stay where it was on the screen. */
+  /** After a new layout, keep a box where it was on the screen. */
   keep(node, before) {
     const now = this.screen(node);
     if (before && now) this.pan(before.x - now.x, before.y - now.y);
   }
 }
 
-/** How far to move a picture of a size so that `at` is in the middle of a frame, and no room beside it is wasted. */
+/** The offset that puts `at` into the middle of a frame, without wasting room beside the picture. */
 function middle(frame, at, size, scale) {
   if (size * scale <= frame) return (frame - size * scale) / 2;
   return Math.min(0, Math.max(frame - size * scale, frame / 2 - at * scale));
@@ -308,7 +308,7 @@ function curve(points) {
   return `${path}L${at(points[points.length - 1])}`;
 }
 
-/** From a corner a little on the way to another point. */
+/** The point a little way from a corner to another point. */
 function towards(corner, point) {
   const length = Math.hypot(point.x - corner.x, point.y - corner.y) || 1;
   const part = Math.min(12, length / 2) / length;

@@ -1,5 +1,5 @@
 "use strict";
-/* Where boxes and edges go: asked of the Eclipse Layout Kernel, which runs in a worker where there can be one. */
+/* The layout of boxes and edges, by the Eclipse Layout Kernel, which runs in a worker if possible. */
 
 const CHARACTER = 7.85, BOX = 42, CHIP = 22, HEADER = 30;
 const SPACING = {
@@ -24,7 +24,7 @@ function shorten(text, length) {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }
 
-/** A number, and one of something. */
+/** A number with a noun, in singular or plural. */
 function many(number) { return number.toLocaleString("en"); }
 function plural(number, one) { return `${many(number)} ${one}${number === 1 ? "" : "s"}`; }
 
@@ -38,13 +38,13 @@ function boxTexts(model, node) {
   return [shorten(model.groupTitle(node), 40), parts.join(" · ")];
 }
 
-/** The engine, made warm by a first small layout while the page is still being read. */
+/** The layout engine, warmed up by a first small layout while the page is still loading. */
 async function startEngine() {
   const code = await unpacked(document.getElementById("layout-engine").textContent);
   try {
     return await warmed(new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" }))));
   } catch {
-    // Not every browser allows a worker in a page that is a file: then it computes here.
+    // Not every browser allows workers in a page from a file: then it runs here.
     const module = { exports: {} };
     new Function("module", "exports", code)(module, module.exports);
     return warmed(new module.exports.Worker());
@@ -62,9 +62,9 @@ async function warmed(worker) {
   return engine;
 }
 
-/** Of so many edges from one box each is drawn as a chip at its end: where it begins an input, and else. */
+/** The number of edges from one box from which on each is drawn as a chip: for inputs, and for others. */
 const FAN_OF_INPUT = 5, FAN = 12;
-/** Of more values than these that a gradient uses, one chip stands for all. */
+/** The most values used by a gradient that have a chip each; of more, one chip stands for all. */
 const CHIPS = 3;
 
 class Layout {
@@ -74,7 +74,7 @@ class Layout {
     this.engine = engine;
   }
 
-  /** Which edges are lines, and which are named at their end: those of boxes that are used all over the graph. */
+  /** The edges that are lines, and those that are chips: those from boxes with users all over the graph. */
   split(edges) {
     const out = new Map(), into = new Set(), uses = new Map(), use = EDGE_KINDS.indexOf("use");
     for (const edge of edges) {
@@ -175,7 +175,7 @@ function pointsOf(edge) {
   return (edge.sections || []).map((s) => [s.startPoint, ...(s.bendPoints || []), s.endPoint]);
 }
 
-/** Text that was packed with gzip, in base 64. */
+/** The text of gzipped data in base 64. */
 async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

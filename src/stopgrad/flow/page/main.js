@@ -1,7 +1,7 @@
 "use strict";
-/* What happens when: opening, folding, choosing, searching, switching. */
+/* The behaviour of the page: opening, folding, choosing, searching, switching. */
 
-/** So many boxes at most when the page opens, and when more is opened by itself later. */
+/** The most boxes when the page opens, and when more are opened automatically later. */
 const FIRST = 60, LATER = 150;
 const READABLE = 0.75;
 
@@ -31,26 +31,26 @@ class Page {
     this.state.opened = performance.now().toFixed(1);
   }
 
-  /** All in view, if that can be read; otherwise some operations, or what is important. */
+  /** Fit everything into view if that is readable; else show some operations, or what is important. */
   look(ops) {
     this.picture.fit(READABLE);
     if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
   }
 
-  /** The first cut; or what is differentiated. */
+  /** The first cut, or else what is differentiated. */
   firstPlace() {
     const { places, cuts, ys } = this.model.data;
     return places[cuts[0]?.place] || this.model.place(ys[0]) || places[0];
   }
 
-  /** Of the legend, what there is in this graph. */
+  /** Show the entries of the legend that occur in this graph. */
   legend() {
     for (const mark in MARK_NAMES) {
       document.querySelector(`.legend .${MARK_NAMES[mark]}`).hidden = !this.model.marks.includes(mark);
     }
   }
 
-  /** What a reader came for: cuts, findings, the tensors asked about and what is differentiated. */
+  /** The important operations: cuts, findings, the tensors asked about and what is differentiated. */
   important() {
     const { cuts, findings, tensors, ys } = this.model.data;
     return [...new Set([
@@ -59,7 +59,7 @@ class Page {
     ])];
   }
 
-  /** Open what is small altogether; otherwise, as long as few boxes are seen, the way to what is important. */
+  /** Open small graphs completely; else, while there are few boxes, open the way to what is important. */
   openFirst() {
     const { model } = this;
     let whole = 0;
@@ -83,7 +83,7 @@ class Page {
     }
   }
 
-  /** Open the outer groups of the gradient, which is not seen yet, as long as their boxes are few. */
+  /** Open the outer groups of the gradient, which is still hidden, while there are few boxes. */
   openGradient() {
     const { model } = this;
     let boxes = 0;
@@ -98,7 +98,7 @@ class Page {
 
   // ------------------------------------------------------------------------------------------- drawing
 
-  /** Lay out and draw what is visible. One layout runs at a time; of those asked for meanwhile, the last. */
+  /** Lay out and draw what is visible. One layout runs at a time; of later requests, the last one counts. */
   async draw() {
     if (this.running) {
       this.again = true;
@@ -177,7 +177,7 @@ class Page {
     this.picture.center(nodes);
   }
 
-  /** Show operations: in the graph, their lines in the source, and what is known of the first. */
+  /** Show operations in the graph, their lines in the source, and the details of the first. */
   async choose(ops, { place = null, lines = true } = {}) {
     this.chosen = ops;
     this.chosenGroup = undefined;
@@ -199,7 +199,7 @@ class Page {
     if (nodes.length && !nodes.every((node) => this.picture.isInView(node))) this.picture.center(nodes);
   }
 
-  /** What decides which boxes are seen, as a text. */
+  /** The state that decides which boxes are visible, as a text. */
   folding() { return `${JSON.stringify(this.model.shown)} ${this.model.open.join("")}`; }
 
   placesOf(ops, place) {
@@ -256,7 +256,7 @@ class Page {
     this.toggles.constants.checked = this.model.shown.constants;
   }
 
-  /** Open all folded groups that are seen, one after the other while the picture stays small enough. */
+  /** Open all visible folded groups, one after the other, while the picture stays small enough. */
   unfoldOnce() {
     const { model } = this;
     let boxes = model.visible().nodes.length;

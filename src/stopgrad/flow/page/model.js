@@ -1,5 +1,5 @@
 "use strict";
-/* The graph of a report, and which part of it is seen while groups are folded.
+/* The graph of a report, and the part of it that is visible while groups are folded.
 
    Nodes are numbered: first the operations, then the groups. An operation that runs bodies is the head of a group
    of its own, and stands for it: its node is the group's.
@@ -15,12 +15,12 @@ const MARK_TEXTS = {
   s: "leads to the tensors asked about through cuts only", h: "hidden behind a cut",
   i: "a stop that does nothing", a: "leads to none of the tensors asked about", g: "made for a gradient",
 };
-/** What a folded group is coloured as: the first of these among its members. */
+/** The mark that colours a folded group: the first of these among its members. */
 const SUMMARY = "lpcshiag";
-/** What edges that are drawn as one are drawn as: the first of these among them. */
+/** The style of several edges that are drawn as one: the first of these among them. */
 const EDGE_KINDS = ["live", "severed", "gradient", "hidden", "use", "aside"];
 
-/** A map from first numbers to all that stand beside them, of a list of pairs one after the other. */
+/** A map from first numbers to all their second ones, made of a flat list of pairs. */
 function pairs(list) {
   const found = new Map();
   for (let n = 0; n < list.length; n += 2) {
@@ -88,7 +88,7 @@ class Model {
     this.firstEdge[this.count] = edge;
   }
 
-  /** The edges as they are drawn: at an operation with bodies they go on to parameters and begin at results. */
+  /** The drawn edges: at an operation with bodies they continue to parameters, and begin at results. */
   readLines(into, out, closed) {
     const from = [], to = [], edges = [], kinds = [];
     for (let edge = 0; edge < this.edgeFrom.length; edge++) {
@@ -143,7 +143,7 @@ class Model {
     });
   }
 
-  /** For each group: how many operations of each mark, and from which to which line. */
+  /** For each group, the number of operations of each mark, and the first and last line. */
   summarise() {
     const places = this.data.places;
     this.tally = Array.from({ length: this.groups }, () => ({ size: 0, hiddenSize: 0, marks: {}, spans: new Map() }));
@@ -176,7 +176,7 @@ class Model {
   // --------------------------------------------------------------------------------------- describing
 
   isGroup(node) { return node >= this.count; }
-  /** The operation that a node is, or heads; -1 for other groups. */
+  /** The operation of a node, or of a group for its bodies; -1 for other groups. */
   operationOf(node) { return node < this.count ? node : this.data.groups.op[node - this.count]; }
   nodeOf(op) { return this.head[op] < 0 ? op : this.count + this.head[op]; }
   type(op) { return this.data.types[this.data.operations.type[op]]; }
@@ -193,7 +193,7 @@ class Model {
     return prefix ? `${prefix}/${this.lastName(op)}` : this.lastName(op);
   }
 
-  /** How an operation is called in its box: by the name somebody gave it, otherwise by its type. */
+  /** The name of an operation in its box: the one that somebody gave it, else its type. */
   title(op) { return typeof this.data.operations.name[op] === "string" ? this.lastName(op) : this.type(op); }
 
   placeText(op) {
@@ -215,7 +215,7 @@ class Model {
     return `${this.baseName(file)}:${first}${last > first ? `–${last}` : ""}${more}${this.ordinal(node)}`;
   }
 
-  /** Where blocks beside each other are of the same lines, which of them this is. */
+  /** The number of a block, if adjacent blocks have the same lines. */
   ordinal(node) {
     const siblings = this.siblings(node).filter((m) => this.isGroup(m) && this.data.groups.kind[m - this.count] === "block");
     return siblings.length > 1 ? ` · ${siblings.indexOf(node) + 1}/${siblings.length}` : "";
@@ -233,7 +233,7 @@ class Model {
     return [...SUMMARY].find((mark) => marks[mark]) || "a";
   }
 
-  /** How many cuts and idle stops lie in a group. */
+  /** The number of cuts and idle stops in a group. */
   trouble(node) {
     const marks = this.tally[node - this.count].marks;
     return { cuts: (marks.c || 0) + (marks.p || 0), idle: marks.i || 0 };
@@ -244,7 +244,7 @@ class Model {
     return op < 0 ? this.groupMark(node) : this.marks[op];
   }
 
-  /** The mark of an operation itself: what cuts in one that runs bodies are operations in these. */
+  /** The mark of an operation itself: if it runs bodies, operations in these cut. */
   ownMark(op) {
     const mark = this.marks[op];
     return this.head[op] < 0 ? mark : { p: "l", c: "s" }[mark] || mark;
@@ -264,7 +264,7 @@ class Model {
 
   isShown(op) { return (op < this.forward || this.shown.gradient) && (!this.constant[op] || this.shown.constants); }
 
-  /** Show what is hidden by a switch, so that an operation can be seen. */
+  /** Show what a switch hides, so that an operation is visible. */
   admit(op) {
     if (op >= this.forward) this.shown.gradient = true;
     if (this.constant[op]) this.shown.constants = true;
@@ -280,7 +280,7 @@ class Model {
     return found.reverse();
   }
 
-  /** Open groups until operations are seen, the first of them in any case, others while few boxes suffice. */
+  /** Open groups until operations are visible: the first in any case, others while there are few boxes. */
   reveal(ops, limit) {
     let boxes = this.visible().nodes.length;
     ops.forEach((op, n) => {
@@ -292,7 +292,7 @@ class Model {
     });
   }
 
-  /** Which node each operation is seen as, -1 for none. */
+  /** The visible node of each operation, -1 for none. */
   representatives() {
     const folded = new Int32Array(this.groups);
     const parents = this.data.groups.parent;
@@ -312,7 +312,7 @@ class Model {
     return seen;
   }
 
-  /** The nodes that are seen, outer before inner and otherwise in order, and the edges between them. */
+  /** The visible nodes, outer before inner and otherwise in order, and the edges between them. */
   visible() {
     const seen = this.representatives();
     const present = new Uint8Array(this.count + this.groups);
@@ -356,7 +356,7 @@ class Model {
 
   // ------------------------------------------------------------------------------------------ searching
 
-  /** Operations whose name, type or file:line holds a text, and the number of all of them. */
+  /** Operations whose name, type or file:line contains a text, and the number of all matches. */
   search(text, limit) {
     const wanted = text.trim().toLowerCase();
     const found = [];

@@ -1,5 +1,5 @@
 "use strict";
-/* The lists beside the graph: the tensors asked about, cuts, findings, what was found, and what is chosen. */
+/* The lists beside the graph: the tensors asked about, cuts, findings, search results, and details. */
 
 const SEARCHED = 100, MANY = 12;
 
@@ -53,7 +53,7 @@ class Panels {
     if (count) count.textContent = many(items.length);
   }
 
-  /** The tensors asked about; where they are many, those of one status together. */
+  /** The tensors asked about; if there are many, grouped by status. */
   fillTensors(root) {
     const { tensors } = this.model.data;
     const items = tensors.map((tensor) => this.tensor(tensor));
@@ -120,7 +120,7 @@ class Panels {
 
   // -------------------------------------------------------------------------------------------- details
 
-  /** What is known of an operation or a group. */
+  /** The details of an operation or a group. */
   showDetails(root, node) {
     if (node === null) {
       root.replaceChildren(element("p", "empty", "Choose a box of the graph or a line of the source."));

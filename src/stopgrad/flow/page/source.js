@@ -1,9 +1,9 @@
 "use strict";
-/* The source beside the graph: files, their lines, and what is marked in them. */
+/* The source beside the graph: files, their lines, and marks in them. */
 
 const CHUNK = 50;
 
-/** An element with a class, a text and further elements. What users wrote is only ever put in as text. */
+/** An element with a class, a text and further elements. Users' text is only ever inserted as text. */
 function element(name, className = "", text = null, ...children) {
   const made = document.createElement(name);
   if (className) made.className = className;
@@ -12,7 +12,7 @@ function element(name, className = "", text = null, ...children) {
   return made;
 }
 
-/** A column that counts characters, as one that counts as this language does: some characters are two. */
+/** A column in characters, converted to UTF-16 units, which JavaScript counts. */
 function units(text, column) {
   if (column >= text.length) return text.length;
   return Array.from(text).slice(0, column).join("").length;
@@ -40,7 +40,7 @@ class SourcePanel {
     this.cuts = this.spansOfCuts();
   }
 
-  /** By file and line: the expressions that cut, or that do nothing. */
+  /** The expressions that cut, or that do nothing, by file and line. */
   spansOfCuts() {
     const found = this.model.data.files.map(() => new Map());
     const add = (number, className) => {
@@ -56,7 +56,7 @@ class SourcePanel {
     return found;
   }
 
-  /** The lines of a place, each from which to which character. */
+  /** The lines of a place, each with its first and last character. */
   spans([, line, last, start, end]) {
     const found = [];
     for (let n = line; n <= last && n < line + 200; n++) {
@@ -89,7 +89,7 @@ class SourcePanel {
     if (focusable) focusable.tabIndex = 0;
   }
 
-  /** Open the file of a place, and bring it into view. */
+  /** Open the file of a place, and scroll to it. */
   show(place) {
     if (!place) return;
     this.open(place[0]);
@@ -115,7 +115,7 @@ class SourcePanel {
     return made;
   }
 
-  /** A line's text, parts of it underlined. */
+  /** A line's text, with parts underlined. */
   code(text, spans) {
     const made = element("code");
     const indent = text.length - text.trimStart().length;
@@ -130,7 +130,7 @@ class SourcePanel {
     return made;
   }
 
-  /** Mark places, and bring the first of them into view. */
+  /** Mark places, and scroll to the first one. */
   mark(places, scroll = true) {
     for (const { made, text, number } of this.marked) {
       made.classList.remove("marked");

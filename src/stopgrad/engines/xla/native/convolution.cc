@@ -1,8 +1,8 @@
 // Convolution of float32 arrays [batch, 3 spatial axes, channels], and its two gradients, as products of tiles.
 //
-// A block of windows is copied into rows of consecutive numbers, zeros where padding is; the filters are copied
-// into panels of a few vectors. A tile of the product is kept in registers while one passes over the rows. The
-// order of additions follows from sizes alone, so that results do not depend on the number of threads.
+// A block of windows is copied into rows of consecutive numbers, with zeros for padding; the filters are copied
+// into panels of a few vectors. A tile of the product stays in registers during the pass over the rows. The
+// order of additions depends on sizes only, so results do not depend on the number of threads.
 
 #include <algorithm>
 #include <array>
@@ -31,11 +31,11 @@ constexpr int kHeights[] = {0, 12, 6};
 constexpr int kLanes = 4, kVectors = 4;
 constexpr int kHeights[] = {0, 14, 14, 9, 6};
 #endif
-// How many rows of a filter's gradient a tile has; of the results of a convolution, as many as kHeights says
-// for each number of vectors.
+// The rows of a tile of a filter's gradient. Tiles of a convolution's results have kHeights rows, by the number
+// of vectors.
 constexpr int kRows = 6;
 constexpr int kTallest = 14;
-// How many products are added up in one go, where lines are not longer: sums of such sums are more exact.
+// The products that are added up at once, unless lines are longer: sums of such sums are more exact.
 constexpr int64_t kDepth = 320;
 constexpr int64_t kWidest = int64_t{kVectors} * kLanes;
 
@@ -58,22 +58,22 @@ using Three = std::array<int64_t, 3>;
 
 int64_t product(const Three& a) { return a[0] * a[1] * a[2]; }
 
-// A tap of a window along one axis: which one of the filter, and where it stands from the window's place.
+// A tap of a window along one axis: its number in the filter, and its offset from the window's position.
 struct Tap {
   int64_t index, offset;
 };
 
-// Windows that stand on a grid in a source, and for each the place in the target that it is for.
+// Windows on a grid in a source, and for each its position in the target.
 struct Grid {
   Three counts;               // windows along each axis
   Three step;                 // from window to window in the source
-  Three start, stride;        // of the first window's place in the target, and from place to place
+  Three start, stride;        // the first window's position in the target, and the distance between positions
   std::vector<Tap> taps[3];   // by ascending offsets
 
   int64_t windows() const { return product(counts); }
 };
 
-// What a convolution's sizes are; spatial sizes of the input x, the result y, and the filters.
+// The sizes of a convolution: the spatial sizes of the input x, the result y, and the filters.
 struct Geometry {
   int64_t batch, channels, features;
   Three x, y, window, strides, dilations, low;
@@ -86,7 +86,7 @@ Grid forward_grid(const Geometry& g) {
   return grid;
 }
 
-// The gradient's elements that stand alike to the strides see the same taps: one grid for each such class.
+// Elements of the gradient with equal offsets from the strides see the same taps: one grid for each offset.
 std::vector<Grid> backward_grids(const Geometry& g) {
   std::vector<Grid> grids;
   Three r;
@@ -110,7 +110,7 @@ inline void copy(float* to, const float* from, int64_t count) {
   if (count >= kLanes) {
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) *(Loose*)(to + i) = *(const Loose*)(from + i);
-    // What is left by one vector that overlaps the last.
+    // The rest by one vector that overlaps the last one.
     if (i < count) *(Loose*)(to + count - kLanes) = *(const Loose*)(from + count - kLanes);
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = from[i];
@@ -121,7 +121,7 @@ inline void clear(float* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = 0;
 }
 
-// A slab: the part of the source that a number of windows see, copied with its padding.
+// A slab: the part of the source that some windows see, copied with its padding.
 //
 // A window then is lines of consecutive numbers, which windows beside it share. Slabs hold some rows of windows of
 // one plane (the last two axes), or the whole planes of several; all but the last are alike.
@@ -133,7 +133,7 @@ class Slabs {
     // Taps that are neighbours make one line.
     const bool together = taps2 > 0 && span(2) == taps2 - 1 && taps2 * channels <= kDepth;
     line_ = (together ? taps2 : 1) * channels;
-    // Apart, neighbours are an odd number of cache lines apart, so that they do not contend for a cache's sets.
+    // Neighbours are an odd number of cache lines apart, so that they do not contend for the same sets of a cache.
     pitch_ = together || channels < 64 ? channels : (ceil_div(channels, 16) | 1) * 16;
     width_ = (grid.counts[2] - 1) * grid.step[2] + span(2) + 1;
     rows_ = std::min<int64_t>(grid.counts[1], 1);
@@ -158,15 +158,15 @@ class Slabs {
         }
   }
 
-  int64_t size() const { return planes_ * slab(rows_) + kTallest; }  // What reads beyond a line stays inside.
+  int64_t size() const { return planes_ * slab(rows_) + kTallest; }  // Reads beyond a line stay inside.
   int64_t count() const { return ceil_div(all_, planes_) * ceil_div(grid_.counts[1], rows_); }
   int64_t windows() const { return int64_t(places_.size()); }
   const int64_t* places() const { return places_.data(); }
-  // Where the lines of a window begin, seen from its place, and how long each is.
+  // The offsets of a window's lines from its position, and the length of each.
   const std::vector<int64_t>& lines() const { return lines_; }
   int64_t line() const { return line_; }
 
-  // Fills a slab; returns its first window and how many it has.
+  // Fills a slab; returns its first window and the number of its windows.
   std::pair<int64_t, int64_t> fill(int64_t number, float* to) const {
     const int64_t pieces = ceil_div(grid_.counts[1], rows_);
     const int64_t plane = number / pieces * planes_, row = number % pieces * rows_;
@@ -218,11 +218,11 @@ class Slabs {
   std::vector<int64_t> places_, lines_;
 };
 
-// Columns are treated in panels of kVectors vectors; the last one has as many as are left.
+// Columns are processed in panels of kVectors vectors; the last panel has the rest.
 struct Panels {
   int64_t columns;
   int64_t count() const { return ceil_div(columns, kWidest); }
-  int64_t width() const { return round_up(columns, kLanes); }  // of all, with what pads the last vector
+  int64_t width() const { return round_up(columns, kLanes); }  // all columns, with the padding of the last vector
   int vectors(int64_t p) const { return int(std::min<int64_t>(kVectors, ceil_div(columns - p * kWidest, kLanes))); }
   int64_t used(int64_t p) const { return std::min(kWidest, columns - p * kWidest); }
 };
@@ -271,7 +271,7 @@ constexpr std::array<Tile, sizeof...(kColumns)> tiles_of(std::integer_sequence<i
 }
 constexpr auto kTiles = tiles_of(std::make_integer_sequence<int, kVectors>{});
 
-// Where a window's result goes.
+// Where a window's result is written.
 class Places {
  public:
   Places(const Grid& grid, const Three& sizes) : grid_(grid), sizes_(sizes) {
@@ -297,10 +297,10 @@ class Places {
   bool together_;
 };
 
-// What becomes of a result before it is written for good.
+// What is done to a result before it is finally written.
 struct Finish {
   const float* bias = nullptr;  // added to each column
-  bool relu = false;            // the larger of it and 0
+  bool relu = false;            // replaced by 0 if it is less
   const float* gate = nullptr;  // of the target's shape: 0 where that is not above 0
 
   bool any() const { return bias || relu || gate; }
@@ -326,7 +326,7 @@ void convolve(ffi::ThreadPool& pool, const Grid& grid, int64_t batch, const floa
   const Slabs slabs(grid, batch, source, sizes, channels);
   const int64_t windows = batch * grid.windows(), line = slabs.line(), lines = int64_t(slabs.lines().size());
   const int64_t depth = lines * line, chunk = std::max<int64_t>(1, kDepth / std::max<int64_t>(line, 1));
-  // Small ones stay in this thread: waking another takes as long.
+  // Small ones stay in this thread, because waking another takes as long.
   const int64_t threads = windows * depth * panels.width() < (1 << 18) ? 1 : pool.num_threads();
 
   Numbers packed = numbers(depth * panels.width());
@@ -345,7 +345,7 @@ void convolve(ffi::ThreadPool& pool, const Grid& grid, int64_t batch, const floa
   });
 
   const Places places(grid, target_sizes);
-  // Results go straight to the target where windows' places are neighbours, else through a block of their own.
+  // Results are written to the target directly if windows are adjacent there, else through a separate block.
   const bool straight = places.together() && columns % kLanes == 0;
   const int64_t pitch = straight ? columns : panels.width();
   in_parallel(pool, slabs.count(), threads, [&](Tasks& tasks) {
@@ -363,7 +363,7 @@ void convolve(ffi::ThreadPool& pool, const Grid& grid, int64_t batch, const floa
             const float* seen[kTallest];
             for (int64_t i = 0; i < height; ++i) seen[i] = slab.get() + slabs.places()[r + std::min(i, rest - 1)];
             float* place = out + r * pitch + p * kWidest;
-            // The last tile may not write past the end.
+            // The last tile must not write past the end.
             const bool whole = rest == height;
             if (!whole && l > 0)
               for (int64_t i = 0; i < rest; ++i) copy(last + i * size, place + i * pitch, size);
@@ -421,7 +421,7 @@ void filter_gradient(ffi::ThreadPool& pool, const Geometry& g, const float* x, c
   const int64_t width = panels.width(), line = slabs.line(), lines = int64_t(slabs.lines().size());
   const int64_t height = round_up(line, kRows), size = lines * height * width;
   const int64_t threads = g.batch * grid.windows() * lines * line * width < (1 << 18) ? 1 : pool.num_threads();
-  // Each part of the slabs is added up by itself.
+  // Each part of the slabs is added up separately.
   const int64_t parts = std::min<int64_t>(slabs.count(), 16);
   Numbers sums = numbers(parts * size);
 
@@ -475,7 +475,7 @@ ffi::ErrorOr<Geometry> geometry(Sizes x, Sizes filters, Sizes y, Sizes strides, 
   return g;
 }
 
-// An operand that may be missing: it has no elements then.
+// An operand that may be missing; then it has no elements.
 const float* if_there(const ffi::Buffer<ffi::F32>& x) { return x.element_count() ? x.typed_data() : nullptr; }
 
 ffi::Error Conv(ffi::ThreadPool pool, F32 x, F32 filters, ffi::Buffer<ffi::F32> bias, ffi::Result<F32> y, Sizes strides,
@@ -518,7 +518,7 @@ ffi::Error FilterGradient(ffi::ThreadPool pool, F32 x, F32 dy, ffi::Result<F32> 
       [&] { filter_gradient(pool, read.value(), x.typed_data(), dy.typed_data(), dw->typed_data()); });
 }
 
-// What all handlers take.
+// The arguments of all handlers.
 auto binding() { return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<F32>().Arg<F32>(); }
 
 #define GEOMETRY Ret<F32>().Attr<Sizes>("strides").Attr<Sizes>("dilations").Attr<Sizes>("low")

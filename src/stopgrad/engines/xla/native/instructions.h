@@ -1,4 +1,4 @@
-// What the vector machine of rows.cc does to vectors of numbers: one function for each instruction.
+// The instructions of the vector machine of rows.cc: one function for each.
 
 #pragma once
 
@@ -32,7 +32,7 @@ struct Kernels {
 };
 template <typename G, int operands>
 constexpr Kernels kernels() {
-  // Operands that are not there count as numbers.
+  // Missing operands count as numbers.
   if constexpr (operands == 1) {
     return {run<G, 6>, run<G, 7>, run<G, 6>, run<G, 7>, run<G, 6>, run<G, 7>, run<G, 6>, run<G, 7>};
   } else if constexpr (operands == 2) {
@@ -91,8 +91,8 @@ constexpr Kernels kernels() {
 ELEMENTWISE(X)
 #undef X
 
-// A quotient by one number for all is a product and a correction, as exact as the quotient, where neither number
-// is near the ends of the range; where the product is no number, it is what the quotient is.
+// A quotient by one number for all is a product with a correction, as exact as the quotient if neither number is
+// near the ends of the range; if the correction is NaN, the product stays as it is.
 template <>
 void run<Divide, 6>(float* d, const float* a, const float* b, const float* c, long n) {
   const float size = std::fabs(*b);
@@ -118,11 +118,11 @@ constexpr Kernels KERNELS[] = {
 };
 constexpr int ELEMENTWISE_COUNT = sizeof(KERNELS) / sizeof(KERNELS[0]);
 
-// What else there is. The order is that of schedule.py.
+// All other instructions. The order is that of schedule.py.
 enum Special {
   LOAD = ELEMENTWISE_COUNT,  // Of other dtypes, or with rows that several rows share.
-  POSITION,                  // The column, a whole number.
-  ONE_HOT,                   // 1 in the column that a whole number of the row says.
+  POSITION,                  // The column, as an integer.
+  ONE_HOT,                   // 1 in the column that an integer of the row names.
   ROW_SUM,
   ROW_MAX,
   ROW_MIN,
@@ -130,7 +130,7 @@ enum Special {
   TOTAL,
   STORE_BOOL,
   PREFETCH,  // The same tile of the next block.
-  LOAD_ROW,  // From here on, of one number per row.
+  LOAD_ROW,  // From here on, instructions on one number per row.
   GATHER,
   INSIDE,
   STORE_ROW,

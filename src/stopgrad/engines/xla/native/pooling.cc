@@ -1,7 +1,7 @@
 // Gradients of maxima and means over windows of float32 arrays [batch, 3 spatial axes, channels].
 //
-// A task fills some rows of one image, from all windows that reach into them, in order: what is added to a
-// number does not depend on how the rows are divided.
+// A task fills some rows of one image, from all windows that reach into them, in order: so sums do not depend
+// on how the rows are divided.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,7 @@ struct Geometry {
   int64_t batch, channels;
   Three x, y, window, strides, dilations, low;
 
-  // The first and one past the last tap of a window along an axis that stand on elements from `begin` to `end`.
+  // The first tap, and one past the last, of a window along an axis that are on elements from `begin` to `end`.
   std::pair<int64_t, int64_t> taps(int d, int64_t place, int64_t begin, int64_t end) const {
     const int64_t start = place * strides[d] - low[d], step = dilations[d];
     const int64_t first = start >= begin ? 0 : (begin - start + step - 1) / step;
@@ -36,7 +36,7 @@ struct Geometry {
 constexpr int64_t kChannels = 64;       // that are treated at a time
 constexpr int64_t kNumbers = 1 << 14;  // of a task, about
 
-// Where the largest of one window are, for some channels.
+// The positions of the maxima of one window, for some channels.
 struct Choice {
   float largest[kChannels];
   int32_t tap[kChannels];
@@ -49,7 +49,7 @@ struct Choice {
   }
   void see(int32_t number, const float* x, int64_t count) {
     for (int64_t c = 0; c < count; ++c) {
-      // A NaN is taken, and then nothing is larger.
+      // A NaN is taken, and stays the largest.
       const bool taken = x[c] > largest[c] || x[c] != x[c];
       largest[c] = taken ? x[c] : largest[c];
       tap[c] = taken ? number : tap[c];
@@ -63,7 +63,7 @@ struct Choice {
   }
 };
 
-// A window's cotangent, at the first of its largest elements.
+// Adds a window's cotangent to the first of its largest elements.
 struct Largest {
   const float* x;
 
@@ -82,7 +82,7 @@ struct Largest {
   }
 };
 
-// A window's cotangent, in equal parts to its elements.
+// Adds a window's cotangent to its elements, in equal parts.
 struct Mean {
   template <typename Visit>
   void operator()(const Visit& all, const Visit& own, const float* g, int64_t channel, int64_t count, float* dx) const {
@@ -156,7 +156,7 @@ template <typename Give>
 void pool_gradient(ffi::ThreadPool& pool, const Geometry& g, const float* dy, const Give& give, const float* gate,
                    float* dx) {
   const int64_t row = g.x[0] * g.x[2] * g.channels, span = (g.window[1] - 1) * g.dilations[1] + 1;
-  // Where windows overlap, those at the edge of a task's rows are looked at twice: so few edges, then.
+  // If windows overlap, those at the edge of a task's rows are visited twice, so edges should be few.
   int64_t rows = std::max<int64_t>(kNumbers / row, span > g.strides[1] ? 4 * span : 1);
   rows = std::min((rows + g.strides[1] - 1) / g.strides[1] * g.strides[1], g.x[1]);
   const int64_t pieces = (g.x[1] + rows - 1) / rows;

@@ -1,12 +1,12 @@
 // A small vector machine: programs of elementwise operations and reductions over rows, in one pass over memory.
 //
 // A program works on tensors of R rows and N columns, on one number per row, and on single numbers. It is a
-// sequence of stages: instructions for one number per row, then instructions for all columns. A block of rows goes
-// through all stages while it lies in the cache; within a stage, a tile of it goes through all instructions while
-// it lies in the nearest one. schedule.py writes the programs.
+// sequence of stages: instructions for one number per row, then instructions for all columns. A block of rows
+// passes all stages while it is in the second-level cache; within a stage, a tile of it passes all instructions
+// while it is in the first-level cache. schedule.py writes the programs.
 //
-// Blocks are joined to tasks, whose size follows from the program alone. Sums over rows are added up in each
-// task, and then over the tasks in their order: results do not depend on the number of threads, nor on timing.
+// Blocks form tasks, whose size depends only on the program. Sums over rows are computed in each task, and then
+// over the tasks in order: results depend neither on the number of threads nor on timing.
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ struct Stage {
   int32_t rows_count, tiles_count;
 };
 
-// Where the rows of an input lie that has not R of them, or not of float32.
+// Where the rows of an input are that does not have R rows, or is not float32.
 struct Source {
   int32_t input, dtype, terms, over[3], modulo[3], times[3];
 };
@@ -123,7 +123,7 @@ struct Scratch {
 };
 thread_local Scratch scratch;
 
-// Whether subnormal numbers count as 0 is a setting of each thread: XLA's own.
+// Whether subnormal numbers count as 0 is a setting of each thread, as XLA has set it.
 struct Flushing {
 #if defined(__x86_64__)
   unsigned before = _mm_getcsr();
@@ -132,7 +132,7 @@ struct Flushing {
 #endif
 };
 
-// From how many bytes on a result is written past the caches.
+// The bytes from which on a result is written past the caches.
 constexpr long STREAMED = 8 << 20;
 
 void stream(float* d, const float* a, long n) {
@@ -194,7 +194,7 @@ struct Machine {
     }
   }
 
-  // A place among numbers per row.
+  // A position among the numbers per row.
   Place row_place(int32_t code) const {
     Place p = place(code, 0, 0, 0);
     p.number = (code & 15) == NUMBER || (code & 15) == NONE;
@@ -295,7 +295,7 @@ struct Machine {
       auto level = [n](const Place& p) { return p.stride == (p.number ? 0 : n); };
       float* at = const_cast<float*>(d.at);
       if (streams && (in.d & 15) == LAST_OUTPUT) {
-        // Not read again here: it goes past the caches.
+        // Not read again here, so it is written past the caches.
         float* beside = tiles + h.tiles * tile_size;
         if (m == 1 || (level(x) && level(y) && level(z))) {
           kernel(beside, x.at, y.at, z.at, m * n);

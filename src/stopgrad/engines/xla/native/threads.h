@@ -49,10 +49,10 @@ inline void pause() {
 }
 
 // Calls work(tasks) here and in the pool's other threads; returns when all tasks are done. Throws std::bad_alloc
-// where one of them did; nothing else may be thrown.
+// if one of them did; nothing else may be thrown.
 //
 // The caller takes part, and waits only for threads that have begun: a handler may itself run in a thread of
-// this pool, and others may be waiting likewise. A thread that comes too late finds the door closed.
+// this pool, and others may be waiting as well. A thread that comes too late does nothing.
 template <typename Work>
 void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, const Work& work) {
   Tasks tasks(count);
@@ -87,7 +87,7 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
     std::lock_guard<std::mutex> held(door->lock);
     door->closed = true;
   }
-  // The last tasks end soon: to sleep and be woken takes longer than most of them.
+  // The last tasks end soon: sleeping and waking takes longer than most of them.
   for (int turns = 0; door->inside != 0 && turns < SPINS; ++turns) pause();
   if (door->inside != 0) {
     std::unique_lock<std::mutex> held(door->lock);
@@ -96,7 +96,7 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
   if (failed || door->failed) throw std::bad_alloc();
 }
 
-// What a handler answers: an error where memory ran out.
+// The result of a handler: an error if memory ran out.
 template <typename Work>
 xla::ffi::Error answer(const Work& work) {
   try {

@@ -66,7 +66,7 @@ INLINE F truth(I mask) { return as_float(mask & as_int(all(1.0f))); }
 INLINE F magnitude(F x) { return as_float(as_int(x) & 0x7fffffff); }
 INLINE F with_sign_of(F x, F y) { return as_float(as_int(x) | (as_int(y) & int32_t(0x80000000))); }
 
-// x * y + z, rounded once where the processor can.
+// x * y + z, rounded once if the processor can.
 INLINE F multiply_add(F x, F y, F z) {
 #if defined(__AVX512F__)
   return (F)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
@@ -77,7 +77,7 @@ INLINE F multiply_add(F x, F y, F z) {
 #endif
 }
 
-// As NumPy's: NaN where either is.
+// Like NumPy's: NaN if either operand is.
 INLINE F maximum(F x, F y) { return choose(x != x, x, x > y ? x : y); }
 INLINE F minimum(F x, F y) { return choose(x != x, x, x < y ? x : y); }
 
@@ -149,7 +149,7 @@ INLINE F exponential(F x) {
   F inside = choose(x > 88.73f, 88.73f, choose(x < -87.33654f, -87.33654f, x));
   F n, r = reduce(inside, &n);
   F p = tail_of_exp(r) * (r * r) + r + 1.0f;
-  // Of a NaN n is any number, and p a NaN.
+  // For a NaN, n is any number, and p is NaN.
   I exponent = __builtin_convertvector(choose(x != x, 0.0f, n), I) << 23;
   F y = as_float(as_int(p) + exponent);
   return choose(x < -87.33654f, 0.0f, choose(x > 88.7228394f, INF, y));
@@ -204,7 +204,7 @@ INLINE F logarithm(F x) {
 
 INLINE F logarithm_of_one_more(F x) {
   F u = 1.0f + x;
-  // What was lost in 1 + x cancels in the quotient.
+  // The rounding error of 1 + x cancels in the quotient.
   F v = logarithm(u) * (x / (u - 1.0f));
   return choose((u == 1.0f) | (x == INF), x, v);
 }
