@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +32,15 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 def _doctest_names(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace["sg"] = sg
     doctest_namespace["np"] = np
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_memory_goes_back() -> Iterator[None]:
+    """XLA's compiler leaves much freed memory with its threads: without this, 1.3 GB of 1.8 after a third."""
+    yield
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 @pytest.hookimpl(wrapper=True)
