@@ -633,7 +633,7 @@ def _complex_slopes(
         ({"order": 1.5}, sg.ArgumentError, "order is 1 or 2"),
         ({"modes": "sideways"}, sg.ArgumentError, "modes are"),
         ({"modes": ()}, sg.ArgumentError, "modes are"),
-        ({"stops": "keep"}, sg.ArgumentError, "stops is 'hold' or 'ignore'"),
+        ({"stops": "keep"}, sg.ArgumentError, "stops is 'hold', 'program' or 'ignore'"),
         ({"rtol": -1.0}, sg.ArgumentError, "rtol is a number from 0"),
         ({"rtol": "small"}, sg.ArgumentError, "small"),
         ({"atol": float("nan")}, sg.ArgumentError, "atol is a number from 0"),
@@ -843,3 +843,39 @@ def test_a_complex_step_refuses_what_is_not_holomorphic() -> None:
         assert found is not None
         assert found.value[0] == pytest.approx(3.0 * size**2, rel=1e-14)
     assert complex_slope(lambda t: parts(5.0 if t else 1.0), np.array([1.0]), 1.0) is None
+
+
+def stops_in_its_rule(x: Any) -> Any:
+    """x³, whose gradient function claims that 3 x² is a constant."""
+    rule = lambda g: g * 3.0 * sg.stop_gradient(x * x)
+    return x * x * x, rule
+
+
+def test_a_stop_inside_a_gradient_function_is_told_and_can_be_left_out() -> None:
+    loss = lambda x: sg.reduce_sum(sg.custom_gradient(stops_in_its_rule)(x))
+    check = sg.check_gradients(loss, np.array([1.0, 2.0]), order=2)
+    assert check.passed
+    assert [held.what for held in check.rules] == ["StopGradient"]
+    assert 'stops="program"' in check.to_text()
+    assert not check.held
+    assert not sg.check_gradients(loss, np.ones(2)).rules
+    with pytest.raises(sg.GradientError, match="generated 0") as caught:
+        sg.check_gradients(loss, np.array([1.0, 2.0]), order=2, stops="program")
+    assert "stop_gradient(x * x)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: sg.reduce_sum(sg.exp(x) * sg.stop_gradient(sg.exp(x))),
+        lambda x: sg.fori_loop(0, 3, lambda i, c: sg.sin(c) * sg.stop_gradient(c) + c, sg.reduce_sum(x)),
+        lambda x: sg.reduce_sum(sg.scan(lambda c, v: (c * v + sg.stop_gradient(c), c), x[0], x)[1]),
+        lambda x: sg.reduce_sum(sg.map_fn(lambda v: sg.exp(v) * sg.stop_gradient(v), x)),
+        lambda x: sg.reduce_sum(sg.grad(lambda y: sg.reduce_sum(y**3 * sg.stop_gradient(y)))(x)),
+    ],
+    ids=["plain", "loop", "scan", "map", "inside grad"],
+)
+def test_the_programs_own_stops_are_held_in_its_gradients_too(loss: Any) -> None:
+    check = sg.check_gradients(loss, np.array([0.5, 0.8]), order=2, stops="program")
+    assert check.passed
+    assert not check.rules

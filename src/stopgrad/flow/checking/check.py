@@ -14,7 +14,7 @@ from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.checking.compared import Comparison, Rows, compared
 from stopgrad.flow.checking.differences import JUMP, SMOOTH
-from stopgrad.flow.checking.frozen import Posed, evaluate, holds, moving, pose
+from stopgrad.flow.checking.frozen import Holding, Posed, evaluate, holds, moving, pose
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
 from stopgrad.flow.checking.numeric import Settings
 from stopgrad.flow.checking.suspects import suspects
@@ -68,8 +68,10 @@ def check_gradients(
             first values unless fed.
         order: 1; or 2 to compare also the second derivatives with differences of the generated first ones.
         modes: ``"reverse"``, ``"forward"`` or both: how derivatives are generated.
-        stops: ``"hold"``; or ``"ignore"`` to compare with the true total derivative, as if there were no
-            gates. That shows how far a stopped gradient is from it, and never raises.
+        stops: ``"hold"``; ``"program"`` to hold only the program's own stops, not those inside gradient
+            functions, which hide a wrong second derivative; or ``"ignore"`` to compare with the true total
+            derivative, as if there were no gates. That shows how far a stopped gradient is from it, and never
+            raises.
         rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³
             for float32, 0.02 for float16, 0.1 for bfloat16.
         atol: absolute tolerance; by default a tenth of rtol times the largest derivative, and what rounding
@@ -110,11 +112,12 @@ def check_gradients(
             "check_gradients: feed_dict is for outputs of a graph; a function gets its arguments"
         )
     orders = _order(order)
-    chosen, hold, raising = _modes(modes), _stops(stops), flag(raises, "check_gradients: raises")
+    chosen, said, raising = _modes(modes), _stops(stops), flag(raises, "check_gradients: raises")
     posed = _posed(asking, feed_dict)
-    settings = _settings(posed, chosen, hold, rtol, atol, directions, seed)
-    check = _checked(posed, settings, orders)
-    if raising and hold:
+    gates = _gates(posed)
+    settings = _settings(posed, chosen, _holding(said, gates), rtol, atol, directions, seed)
+    check = _checked(posed, settings, orders, said, gates)
+    if raising and said != "ignore":
         check.raise_if_failed()
     return check
 
@@ -137,10 +140,10 @@ def _modes(modes: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(m for m in _MODES if m in given)
 
 
-def _stops(stops: object) -> bool:
-    if not isinstance(stops, str) or stops not in ("hold", "ignore"):
-        raise ArgumentError(f"check_gradients: stops is 'hold' or 'ignore', not {stops!r:.60}")
-    return stops == "hold"
+def _stops(stops: object) -> str:
+    if not isinstance(stops, str) or stops not in ("hold", "program", "ignore"):
+        raise ArgumentError(f"check_gradients: stops is 'hold', 'program' or 'ignore', not {stops!r:.60}")
+    return stops
 
 
 @reads_arguments
@@ -174,7 +177,7 @@ def _posed(asking: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
 def _settings(
     posed: Posed,
     modes: tuple[str, ...],
-    hold: bool,
+    holding: Holding | None,
     rtol: object,
     atol: object,
     directions: object,
@@ -188,7 +191,7 @@ def _settings(
     relative = _number(rtol, "rtol")
     return Settings(
         modes,
-        hold,
+        holding,
         RTOL[coarsest] if relative is None else relative,
         _number(atol, "atol"),
         None if directions is None else _count(directions, "directions", 1),
@@ -204,9 +207,8 @@ def _precision(dtype: DType) -> str:
 # --------------------------------------------------------------------------------------------- comparing
 
 
-def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
+def _checked(posed: Posed, settings: Settings, last: int, stops: str, gates: Sequence[Held]) -> GradientCheck:
     """Compare the derivatives of all orders, and make the report."""
-    gates, custom = _gates(posed)
     notes: list[str] = []
     broken = _not_finite(posed)
     found: list[list[Comparison]] = []
@@ -217,11 +219,18 @@ def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
         key: _broken(x, broken) if broken else _of_input(x, found[which])
         for which, (key, x) in enumerate(zip(posed.keys, posed.xs, strict=True))
     }
+    own = _places(gates)
+    way = found[0][-1].order.numeric.operations if found else []
+    rules = _lines(_computed(way), lambda op: "" if _place_of(op) in own else _gate(op))
     wrong: list[Held] = []
-    if settings.hold and any(not result.passed and np.isfinite(result.error) for result in results.values()):
+    differs = any(not result.passed and np.isfinite(result.error) for result in results.values())
+    if differs and stops != "ignore":
         wrong = _lines(suspects(posed, settings, last), _rule_of)
-    stops = "hold" if settings.hold else "ignore"
-    return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, wrong, notes)
+    custom = [h for h in gates if h.operations[0].definition is CustomGradient]
+    held = [h for h in gates if h not in custom]
+    return GradientCheck(
+        results, last, settings.modes, stops, settings.rtol, held, custom, rules, wrong, notes
+    )
 
 
 def _not_finite(posed: Posed) -> str:
@@ -349,11 +358,34 @@ def _place(x: Output, place: int | None) -> tuple[int, ...] | None:
 # ------------------------------------------------------------------------------------------------- gates
 
 
-def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
+def _gates(posed: Posed) -> list[Held]:
     """The gates and custom gradients on the way, one entry for each line."""
-    held = _lines([*posed.left_out, *walk(moving(posed.ys, posed.xs))], _what)
-    custom = [h for h in held if h.operations[0].definition is CustomGradient]
-    return [h for h in held if h.operations[0].definition is not CustomGradient], custom
+    return _lines([*posed.left_out, *_computed(moving(posed.ys, posed.xs))], _what)
+
+
+def _computed(operations: Iterable[Operation]) -> list[Operation]:
+    """Operations and those in their bodies, without those of gradient functions, which compute no value."""
+    every = list(walk(operations))
+    rules = [op.pullback.operations() for op in every if op.definition is CustomGradient]
+    only_gradients = {step for steps in rules for step in walk(steps)}
+    return [op for op in every if op not in only_gradients]
+
+
+def _place_of(op: Operation) -> tuple[str, int] | None:
+    return None if op.location is None else (op.location.file, op.location.line)
+
+
+def _places(gates: Iterable[Held]) -> set[tuple[str, int] | None]:
+    """The lines of the program's own gates, to which a gate without a line counts."""
+    return {None, *(_place_of(op) for held in gates for op in held.operations)}
+
+
+def _holding(stops: str, gates: Iterable[Held]) -> Holding | None:
+    """Which gates hold what they stop. A gradient function's are told by their lines from the program's."""
+    if stops == "program":
+        own = _places(gates)
+        return lambda op: _place_of(op) in own
+    return (lambda op: True) if stops == "hold" else None
 
 
 def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) -> list[Held]:
@@ -392,4 +424,8 @@ def _what(op: Operation) -> str:
         )
     if op.definition.clips:
         return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
+    return _gate(op)
+
+
+def _gate(op: Operation) -> str:
     return op.type if op.definition.gate and holds(op) else ""

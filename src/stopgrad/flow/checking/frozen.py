@@ -196,15 +196,21 @@ def _behind(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
 # --------------------------------------------------------------------------------------- keeping and reading
 
 
+Holding = Callable[[Operation], bool]
+"""Whether a gate holds what it stops; the others do nothing."""
+
+
 class _Kept(Observer):
     """What arrived at each gate in the run at the base point, and how far this run has read it.
 
     Attributes:
+        holding: whether a gate is held.
         recording: whether this is the run at the base point.
         acting: the selective gates that act in this run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, holding: Holding) -> None:
+        self.holding = holding
         self.recording = True
         self.acting: Acting = NOBODY
         self._arrived: dict[Operation, list[tuple[NumpyArray, ...]]] = {}
@@ -220,7 +226,7 @@ class _Kept(Observer):
         if op.definition.batch is KEYS:
             compute = plain()
             return lambda *arrays: self.at_base(op, tuple(compute(*arrays)) if self.recording else ())
-        if not holds(op):
+        if not (holds(op) and self.holding(op)):
             return None
         held, passes = op.definition.held, op.definition.passes
         if held is None:
@@ -256,21 +262,20 @@ class Frozen:
         posed: in which graph, and the base point.
         ys: the results, which need not be those that were posed.
         dtypes: by element type, that in which to compute.
-        hold: whether what gates stop is held; otherwise gates do nothing.
+        holding: from a gate to whether what it stops is held; None if no gate does anything.
 
     Raises:
         StopgradError: something cannot be computed in this precision.
     """
 
     def __init__(
-        self, posed: Posed, ys: Sequence[Output], dtypes: Mapping[DType, DType], hold: bool = True
+        self, posed: Posed, ys: Sequence[Output], dtypes: Mapping[DType, DType], holding: Holding | None
     ) -> None:
         xs = posed.xs
         operations = moving(ys, xs)
         edge = _edge(operations, ys, xs)
         values = evaluate([*edge, *xs], posed.feeds)
         made = rewrite(ys, edge, (_freeze,), None, dtypes)
-        self._hold = hold
         self._ys = made.outputs
         self._inputs = {
             x: value.astype(x.dtype.numpy, copy=False) for x, value in zip(made.inputs, values, strict=False)
@@ -282,7 +287,7 @@ class Frozen:
         ]
         self.moving = moving(self._ys, [x for x in self._xs if x is not None])
         self._gates = list(selective_gates(made.graph.subgraph_to(made.outputs)))
-        self._kept = _Kept()
+        self._kept = None if holding is None else _Kept(holding)
         self._from_edge = self._program(None)
         self.here = self._run(self._from_edge, self._inputs)
         self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
@@ -292,7 +297,7 @@ class Frozen:
         inputs = [*self._inputs]
         if x is not None and x not in self._inputs:
             inputs.append(x)
-        return computation(inputs, self._ys, observer=self._kept if self._hold else None)
+        return computation(inputs, self._ys, observer=self._kept)
 
     def at(self, which: int, value: NumpyArray) -> list[NumpyArray]:
         """The results where one x has another value, and what is stopped the value that it had."""
@@ -303,7 +308,8 @@ class Frozen:
             acting = frozenset(gate for gate, names in self._gates if acts(gate, x, names))
             self._ways[which] = (self._from_edge if x in self._inputs else self._program(x)), acting
         run, acting = self._ways[which]
-        self._kept.again(acting)
+        if self._kept is not None:
+            self._kept.again(acting)
         return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
 
     @staticmethod

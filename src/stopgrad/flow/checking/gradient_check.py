@@ -109,10 +109,13 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
     Attributes:
         order: the highest order of derivatives that was compared.
         modes: how they were generated.
-        stops: ``"hold"`` if stopped values kept those of the base point, else ``"ignore"``.
+        stops: ``"hold"`` if stopped values kept those of the base point; ``"program"`` if only those did that
+            the program's own gates stop; ``"ignore"`` if none did.
         rtol: the relative tolerance.
         held: the gates on the way from the inputs.
         custom: the custom gradients on the way.
+        rules: at order 2, the gates inside gradient functions: the second derivative counts what they stop as
+            a constant.
         wrong: if a check failed, the operations and custom gradients that differ by themselves, on the
             values that they got; those in bodies are not examined.
         notes: further notes for the reader.
@@ -129,13 +132,15 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         rtol: float,
         held: Sequence[Held] = (),
         custom: Sequence[Held] = (),
+        rules: Sequence[Held] = (),
         wrong: Sequence[Held] = (),
         notes: Sequence[str] = (),
     ) -> None:
         self._found = dict(found)
         self._by_name = {name: key for key in self._found for name in _names(key)}
         self.order, self.modes, self.stops, self.rtol = order, tuple(modes), stops, rtol
-        self.held, self.custom, self.wrong = tuple(held), tuple(custom), tuple(wrong)
+        self.held, self.custom = tuple(held), tuple(custom)
+        self.rules, self.wrong = tuple(rules), tuple(wrong)
         self.notes = tuple(notes)
 
     def __getitem__(self, key: object) -> Checked:
@@ -166,7 +171,11 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         return f"<GradientCheck {told}>"
 
     def _parts(self, width: int) -> Iterator[Part]:
-        held = "held" if self.stops == "hold" else "ignored, so compared with the true total derivative"
+        held = {
+            "hold": "held",
+            "program": "of the program held, those of gradient functions not",
+            "ignore": "ignored, so compared with the true total derivative",
+        }[self.stops]
         orders = "order 1" if self.order == 1 else "orders 1 and 2"
         failed = sum(not found.passed for found in self._found.values())
         verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
@@ -178,8 +187,12 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         guilty = {op for held in self.wrong for op in held.operations}
         custom = [held for held in self.custom if not guilty & {*held.operations}]
         yield from _of_places("custom gradients on the way:", custom)
-        where = "held at the base point:" if self.stops == "hold" else "gates on the way:"
+        where = "gates on the way:" if self.stops == "ignore" else "held at the base point:"
         yield from _of_places(where, self.held)
+        rules = "stopped inside gradient functions"
+        if self.stops == "hold":
+            rules += ', which can hide a wrong second derivative; stops="program" does not hold these'
+        yield from _of_places(f"{rules}:", self.rules)
         for note in self.notes:
             yield Paragraph(f"note: {note}", indent=2)
 
@@ -204,6 +217,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
             "inputs": {label(key): fields_of(found) for key, found in self._found.items()},
             "held": gates(self.held),
             "custom": gates(self.custom),
+            "rules": gates(self.rules),
             "wrong": gates(self.wrong),
             "notes": self.notes,
         }

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.base.errors import StopgradError
 from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
-from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
+from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Holding, Posed, draws, evaluate, moving
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
@@ -27,7 +27,7 @@ class Settings:
     """The user's settings; see :func:`stopgrad.check_gradients`."""
 
     modes: tuple[str, ...]
-    hold: bool
+    holding: Holding | None
     rtol: float
     atol: float | None
     directions: int | None
@@ -75,6 +75,7 @@ class Numeric:
     Attributes:
         here: its values.
         terms: the size of the terms that add up to them: *terms* if given, because these cancel.
+        operations: those between the xs and ys.
         notes: notes for the reader.
     """
 
@@ -82,12 +83,12 @@ class Numeric:
         self, posed: Posed, ys: Sequence[Output], settings: Settings, terms: NumpyArray | float = 0.0
     ) -> None:
         self._posed, self._ys, self._settings = posed, ys, settings
-        self._operations = moving(ys, posed.xs)
-        self._drawn = draws(self._operations)
+        self.operations = moving(ys, posed.xs)
+        self._drawn = draws(self.operations)
         self.notes: list[str] = []
         exact = flat(evaluate(ys, posed.feeds))
         wide = self._in_double(exact)
-        self._plain = wide or Frozen(posed, ys, {}, settings.hold)
+        self._plain = wide or Frozen(posed, ys, {}, settings.holding)
         self._steps = Steps.of(2.0**-52 if wide else settings.epsilon)
         self.here = flat(self._plain.here)
         self.terms = np.fmax(np.abs(self.here), terms)
@@ -98,7 +99,7 @@ class Numeric:
         """The function in double precision, if that is the same function."""
         if not self._drawn:
             try:
-                found = Frozen(self._posed, self._ys, WIDE, self._settings.hold)
+                found = Frozen(self._posed, self._ys, WIDE, self._settings.holding)
                 near = 1e3 * self._settings.epsilon * (1.0 + np.abs(exact))
                 if np.all(np.abs(flat(found.here) - exact) <= near):
                     return found
@@ -113,7 +114,7 @@ class Numeric:
 
     def _in_complex(self) -> Frozen | None:
         """The function of complex numbers, if all is real and all that moves is holomorphic."""
-        inside = list(walk(self._operations))
+        inside = list(walk(self.operations))
         tensors = [*self._posed.xs, *(y for op in inside for y in op.outputs)]
         if self._drawn or any(x.dtype.is_complex for x in tensors):
             return None
@@ -123,7 +124,7 @@ class Numeric:
                 self.notes.append(f"no complex step: {op.type} is not holomorphic: {why}")
                 return None
         try:
-            found = Frozen(self._posed, self._ys, COMPLEX, self._settings.hold)
+            found = Frozen(self._posed, self._ys, COMPLEX, self._settings.holding)
         except StopgradError:
             return None  # An operation takes no complex numbers.
         if any(y.dtype.is_floating for op in walk(found.moving) for y in op.outputs):

@@ -52,9 +52,9 @@ def add_flow(commands: Commands) -> None:
     check.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives (1)")
     check.add_argument(
         "--stops",
-        choices=("hold", "ignore"),
+        choices=("hold", "program", "ignore"),
         default="hold",
-        help="whether stopped values stay as they are (hold)",
+        help="which stopped values stay as they are: all (hold), those of the program's own stops, none",
     )
     check.add_argument("--mode", default=",".join(MODES), metavar="MODES", help="of reverse,forward (both)")
     check.add_argument("--rtol", type=float, metavar="X", help="relative tolerance (of the dtype)")
