@@ -32,7 +32,7 @@ class Reaches(Mapping[Any, Reach]):
     of tensors, gives the report on all of these.
 
     Attributes:
-        graph: the graph that was looked at.
+        graph: the graph that was examined.
         ys: what is differentiated.
         xs: the tensors asked about, by their names.
         is_function: whether a function was asked about, whose arguments are the tensors.

@@ -111,7 +111,7 @@ class Suggestion:
         return self.operations_without - self.operations_with
 
     def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold."""
+        """The entry as dicts, lists, strings, numbers and None, for JSON."""
         return {**fields_of(self), "operations_saved": self.operations_saved}
 
 
@@ -121,9 +121,10 @@ class Ablation(FlowReport):
 
     Attributes:
         stops: an entry for each line with stops.
-        suggestions: where a stop would save operations and change neither a gradient nor whether one arrives.
-        zeros: where all that arrives is zero, and where a stop would save operations, but some input's
-            gradient would then be absent instead of zero.
+        suggestions: places where a stop would save operations and change neither a gradient nor whether one
+            arrives.
+        zeros: places where only zeros arrive and a stop would save operations, but some input's gradient
+            would then be absent instead of zero.
         inputs: the labels of the inputs.
         points: the number of data points: the given one, and copies of it with noise.
         engine: the name of the engine on which times were measured; None if none were.

@@ -44,7 +44,7 @@ class NanInput:
     value: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold; numbers that are not finite as text."""
+        """The operand as a dict for JSON; numbers that are not finite become texts."""
         return fields_of(self)
 
 
@@ -96,7 +96,7 @@ class NanSite:
     cure: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold."""
+        """The fields as dicts, lists, strings, numbers and None, for JSON."""
         return {
             **fields_of(self, without=("origin_name",)),
             "operation": self.operation.type,
@@ -132,7 +132,7 @@ class NanNote:
     location: Location | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As what JSON can hold."""
+        """The fields as dicts, lists, strings, numbers and None, for JSON."""
         return {**fields_of(self), "operation": self.operation.name}
 
 

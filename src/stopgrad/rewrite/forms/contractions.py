@@ -276,7 +276,7 @@ class Contraction(Maker):
 def contract(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """A sum of products of broadcast tensors, or of their squared differences, as products of matrices.
+    """Computes sums of products, or of squared differences, of broadcast tensors by products of matrices.
 
     Recognises ``reduce_sum(p, axes)`` and ``reduce_mean`` where p is a product or quotient (Mul, RealDiv,
     Neg, Square, powers 1 and 2, constants) of tensors each of which lacks an axis of p, and at most one
@@ -284,14 +284,14 @@ def contract(
     squared distances ``reduce_sum(((x[:, None] - mu) / scale) ** 2 * weight, -1)``, and what the generator
     makes of them for x, mu, scale and weight.
 
-    Effect: other order of the same terms. Differences are multiplied out, which cancels, and divisors become
-    factors, so both are done in float64 and for float32 operands only; the operands of a difference are
-    centred first, by the mean of the smaller one (any shift is right; near the data it leaves least to
-    cancel). The sum is computed as written where some squared distance is so small beside the operands that
-    less than float32's precision would be left (equal points), and where there is a square or a divisor and
-    something is not finite (a scale of 0): that is looked at when the graph runs. So distances are never
-    negative, and as precise as before. Differences that are not squared lose nothing by cancelling that
-    float32 could hold, so they are looked at only where divisors differ much among what is summed.
+    Effect: the same terms in another order. Differences are multiplied out, which loses digits, and divisors
+    become factors, so both are done in float64 and only for float32 operands. The operands of a difference
+    are centred first, by the mean of the smaller one: any shift is right, and near the data least is lost.
+    The sum is computed as written if some squared distance is so small beside the operands that less than
+    float32's precision would be left (equal points), and if there is a square or a divisor and something is
+    not finite (a scale of 0). This is tested at run time. So distances are never negative, and as precise as
+    before. Differences that are not squared lose nothing that float32 could hold, so they are tested only if
+    divisors differ much among the summands.
 
     Not applied to fewer than 2¹⁶ products, to differences and divisors of other dtypes than float32, nor to
     integers.
@@ -299,7 +299,7 @@ def contract(
     Figures, value and gradient: Gaussian mixture by scales, 10 000 points, 8 components, 16 dimensions: 2.2
     → 0.85 ms; by precisions, 16 384 points, 16 components, 8 dimensions: 4.3 → 1.6 ms; a mean over points of
     scaled squares, 10 000 · 8 · 16: 2.2 → 0.5 ms; squares of a sum of quotients, the same: 1.6 → 0.6 ms.
-    What is looked at when the graph runs costs less than a tenth of that.
+    The tests at run time take less than a tenth of that.
     """
     if op.definition not in (Sum, Mean) or inputs[0].op.definition not in _PRODUCTS:
         return None

@@ -32,10 +32,10 @@ from stopgrad.rewrite.forms.factors import Maker
 def cross_entropy_in_parts(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """A cross entropy as its maximum, sum of exponentials and logits, which its gradient has, too.
+    """Splits a cross entropy into operations that its gradient shares: maximum, sum of exponentials, logits.
 
-    Recognises both cross entropies of softmax. Puts there what their lowerings compute, as operations, of
-    which those that the softmax of the gradient needs as well are built once.
+    Recognises both cross entropies of softmax. Puts there the operations that their lowerings compute; those
+    that the softmax of the gradient also needs are built once.
 
     Effect: none. Not applied to float16 and bfloat16, which are rounded once in the operation as a whole, and
     to no classes at all.
@@ -90,16 +90,16 @@ def contract_in_place(prepared: Rewritten) -> Rewritten:
 def _in_place(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """One sum of products for ``matmul(a, b, transpose_a=True)``, of matrices or of what became such.
+    """Replaces ``matmul(a, b, transpose_a=True)`` by one sum of products over the original axes.
 
-    Recognises operands that are ``reshape(x, [-1, m])``, too, and sums over the axes of x. On a CPU the
-    product of matrices itself copies its first operand, transposed, to compute a little faster (by up to 13%
-    of its time): for the copy, what other products have put together is put together again.
+    Also recognises operands that are ``reshape(x, [-1, m])``, and then sums over the axes of x. On a CPU, the
+    product of matrices would copy its first operand, transposed, to be a little faster (by up to 13%); for
+    that copy, an operand that other products have gathered would be gathered again.
 
     Effect: the same terms are added in another order.
 
-    Figure: x [8, 64, 32] divided along its second axis over four devices, w [32, 48]: the gradient's
-    all-reduce alone, 9 kB a device, where 123 kB were sent.
+    Figure: x [8, 64, 32] divided along its second axis over four devices, w [32, 48]: each device sends only
+    the gradient's all-reduce, 9 kB instead of 123 kB.
     """
     if op.definition is not MatMul or values != (True, False) or any(x.ndim != 2 for x in inputs):
         return None

@@ -32,8 +32,8 @@ def compare_instead_of_scatter(
     ``where(one_hot(labels), update, 0)``, which fuses with what reads it; a scatter is a loop over its
     updates.
 
-    Effect: none, -0.0 apart, which stays where a sum with 0.0 would make it 0.0; labels outside of the axis
-    hit nothing in both. Not applied where a row has more than one index, which may be equal.
+    Effect: none, except that -0.0 stays, while a sum with 0.0 makes it 0.0; labels outside of the axis hit
+    nothing in both. Not applied if a row has more than one index, because these may be equal.
 
     Figure: -mean(log(take_along_axis(softmax(x), y))) and its gradient, 4096 × 1024, with the rows' forms,
     processor time: 15.7 → 5.0 ms.
@@ -56,10 +56,10 @@ def take_first(
     """Takes one element of each row of a tensor's operands, instead of computing all and taking one.
 
     Recognises ``take_along_axis(y, labels[..., None], axis)`` where y is made by sums, differences, products,
-    quotients, negatives, logarithms and log-softmax. Puts the taking before these.
+    quotients, negatives, logarithms and log-softmax. Moves the selection before these.
 
-    Effect: none, bit for bit; labels outside of the axis give 0 as before. Not applied where several elements
-    of a row are taken.
+    Effect: none, bit for bit; labels outside of the axis give 0 as before. Not applied if several elements of
+    a row are taken.
 
     Figure: -mean(take_along_axis(log_softmax(x), y)) and its gradient, 4096 × 1024, processor time: 5.4 → 2.7
     ms.
@@ -103,8 +103,8 @@ def sum_of_hits(
 ) -> Sequence[Output] | None:
     """Replaces the sum of a row that is 0 except at a label by what is there.
 
-    Recognises ``reduce_sum(where(one_hot(labels), update, 0), axis)``, also of its negative: what comes back
-    through the log-sum of a cross entropy. Effect: none but the sign of a zero.
+    Recognises ``reduce_sum(where(one_hot(labels), update, 0), axis)``, also of its negative, which is in the
+    gradient of a cross entropy. Effect: only the sign of a zero.
 
     Figure: as for :func:`take_first`, of which it is a part.
     """

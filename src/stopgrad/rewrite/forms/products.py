@@ -21,8 +21,8 @@ def flatten_summed_product(
     k, n]: what the generator makes for the weight of ``x @ w`` where x has batch axes. Puts there one product
     over ``batch * k``, of the two operands reshaped, which moves no data.
 
-    Effect: the same terms are added in another order. Not applied where an operand would have to be
-    transposed first, where batches are broadcast, or where only some of them are summed.
+    Effect: the same terms are added in another order. Not applied if an operand would have to be transposed
+    first, if batches are broadcast, or if only some of them are summed.
 
     Figure: x [8, 128, 256], w [256, 1024], the weight's gradient alone: 19 → 3.5 ms.
     """

@@ -391,16 +391,16 @@ def divide_last(
 ) -> Sequence[Output] | None:
     """Divides by the sum of a softmax as late as possible, and only once.
 
-    Recognises e / s, e · (1 / s) with e = exp(x - max x), s = Σ e over the same axes, in users' code or as
-    Softmax; and all that products, sums and differences make of it, in the loss and in its gradient. What
-    comes back through a maximum without a stop is 0, and is left out.
+    Recognises e / s and e · (1 / s) with e = exp(x - max x), s = Σ e over the same axes, in users' code or as
+    Softmax; and all products, sums and differences of these, in the loss and in its gradient. The gradient
+    through a maximum without a stop is 0, and is left out.
 
     Effect: values and gradients as before up to rounding; NaN and -∞ stay where they were. Terms of a sum are
     larger by at most the length of a row. Not applied to 16-bit floats, to an exponential that is not shifted
-    by the maximum over the same axes (it may overflow), or where a row has one element.
+    by the maximum over the same axes (it may overflow), or if a row has one element.
 
-    The same for what is divided by √(mean x² + ε), or multiplied by its inverse: layer norm, RMS norm.
-    There the sum of x - mean x counts as 0; where squares overflow, a NaN of the gradient may so become 0.
+    The same for divisions by √(mean x² + ε), or products with its reciprocal: layer norm, RMS norm. There the
+    sum of x - mean x counts as 0; so if squares overflow, a NaN of the gradient may become 0.
 
     Figures, processor time for value and gradient: Σ w · softmax x, 4096 × 1024: 8.8 → 4.5 ms; 256 × 32000:
     15.0 → 7.7; -mean(log softmax(x)[:, 0]), 4096 × 1024: 8.2 → 2.9; RMS norm and tanh: 9.3 → 6.7; layer

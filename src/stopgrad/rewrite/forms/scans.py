@@ -521,17 +521,17 @@ def move_out_of_loop(
 ) -> Sequence[Output | None] | None:
     """Leaves in a scan only what has to be done at each step.
 
-    Recognises, in the body of a scan of at least two steps, products of what depends on the sequences alone
-    with what is the same at every step (and what these products need, and what is elementwise on them);
-    carries to which products of matrices, sums over axes or what is known for all steps are added, and which
-    nothing else reads; products with what is the same at every step that only results depend on; and products
-    with transposes of matrices that stay the same. The first are computed before the loop for all steps at
-    once, the second and third after it, from factors that the loop hands out; those matrices are transposed
+    Recognises, in the body of a scan of at least two steps: (1) products of values that depend only on the
+    sequences with values that are the same at every step, with what these products need, and elementwise
+    operations on them; (2) carries to which products of matrices, sums over axes or values known for all
+    steps are added, and which nothing else reads; (3) products with fixed values that only results need;
+    (4) products with transposes of fixed matrices. The first are computed before the loop for all steps at
+    once; the second and third after it, from factors that the loop returns; those matrices are transposed
     once.
 
-    Effect: what was added step by step is added within one product; a sum in 16 bits that is kept in float32
-    stays. Not applied where a product at a step is cheap beside reading its result (:func:`_pays`), nor where
-    more would have to be kept for all steps than 16 MiB and four times what the loop reads and hands out.
+    Effect: what was added step by step is added within one product; a 16-bit sum that is kept in float32
+    stays so. Not applied if a product at a step is fast beside reading its result (:func:`_pays`), nor if
+    more would have to be kept for all steps than 16 MiB and four times what the loop reads and returns.
 
     Figures: value and gradient of an LSTM of 100 steps, batch 32, 64 -> 128: 18.4 -> 12.9 ms; of 1,000 steps,
     batch 8, width 64, a plain network 8.8 -> 5.2, a GRU 23.5 -> 13.8. Without transposing the weights once,
