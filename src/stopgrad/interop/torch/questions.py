@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
 
-Tensor = Any
+Tensor = torch.Tensor
+T = TypeVar("T")
 Asked: TypeAlias = (
     "torch.nn.Module | torch.optim.Optimizer | torch.Tensor | Mapping[str, Any] | Iterable[Any]"
 )
@@ -83,7 +84,7 @@ def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
     return found
 
 
-def chosen(what: str, tensors: dict[str, Tensor], only: Names | None) -> dict[str, Tensor]:
+def chosen(what: str, tensors: dict[str, T], only: Names | None) -> dict[str, T]:
     """The tensors whose names match a pattern or lie below one that does; all of them without patterns.
 
     Raises:

@@ -24,8 +24,8 @@ from stopgrad.interop.torch.recording.places import user_frame
 from stopgrad.interop.torch.recording.recorder import tensors_in
 from stopgrad.interop.torch.watching import Watch, watch
 
-Module = Any
-Tensor = Any
+Module = torch.nn.Module
+Tensor = torch.Tensor
 
 SHOWN = 4
 """The most names in a message."""
@@ -107,7 +107,7 @@ class Training:
 
     def groups(self) -> tuple[dict[str, Tensor], list[Group]]:
         """The parameters that require grad, by name; and the groups that are trained together."""
-        parts = [
+        parts: list[tuple[str, Iterable[tuple[str, Tensor]], bool]] = [
             (name, module.named_parameters(prefix), False) for name, prefix, module in self._with_prefixes()
         ]
         parts += [

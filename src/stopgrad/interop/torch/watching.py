@@ -28,7 +28,7 @@ from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.record import Value
 from stopgrad.interop.torch.recording.recorder import Recorder
 
-Tensor = Any
+Tensor = torch.Tensor
 
 
 RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from stopgrad.tools.recipes.result import (
 )
 from stopgrad.tools.recipes.training import adam, cosine, initial_moments, weights
 
-Array = Any
+Array: TypeAlias = sg.Output | np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 Network = dict[str, Any]
 Attack = Callable[[Network, Array, Array, Array], Array]
@@ -63,7 +63,7 @@ def ascend(net: Network, x: Array, labels: Array) -> Array:
     return sg.sign(sg.grad(lambda x: cross_entropy(net, x, labels))(x))
 
 
-def fgsm(net: Network, x: Array, labels: Array, key: Array = None, epsilon: float = EPSILON) -> Array:
+def fgsm(net: Network, x: Array, labels: Array, key: Array | None = None, epsilon: float = EPSILON) -> Array:
     """The fast gradient sign method: one step to the border."""
     return sg.clip(x + epsilon * ascend(net, x, labels), 0.0, 1.0)
 
@@ -312,7 +312,7 @@ def graph(kind: str, stopped: bool, pixels: int = 4) -> LossGraph:
     rng = np.random.default_rng(0)
     net = weights(rng, {"1": (pixels, 3), "2": (3, 10)})
 
-    def loss(net: Network, x: Array, labels: Array, key: Array) -> tuple[Array, list[sg.Operation]]:
+    def loss(net: Network, x: sg.Output, labels: Array, key: Array) -> tuple[Array, list[sg.Operation]]:
         stop: Callable[[Array], Array] = sg.stop_gradient if stopped else lambda x: x
         if kind == "VAT":
             p = sg.stop_gradient(sg.softmax(logits(net, x)))

@@ -18,7 +18,7 @@ Welling & Hinton 2002.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from stopgrad.tools.recipes.result import (
     silent,
 )
 
-Array = Any
+Array: TypeAlias = sg.Output | np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 Machine = dict[str, Any]
 """Parameters: "W" [visible, hidden], "a" [visible], "b" [hidden]."""
@@ -93,7 +93,8 @@ def classical_update(v: Numbers, sample: Numbers, rbm: Machine) -> Machine:
 
 def pseudo_likelihood(v: Array, rbm: Machine) -> Array:
     """The mean over rows of Σᵢ log p(vᵢ | all others), with every pixel flipped in turn."""
-    flipped = sg.expand_dims(v, 1) + np.eye(v.shape[-1], dtype=np.float32) * sg.expand_dims(1.0 - 2.0 * v, 1)
+    pixel = np.eye(rbm["a"].shape[0], dtype=np.float32)
+    flipped = sg.expand_dims(v, 1) + pixel * sg.expand_dims(1.0 - 2.0 * v, 1)
     gain = free_energy(flipped, rbm) - sg.expand_dims(free_energy(v, rbm), 1)
     return sg.reduce_mean(sg.reduce_sum(-sg.softplus(-gain), axis=-1))
 
@@ -269,7 +270,7 @@ def mean_field_graph(stopped: bool) -> LossGraph:
     """The loss with a mean-field sample, which names its construction: does the gradient enter it?"""
     example = {"W": np.zeros((4, 3), np.float32), "a": np.zeros(4, np.float32), "b": np.zeros(3, np.float32)}
 
-    def loss(rbm: Machine, v: Array) -> tuple[Array, list[sg.Operation]]:
+    def loss(rbm: Machine, v: sg.Output) -> tuple[Array, list[sg.Operation]]:
         before = len(v.graph)
         sample = mean_field(v, rbm, 1)
         construction = list(v.graph.operations[before:])

@@ -22,7 +22,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from stopgrad.tools.recipes.result import (
     silent,
 )
 
-Array = Any
+Array: TypeAlias = sg.Output | np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 Mixture = dict[str, Any]
 """Parameters: "logit" [K], "mean" [K, D], "log_diagonal" [K, D]; "below" [K, D, D] for full covariance."""

@@ -17,7 +17,7 @@ Source: the documentation of TensorFlow's ``tf.stop_gradient``; for the shift, B
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from stopgrad.tools.recipes.result import (
     silent,
 )
 
-Array = Any
+Array: TypeAlias = sg.Output | np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from stopgrad.tools.recipes.result import (
 )
 from stopgrad.tools.recipes.training import adam, cosine, initial_moments, weights
 
-Array = Any
+Array: TypeAlias = sg.Output | np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, Any]
 Network = dict[str, Any]
 

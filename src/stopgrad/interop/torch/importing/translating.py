@@ -21,7 +21,7 @@ from stopgrad.interop.torch.importing.aten.sizes import SIZES
 from stopgrad.interop.torch.importing.program import STOP, location_of, scope_of
 from stopgrad.ops.structural.sources import size_as
 
-Node = Any
+Node = torch.fx.Node
 
 
 class Refusal:
@@ -121,10 +121,11 @@ class Translator:
         self, module: torch.fx.GraphModule, node: Node, known: Mapping[Node, Any], live: Container[Node]
     ) -> Any:
         if node.op == "get_attr":
-            found = _attribute(module, node.target)
-            return sg.constant(array_of(found, node.target)) if isinstance(found, torch.Tensor) else found
-        args = torch.fx.node.map_arg(node.args, known.__getitem__)
-        kwargs = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+            path = str(node.target)
+            found = _attribute(module, path)
+            return sg.constant(array_of(found, path)) if isinstance(found, torch.Tensor) else found
+        args: Any = torch.fx.node.map_arg(node.args, known.__getitem__)
+        kwargs: Any = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
         if node.target is operator.getitem:
             return args[0][args[1]]
         location = location_of(node)

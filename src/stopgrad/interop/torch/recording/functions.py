@@ -12,7 +12,7 @@ import torch
 
 from stopgrad.interop.torch.recording.record import Event, Value
 
-Node = Any
+Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 NOT_DIFFERENTIABLE = "not differentiable"
 
 

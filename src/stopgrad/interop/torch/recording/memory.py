@@ -5,10 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
+
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.record import Value
 
-Tensor = Any
+Tensor = torch.Tensor
 
 
 class Held(weakref.ref[Any]):

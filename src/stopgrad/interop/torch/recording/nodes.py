@@ -16,7 +16,7 @@ from stopgrad.interop.torch.recording.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
 from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering
 
-Node = Any
+Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
 _LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"

@@ -19,7 +19,7 @@ from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Event, Kind, Region, Target, Value, left, now, stop
 from stopgrad.interop.torch.recording.values import Values
 
-Tensor = Any
+Tensor = torch.Tensor
 _functorch: Any = torch._C._functorch
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
@@ -47,12 +47,13 @@ class Used:
 
     __slots__ = ("tensor", "value", "version")
 
-    def __init__(self, tensor: Tensor, value: Value) -> None:
-        self.tensor, self.value = tensor, value
+    def __init__(self, tensor: Tensor | None, value: Value) -> None:
+        self.tensor: Any = tensor
+        self.value = value
         self.version = version_of(tensor)
 
 
-def version_of(tensor: Tensor) -> int:
+def version_of(tensor: Tensor | None) -> int:
     """How often a tensor was written into, as PyTorch counts it."""
     return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
 
@@ -260,7 +261,8 @@ class Recorder(Values):
         for event in [value.event for value in found.values if value.event.serial > self._began]:
             through.update(event.inputs)
             if whole and call.overwrites:
-                node: Any = node_of(tensor._base)
+                base: Any = tensor._base
+                node: Any = node_of(base)
                 if node.next_functions[0][0] is not None:
                     event.walls = ((0, NOT_DIFFERENTIABLE, OVERWRITTEN),)
             elif store is not None and not store.value.open and store.value not in event.inputs:

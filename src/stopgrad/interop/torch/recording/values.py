@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from stopgrad.base.source import RawLocation
@@ -13,7 +11,7 @@ from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
 from stopgrad.interop.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
 from stopgrad.interop.torch.recording.regions import Regions
 
-Tensor = Any
+Tensor = torch.Tensor
 
 
 class Values(Regions):
