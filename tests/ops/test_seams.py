@@ -155,3 +155,19 @@ def test_a_power_has_mixed_derivatives_where_its_exponent_is_0() -> None:
     slope = sg.grad(sg.pow)
     np.testing.assert_allclose(sg.grad(slope, argnums=1)(np.float64(4.0), np.float64(0.0)), 0.25)
     np.testing.assert_array_equal(slope(np.array(np.inf), np.float64(0.0)), 0)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "mean", "least"),
+    [
+        (sg.reduce_logsumexp, 1000.0, 3e-6),
+        (sg.reduce_variance, 1000.0, 1e-6),
+    ],
+)
+def test_gradients_of_reductions_are_as_precise_as_their_operand(
+    reduce: Callable[[Any], Any], mean: float, least: float
+) -> None:
+    """The rounding of a result, or of a mean, is no error of each element's gradient."""
+    x = (mean + np.random.default_rng(0).normal(size=100_000)).astype(np.float32)
+    found, exact = sg.grad(reduce)(x), sg.grad(reduce)(x.astype(np.float64))
+    assert np.abs(found - exact).max() < least * np.abs(exact).max()

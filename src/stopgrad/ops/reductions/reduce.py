@@ -323,11 +323,14 @@ reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
 def _to_exponentials(g: Output, op: Operation) -> Tensor:
     """The cotangent of x for log Σ eˣ: g · eˣ / Σ eˣ.
 
-    For dtypes of 16 bits the result is computed anew: its rounding error would be one of the exponent.
+    The result shifts x, so that nothing overflows. Its rounding is a factor of all exponentials, which their
+    own sum divides out again.
     """
-    x = wide(op.x)
-    total = op.result if x is op.x else d.apply(LogSumExp, (x,), (op.axis, op.keepdims))
-    return spread(wide(g), op) * exp(x - spread(where(total <= -math.inf, 0, total), op))
+    total = wide(op.result)
+    nothing = spread(total <= -math.inf, op)
+    exponentials = exp(wide(op.x) - where(nothing, 0, spread(total, op)))
+    whole = reduce_sum(exponentials, op.axis, keepdims=True)
+    return spread(wide(g), op) * (exponentials / where(nothing, 1, whole))
 
 
 class Variance(Reduction):
@@ -355,7 +358,10 @@ reduce_variance = _public(Variance, "reduce_variance")
 
 
 def _to_distances(g: Output, x: Output, op: Operation) -> Tensor:
-    return spread(g * (2 / size_as(_count(op), x.dtype, g)), op) * (x - reduce_mean(x, op.axis, True))
+    # The mean is rounded; what that leaves of it in the distances is their own mean, and goes with it.
+    distances = x - reduce_mean(x, op.axis, True)
+    distances = distances - reduce_mean(distances, op.axis, True)
+    return spread(g * (2 / size_as(_count(op), x.dtype, g)), op) * distances
 
 
 @d.guarded("reduce_std")
