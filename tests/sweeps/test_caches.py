@@ -149,7 +149,7 @@ CONSTANT = {
     "stopgrad.interop.onnx.operators.resizing.RESIZING",
     "stopgrad.interop.onnx.operators.sequences.SEQUENCES",
     "stopgrad.interop.onnx.operators.signals.SIGNALS",
-    "stopgrad.interop.onnx.operators.preview_training.TRAINING",
+    "stopgrad.interop.onnx.operators.preview_training.PREVIEW_TRAINING",
     "stopgrad.interop.onnx.reading._ATTRIBUTES",
     "stopgrad.interop.onnx.schemas._NAMES",
     "stopgrad.interop.onnx.folding.FOLDS",

@@ -19,7 +19,7 @@ from stopgrad.interop.onnx.operators.losses import LOSSES
 from stopgrad.interop.onnx.operators.moving import MOVING
 from stopgrad.interop.onnx.operators.normalizations import NORMALIZATIONS
 from stopgrad.interop.onnx.operators.pooling import POOLING
-from stopgrad.interop.onnx.operators.preview_training import TRAINING
+from stopgrad.interop.onnx.operators.preview_training import PREVIEW_TRAINING
 from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import QUANTIZED
 from stopgrad.interop.onnx.operators.recurrent import RECURRENT
@@ -40,7 +40,7 @@ OPERATORS: Table = {
     **RECURRENT,
     **RESIZING,
     **SIGNALS,
-    **TRAINING,
+    **PREVIEW_TRAINING,
     **CONTRIB,
     **CONTROL,
     **ELEMENTWISE,

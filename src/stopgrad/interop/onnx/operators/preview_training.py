@@ -108,7 +108,7 @@ def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> Any:
     return inline([y], values, kept)[0]
 
 
-TRAINING: Table = {
+PREVIEW_TRAINING: Table = {
     "ai.onnx.preview.training::Gradient": gradient,
     "ai.onnx.preview.training::Adagrad": _of_several(adagrad, 1),
     "ai.onnx.preview.training::Adam": _of_several(adam, 2),
