@@ -27,7 +27,7 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
         ) from None
 
 
-class Namespace:
+class LazyNamespace:
     """An array library's functions, and further modules that lowerings use, as attributes.
 
     Examples:
@@ -49,6 +49,6 @@ class Namespace:
         return found
 
 
-NUMPY = Namespace(
+NUMPY = LazyNamespace(
     numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special"
 )

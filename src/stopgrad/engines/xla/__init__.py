@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.later import Later
-from stopgrad.base.namespaces import Namespace, require
+from stopgrad.base.namespaces import LazyNamespace, require
 from stopgrad.base.types import TensorType, complex128, float64, int32, int64, uint64
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _WIDE = (float64, int64, uint64, complex128)
 
 
-class JaxNamespace(Namespace):
+class JaxNamespace(LazyNamespace):
     """JAX's functions; and *constrained*, which tells JAX how an array is divided over the mesh, if any."""
 
     constrained: Callable[[Any, Spec], Any] = staticmethod(lambda x, spec: x)

@@ -77,7 +77,6 @@ class Schedule:
         self.inputs: list[Output] = []
         self._positions: dict[Output, int] = {}
         self._sources: list[tuple[int, ...]] = []
-        self._constants: list[bytes] = []
         self._scalars: list[tuple[int, int]] = []
         self._numbers: dict[Node, int] = {}
         self._before: list[tuple[int, ...]] = []
