@@ -12,11 +12,9 @@ from stopgrad.flow.patterns import matching
 
 Tensor = torch.Tensor
 T = TypeVar("T")
-Asked: TypeAlias = (
-    "torch.nn.Module | torch.optim.Optimizer | torch.Tensor | Mapping[str, Any] | Iterable[Any]"
-)
+Asked: TypeAlias = torch.nn.Module | torch.optim.Optimizer | torch.Tensor | Mapping[str, Any] | Iterable[Any]
 """What a question can be about; mappings and iterables hold such things again."""
-Loss: TypeAlias = "torch.Tensor | Mapping[str, Any] | Sequence[Any]"
+Loss: TypeAlias = torch.Tensor | Mapping[str, Any] | Sequence[Any]
 """A loss, or several in a structure."""
 Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
 """A pattern of names, or several."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import onnx
+from onnx.defs import OpSchema
 
 import stopgrad as sg
 from stopgrad.base.types import DType, DTypeLike, dtype_of
 from stopgrad.interop.shared.conversions import Refused as Refused
-
-if TYPE_CHECKING:
-    from onnx.defs import OpSchema
 
 Rule = Callable[..., Any]
 Table = dict[str, Rule]

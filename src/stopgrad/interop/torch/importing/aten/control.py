@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import torch
 
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import Value, brought
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Translator(Protocol):
