@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -469,3 +469,35 @@ def test_what_python_computes_of_a_number_is_told_to_have_left() -> None:
     assert left.location is not None
     assert {left.location.line} == lines(of_a_number, "# left")
     assert "scale left for Python by .item()" in flow.to_text()
+
+
+@pytest.mark.parametrize("name", ["view_as", "expand_as", "reshape_as", "type_as", "to"])
+def test_a_tensor_that_only_gives_its_shape_or_dtype_is_on_no_path(name: str) -> None:
+    x, like = torch.ones(2, 3, requires_grad=True), torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+    with sgt.watch() as seen:
+        loss = getattr(x * 1.0, name)(like * 2.0).sum()
+    flow = seen.explain(loss, {"x": x, "like": like})
+    assert {key: flow[key].status.name for key in flow} == {"x": "FLOWS", "like": "DISCONNECTED"}
+
+
+class OwnNames(torch.nn.Module):
+    """Its parameters under other names, by a method without ``remove_duplicate``, as in torchrl."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 1)
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[Any]:  # type: ignore[override]
+        for name, parameter in super().named_parameters(prefix, recurse):
+            yield f"own.{name}", parameter
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x).sum()
+
+
+def test_a_module_may_name_its_parameters_itself() -> None:
+    model = OwnNames()
+    with sgt.watch() as seen:
+        loss = model(torch.ones(2, 3))
+    for flow in (seen.explain(loss, model), seen.explain(loss), sgt.explain(model, torch.ones(2, 3))):
+        assert list(flow) == ["own.linear.weight", "own.linear.bias"]

@@ -14,7 +14,7 @@ from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
-from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.recording.recorder import Recorder, parameters_of
 from stopgrad.interop.torch.watching import RECORDERS, Watch, explained
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
@@ -83,7 +83,7 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     found: dict[str, Any] = {}
     for part in (f, home):
         if isinstance(part, torch.nn.Module):
-            found |= dict(part.named_parameters(remove_duplicate=False))
+            found |= dict(parameters_of(part))
     given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
     stack = [(name, x) for name, x in reversed(given.items())]
     while stack:
@@ -92,7 +92,7 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
             if x.requires_grad:
                 found[name] = x
         elif isinstance(x, torch.nn.Module):
-            found |= {f"{name}.{key}": p for key, p in x.named_parameters(remove_duplicate=False)}
+            found |= {f"{name}.{key}": p for key, p in parameters_of(x)}
         elif isinstance(x, dict):
             stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
         elif isinstance(x, (list, tuple)):

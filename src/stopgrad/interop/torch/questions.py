@@ -9,6 +9,7 @@ import torch
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
+from stopgrad.interop.torch.recording.recorder import parameters_of
 
 Tensor = torch.Tensor
 T = TypeVar("T")
@@ -59,7 +60,7 @@ def _below(what: str, x: object) -> list[tuple[str, Any]] | None:
     if isinstance(x, torch.Tensor):
         return None
     if isinstance(x, torch.nn.Module):
-        return list(x.named_parameters(remove_duplicate=False))
+        return list[tuple[str, Any]](parameters_of(x))
     if isinstance(x, torch.optim.Optimizer):
         return _of_optimizer(x)
     if isinstance(x, dict):

@@ -37,10 +37,11 @@ class Call:
         flat: whether its gradient is zero everywhere.
         writes: whether it writes into its first argument.
         overwrites: whether it overwrites its first argument, whatever that was.
+        alike: whether it takes only shape, dtype or device of its other tensors, and no values.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
     """
 
-    __slots__ = ("act", "apart", "flat", "name", "overwrites", "why", "writes")
+    __slots__ = ("act", "alike", "apart", "flat", "name", "overwrites", "why", "writes")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
@@ -50,6 +51,7 @@ class Call:
         plain = short.removesuffix("_") if not short.endswith("__") else short
         self.flat = plain in FLAT
         many = short.startswith(("_foreach_", "_fused_"))
+        self.alike = short in ALIKE
         self.apart = many or short.rpartition(".")[2] in _EACH
         self.writes = not many and (
             short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
@@ -147,6 +149,9 @@ FACTORIES = _words(
     """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided
     tril_indices triu_indices"""
 )
+
+ALIKE = _words("view_as expand_as reshape_as type_as to resize_as_")
+"""Functions that make their first tensor like another, whose values play no part."""
 
 FLAT = _words(
     """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import weakref
@@ -23,6 +24,14 @@ Tensor = torch.Tensor
 _functorch: Any = torch._C._functorch
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
+
+
+def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """A module's parameters by name, shared ones under each of their names, as far as it tells them."""
+    asked = inspect.signature(module.named_parameters).parameters
+    if "remove_duplicate" in asked or any(p.kind is p.VAR_KEYWORD for p in asked.values()):
+        return list(module.named_parameters(remove_duplicate=False))
+    return list(module.named_parameters())  # A method of the user's own, without that argument.
 
 
 def tensors_in(*trees: object) -> Iterator[Tensor]:
@@ -135,7 +144,7 @@ class Recorder(Values):
         roots = [module for module in modules if id(module) not in below]
         for root in roots:
             prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
-            found |= {f"{prefix}{name}": p for name, p in root.named_parameters(remove_duplicate=False)}
+            found |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
         known = {id(tensor) for tensor in found.values()}
         rest = [held() for held in self.memory.all_held() if held.root is not None]
         leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
@@ -156,7 +165,7 @@ class Recorder(Values):
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
-        used = self._used((args, kwargs), place, here)
+        used = self._used((args[:1], {}) if call.alike else (args, kwargs), place, here)
         self._began = now()
         transformed = _functorch.peek_interpreter_stack() is not None
         if transformed and act is Act.REQUIRE:
