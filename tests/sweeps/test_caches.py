@@ -78,6 +78,7 @@ CHANGES = {
 # Those that are as they were when the package was imported.
 CONSTANT = {
     "stopgrad.graph.docstrings._NUMBERS",
+    "stopgrad.ops.neural.windows._WORDS",
     "stopgrad.graph.type_rules.DESCRIPTIONS",
     "stopgrad.engines.onnxruntime._INEXACT",
     "stopgrad.engines.onnxruntime.nodes.elementwise._BINARY",

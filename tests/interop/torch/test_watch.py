@@ -501,3 +501,11 @@ def test_a_module_may_name_its_parameters_itself() -> None:
         loss = model(torch.ones(2, 3))
     for flow in (seen.explain(loss, model), seen.explain(loss), sgt.explain(model, torch.ones(2, 3))):
         assert list(flow) == ["own.linear.weight", "own.linear.bias"]
+
+
+def test_nested_tensors_can_be_watched() -> None:
+    model = nn.Linear(3, 2)
+    parts = [torch.ones(2, 3), torch.ones(4, 3)]
+    with sgt.watch() as seen:
+        loss = model(torch.nested.nested_tensor(parts, layout=torch.jagged)).values().sum()
+    assert {flow.status.name for flow in seen.explain(loss, model).values()} == {"FLOWS"}

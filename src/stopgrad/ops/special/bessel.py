@@ -105,7 +105,7 @@ bessel_i1e = d.unary(BesselI1e, "bessel_i1e")
 
 
 _NEAR = 0.1
-_SERIES = [1 / (2 * 4**k * math.factorial(k) * math.factorial(k + 1)) for k in range(4, -1, -1)]
+_SERIES = tuple([1 / (2 * 4**k * math.factorial(k) * math.factorial(k + 1)) for k in range(4, -1, -1)])
 """I₁(x) / x in powers of x², the highest first (DLMF 10.25.2); below 0.1 the next is under 10⁻¹⁸."""
 
 

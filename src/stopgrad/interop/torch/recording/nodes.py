@@ -306,5 +306,5 @@ def sizes_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """The dtype's name and the sizes of a tensor."""
     try:
         return (dtype_name(tensor.dtype), *[int(n) for n in tensor.shape])
-    except (RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
         return (dtype_name(tensor.dtype),)
