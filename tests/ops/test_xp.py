@@ -375,6 +375,14 @@ def test_what_the_namespace_says_of_itself() -> None:
         xp.asarray([1.0], device="gpu")
 
 
+def test_one_array_comes_back_alone_and_several_as_a_tuple() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [])
+        for ndim, of in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d), 1):
+            assert of(x).shape == (1,) * ndim
+            assert [y.shape for y in of(x, x)] == [(1,) * ndim] * 2
+
+
 def test_arrays_of_what_is_none_yet() -> None:
     x = np.arange(3.0)
     assert xp.asarray(x) is x or np.shares_memory(xp.asarray(x), x)

@@ -133,6 +133,14 @@ def test_a_resize_to_the_size_of_another_tensor() -> None:
     np.testing.assert_allclose(sgo.load(opened)(x, skip), expected, 1e-5, 1e-6)
 
 
+def test_factors_of_a_product() -> None:
+    a, b, c = floats(2, 3), floats(3, 4, seed=1), floats(4, seed=2)
+    for factor in (0.5, 2.0):
+        layer = Layer("Gemm", [a, b, c], {"alpha": factor, "beta": factor})
+        found = sgo.load(model_of(layer, np.float32))(**fed(layer, np.float32))
+        np.testing.assert_allclose(found, factor * (a @ b + c), 1e-5, 1e-5)
+
+
 # ------------------------------------------------------------------------------------------------- masks
 
 
