@@ -173,7 +173,6 @@ CONSTANT = {
     "stopgrad.flow.checking.check._EPSILON",
     "stopgrad.flow.checking.frozen.COMPLEX",
     "stopgrad.flow.checking.frozen.WIDE",
-    "stopgrad.flow.checking.frozen._FROZEN",
     "stopgrad.flow.page.marks.LETTERS",
     "stopgrad.train.optimizers.matrices._ADJUSTMENTS",
     "stopgrad.train.optimizers.rules._CHECKS",
