@@ -509,3 +509,24 @@ def test_nested_tensors_can_be_watched() -> None:
     with sgt.watch() as seen:
         loss = model(torch.nested.nested_tensor(parts, layout=torch.jagged)).values().sum()
     assert {flow.status.name for flow in seen.explain(loss, model).values()} == {"FLOWS"}
+
+
+def test_what_fails_in_a_watch_is_told_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = pytest.importorskip("stopgrad.interop.torch.recording.recorder")
+    x = leaf(3)
+
+    def broken(tensor: Any) -> Any:
+        raise KeyError("no sizes")
+
+    with sgt.watch() as seen:
+        y = x * 2.0
+        monkeypatch.setattr(recorder, "sizes_of", broken)
+        z = y.exp()  # lost
+        monkeypatch.undo()
+        loss = (z + y).sum()
+    loss.backward()
+    assert x.grad is not None
+    flow = seen.explain(loss, {"x": x})
+    assert flow["x"].status == "flows"
+    (line,) = lines(test_what_fails_in_a_watch_is_told_and_the_program_goes_on, "# lost")
+    assert f"test_watch.py:{line} was not recorded (KeyError: 'no sizes')" in flow.to_text(width=400)

@@ -148,7 +148,9 @@ def explained(
     """A recorder's report on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
-    return without_gc(report_of, losses, targets, recorder.departures.known(), holds_optimizer(xs))
+    return without_gc(
+        report_of, losses, targets, recorder.departures.known(), holds_optimizer(xs), recorder.lost
+    )
 
 
 @guarded("watch")

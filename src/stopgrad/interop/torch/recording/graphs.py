@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.dtypes import dtype_of
@@ -28,6 +28,7 @@ def report_of(
     xs: Mapping[str, Target],
     departures: Sequence[Departure] = (),
     held: bool = False,
+    lost: Iterable[str] = (),
 ) -> Flow:
     """The report on recorded values, made from a graph of ours.
 
@@ -35,6 +36,7 @@ def report_of(
         losses: what is differentiated.
         xs: what is asked about.
         departures: the values that left for Python.
+        lost: the calls that were not recorded.
         held: whether an optimizer holds the subjects; other tensors that gradients reach are then a finding.
     """
     gone = _gone(losses, xs, departures)
@@ -43,6 +45,7 @@ def report_of(
     findings = [*building.earlier(), *building.left(gone)]
     if held:
         findings += _strays(building, ys)
+    findings += [Finding("not followed", f"{call}; what comes of it is not known", ()) for call in lost]
     return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from stopgrad.base.errors import GraphError
-from stopgrad.base.source import RawLocation
+from stopgrad.base.source import RawLocation, decode
+from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.calls import Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
@@ -80,6 +81,7 @@ class Recorder(Values):
     def __init__(self) -> None:
         super().__init__()
         self.modules: Any = weakref.WeakSet()
+        self.lost: dict[str, None] = {}
         self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
         self._began = 0
 
@@ -165,16 +167,29 @@ class Recorder(Values):
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
-        used = self._used((args[:1], {}) if call.alike else (args, kwargs), place, here)
-        self._began = now()
         transformed = _functorch.peek_interpreter_stack() is not None
         if transformed and act is Act.REQUIRE:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
-        if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
-            self._backward(call, args, kwargs, place, here)
+        # Whatever fails in here is told in the report. The program that is watched goes on.
+        try:
+            used = self._used((args[:1], {}) if call.alike else (args, kwargs), place, here)
+            self._began = now()
+            if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
+                self._backward(call, args, kwargs, place, here)
+        except Exception as error:
+            self.lose(call, place, error)
+            return function(*args, **kwargs)
         result = function(*args, **kwargs)
-        _ACTIONS[act](self, call, used, result, place, here)
+        try:
+            _ACTIONS[act](self, call, used, result, place, here)
+        except Exception as error:
+            self.lose(call, place, error)
         return result
+
+    def lose(self, call: Call, place: RawLocation | None, error: Exception) -> None:
+        """Note that a call could not be recorded."""
+        where = "" if place is None else f" at {place_text(decode(place))}"
+        self.lost[f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"] = None
 
     def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
