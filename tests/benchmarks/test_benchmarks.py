@@ -49,7 +49,6 @@ def test_batching_measures_both_and_gives_the_same_values(tmp_path: Path) -> Non
     assert built["operations"] < 50
 
 
-@pytest.mark.nightly
 def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: Path) -> None:
     shown = run(
         "runtime.py",
@@ -105,7 +104,6 @@ def test_runtime_shows_a_disagreement(tmp_path: Path) -> None:
     assert "numpy: loss, Σ |gradient|" in shown
 
 
-@pytest.mark.nightly
 def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run("watch.py", "--quick", "--only", "mlp,chain", "--rounds", "2", "--json", str(out))

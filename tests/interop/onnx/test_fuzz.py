@@ -77,8 +77,8 @@ def _check(report: dict[str, Any]) -> None:
     assert report["kinds"].keys() >= {"FileError", "GraphError"}
 
 
-def test_mutants_of_real_files(tmp_path: Path) -> None:
-    _check(_fuzzed(0, 40, tmp_path))  # A quarter of it warms up, unmeasured.
+def test_mutants_of_real_files_for_a_minute(tmp_path: Path) -> None:
+    _check(_fuzzed(0, 60, tmp_path))
 
 
 @pytest.mark.nightly

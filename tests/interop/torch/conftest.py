@@ -8,9 +8,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _a_watch_does_not_fail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "is_told" in request.node.name:
-        return
+def _a_watch_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = pytest.importorskip("stopgrad.interop.torch.recording.recorder")
 
     def lose(self: Any, call: Any, place: Any, error: Exception) -> None:

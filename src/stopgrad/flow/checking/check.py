@@ -68,7 +68,7 @@ def check_gradients(
             first values unless fed.
         order: 1; or 2 to compare also the second derivatives with differences of the generated first ones.
         modes: ``"reverse"``, ``"forward"`` or both: how derivatives are generated.
-        stops: ``"hold"``; ``"program"`` to hold only the program's own stops, not those inside gradient
+        stops: ``"hold"``; ``"program"`` to hold only stops on the program's own lines, not those in gradient
             functions, which hide a wrong second derivative; or ``"ignore"`` to compare with the true total
             derivative, as if there were no gates. That shows how far a stopped gradient is from it, and never
             raises.
