@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from stopgrad.errors import EngineError
 from together import has_no_form, pytest_generate_tests as pytest_generate_tests
 
 import stopgrad as sg
+from stopgrad.engines.xla import stored
+from stopgrad.engines.xla.options import compile_lowered
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
@@ -23,6 +25,21 @@ os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
 # Meshes of devices are there in every process of the tests; what names none computes on the first.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+# For programs that are many, tiny and run once: half of the tests' time went into making them fast. Of plain
+# tests, that is what JAX computes for comparison: the engine compiles as it does for users. Of slow ones, it
+# is the engine's programs, too, but for tests of the last digits, with `users_compiler`. XLA_FLAGS="" asks
+# for the users' compiler everywhere.
+CHEAP_COMPILER = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+USERS_COMPILER = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+}
 # Processes that tests start do not each compile the package, wherever it lies.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
@@ -41,6 +58,17 @@ def _free_memory_goes_back() -> Iterator[None]:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def compiled_for_users(lowered: Any, options: Mapping[str, Any]) -> Any:
+    """What the engine makes of a program, whatever ``XLA_FLAGS`` says."""
+    return compile_lowered(lowered, {**USERS_COMPILER, **options})
+
+
+@pytest.fixture
+def users_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine compiles as it does for users."""
+    monkeypatch.setattr(stored, "compile_lowered", compiled_for_users)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,6 +90,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("same", derandomize=True, database=None)
     if "nightly" not in config.option.markexpr:
         hypothesis.settings.load_profile("same")
+    if config.option.markexpr in ("slow", "not slow"):
+        flags = [f"--{name}={str(value).lower()}" for name, value in CHEAP_COMPILER.items()]
+        os.environ.setdefault("XLA_FLAGS", " ".join(flags))
+    if config.option.markexpr == "not slow":
+        stored.compile_lowered = compiled_for_users
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

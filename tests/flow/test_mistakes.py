@@ -146,7 +146,7 @@ def test_the_gradients_are_those_of_jax(mistake: Mistake, which: str) -> None:
     with jax.enable_x64(True):
         program = in_jax(mistake, which)
         numbers = tuple([k for k, arg in enumerate(args) if all(x.dtype.kind == "f" for x in leaves_of(arg))])
-        expected = flatten(jax.grad(program, argnums=numbers)(*args))[0]
+        expected = flatten(jax.jit(jax.grad(program, argnums=numbers))(*args))[0]
     for (name, gradient), reference in zip(found.items(), expected, strict=True):
         if gradient is None:
             assert not np.any(reference), name

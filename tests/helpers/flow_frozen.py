@@ -72,9 +72,14 @@ class Frozen:
         self, op: sg.Operation, arrays: Sequence[Any], live: list[Any], given: Sequence[Any], base: list[Any]
     ) -> list[Any]:
         match op.type:
-            case "StopGradientTowards" | "StopGradientWhen":
-                stops = op in self.acting and (op.type == "StopGradientTowards" or bool(given[1]))
-                live = base if stops else [arrays[0]]
+            case "StopGradientTowards":
+                live = base if op in self.acting else [arrays[0]]
+            case "StopGradientWhen":
+                stops = np.asarray(
+                    given[1] if op in self.acting else False
+                )  # In a batch, one for each example.
+                stops = stops.reshape(stops.shape + (1,) * (np.ndim(arrays[0]) - stops.ndim))
+                live = [np.where(stops, base[0], arrays[0])]
             case "StraightThrough":
                 live = [base[0] + (arrays[1] - given[1])]
             case "ScaleGradient":

@@ -8,6 +8,7 @@ walks from ys, tensor by tensor, also into bodies, with all that has happened on
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -33,6 +34,9 @@ def first_gradient(y, x):
 def tripled(t):
     return t * t, lambda g: 3.0 * g
 
+def tanh_tripled(t):
+    return sg.tanh(tripled(t))
+
 @sg.custom_gradient
 def first_only(t, u):
     return t * u, lambda g: (2.0 * g, None)
@@ -43,10 +47,26 @@ def crossed(t, u):
 
 def closing(t, u):
     return sg.custom_gradient(lambda s: (s * 1.5, lambda g: g * u))(t)
+
+def taking(t, u):
+    return sg.custom_gradient(lambda s: (s * hold(u), lambda g: 3.0 * sg.stop_gradient(g)))(t)  # taking()
+
+def sharing(t, u):
+    both = lambda s: ((s * 2.0, tanh_tripled(s) + u), lambda g, h: g + 5.0 * h)
+    return sg.custom_gradient(both)(t)  # sharing()
 """
 
-CUSTOM = {"tripled": {(0, 0): 3.0}, "first_only": {(0, 0): 2.0}, "crossed": {(0, 0): 2.0, (1, 1): 4.0}}
+CUSTOM = {
+    "tripled": {(0, 0): 3.0},
+    "first_only": {(0, 0): 2.0},
+    "crossed": {(0, 0): 2.0, (1, 1): 4.0},
+    "taking": {(0, 0): 3.0},
+    "sharing": {(0, 0): 1.0, (1, 0): 5.0},
+}
 """From results and arguments of a custom gradient to the factor between their cotangents."""
+
+APART = {"sharing": (0, 1)}
+"""A result of a custom gradient, and what is closed over that it does not use: its number after arguments."""
 
 
 # ------------------------------------------------------------------------------------------- programs
@@ -178,14 +198,13 @@ class Maker:
 
     def _custom(self) -> None:
         v = self.value
-        which = self.r.randrange(4)
-        if which == 2:
+        name = self.r.choice(["tripled", "first_only", "crossed", "closing", "taking", "taking", "sharing"])
+        if name in ("crossed", "sharing"):
             a, b = f"v{next(self.names)}", f"v{next(self.names)}"
-            self.line(f"{a}, {b} = crossed({v()}, {v()})")
+            self.line(f"{a}, {b} = {name}({v()}, {v()})")
             self.values["f"] += [a, b]
         else:
-            name = ["tripled({})", "first_only({}, {})", "", "closing({}, {})"][which]
-            self._let("f", name.format(v(), v()))
+            self._let("f", f"{name}({v()})" if name == "tripled" else f"{name}({v()}, {v()})")
 
     def _first(self) -> None:
         self._let("f", f"first_gradient({self.value()}, {self.value()})")
@@ -203,11 +222,21 @@ class Maker:
         self.values["i"] += taken[floats:]
         self.statements(self.r.randrange(1, 5))
         returned = [self.value() for _ in range(floats)] + [self.value("i")] * whole
+        if floats > 1 and self.r.random() < 0.4:  # Carries that change places, perhaps through a gate.
+            returned[:floats] = reversed(taken[:floats])
+            if self.r.random() < 0.5:
+                k = self.r.randrange(floats)
+                gate = self.r.choice(["stop_gradient", "stop_gradient", "floor", "tanh", "zero_gradient"])
+                returned[k] = f"sg.{gate}({returned[k]})"
         self.line(f"return [{', '.join(returned)}], [{', '.join(self.value() for _ in range(results))}]")
         self.bodies += 1
         self.indent = self.indent[:-4]
         self.values = outside
         return name, taken
+
+    def length(self) -> int:
+        """The steps of a loop."""
+        return int(self.r.choice([0, 1, 1, 2, 2, 2, 3, 3, 7]))
 
     def _loop(self) -> None:
         v = self.value
@@ -216,21 +245,30 @@ class Maker:
             f, _ = self._function(2, True, 1)
             c = f"v{next(self.names)}"
             use = self.r.random() < 0.5
-            rows = f"sg.stack([{v()}, {v()}])" if use else "None"
+            length = self.length()
+            rows = (
+                f"sg.stack([{', '.join(v() for _ in range(max(length, 1)))}])[:{length}]" if use else "None"
+            )
             carry = "c[0], c[1] + r, c[2]" if use else "*c"
-            length = self.r.randrange(1, 4)
             self.line(
                 f"[{a}, {b}, {n}], [{c}] = sg.scan(lambda c, r: {f}({carry}), [{v()}, {v()}, {v('i')}], "
-                f"{rows}, length={2 if use else length})"
+                f"{rows}, length={length})"
             )
             self.line(f"{c} = sg.reduce_sum({c}, axis=0)")
             self.values["f"] += [a, b, c]
+        elif self.r.random() < 0.5:
+            f, _ = self._function(2, True, 0)
+            self.line(
+                f"{a}, {b}, {n} = sg.fori_loop(0, {self.length()}, lambda i, c: {f}(*c)[0], "
+                f"[{v()}, {v()}, {v('i')}])"
+            )
+            self.values["f"] += [a, b]
         else:
             f, _ = self._function(2, True, 0)
             self.line(
                 f"{a}, {b}, {n} = sg.while_loop(lambda a, b, n: sg.reduce_sum(sg.abs(b)) < 20.0, "
                 f"lambda *c: {f}(*c)[0], [{v()}, {v()}, {v('i')}], "
-                f"maximum_iterations={self.r.choice([3, 3, 3, None])})"
+                f"maximum_iterations={self.r.choice([0, 1, 2, 3, 7, None])})"
             )
             self.values["f"] += [a, b]
         self.values["i"].append(n)
@@ -251,8 +289,12 @@ class Maker:
         v = self.value
         f, _ = self._function(1, False, 1)
         a, b = f"v{next(self.names)}", f"v{next(self.names)}"
-        if self.r.random() < 0.5:
+        which = self.r.randrange(3)
+        if which == 0:
             self.line(f"[{a}], [{b}] = sg.checkpoint({f})({v()})")
+        elif which == 1:
+            rows = f"sg.stack([{v()}, {v()}])"
+            self.line(f"{a}, {b} = [sg.reduce_sum(t[0], axis=0) for t in sg.vmap({f})({rows})]")
         else:
             rows = f"sg.stack([{v()}, {v()}])"
             self.line(f"{a}, {b} = [sg.reduce_sum(t[0], axis=0) for t in sg.map_fn({f}, {rows})]")
@@ -261,6 +303,16 @@ class Maker:
 
 def op_wires(op: sg.Operation) -> list[Any]:
     return list(op.definition.wires(op))
+
+
+def steps_of(op: sg.Operation) -> tuple[int, int | None]:
+    """The least and the most runs of an operation's body; None if they are not bounded."""
+    match op.type:
+        case "Scan":
+            return op.length, op.length
+        case "While":
+            return 0, None if op.limit < 0 else op.limit
+    return 1, 1
 
 
 def passed_on(wire: Any, m: int) -> bool:
@@ -351,8 +403,11 @@ class Step(NamedTuple):
 Move = tuple[sg.Output, "Place", Sequence[End], int | None]
 """To a tensor, in which bodies, through which ends, and through which input of the operation left."""
 
-Place = tuple[tuple[sg.Operation, int], ...]
-"""The bodies that a tensor is inside of: for each the operation, and which of its bodies."""
+Place = tuple[tuple[sg.Operation, int, "int | None"], ...]
+"""The bodies that a tensor is inside of: for each the operation, which of its bodies, and in which run of it.
+
+Runs are counted from 1. A condition is asked after so many runs. None: it is not known how many there are.
+"""
 
 
 class Walk:
@@ -421,21 +476,25 @@ class Walk:
         count, kept = op.count, len(op.kept)
         if i < count or i >= count + kept:
             return None
-        factors = self.factors(op)
+        factors, pair = self.factors(op), (o, i - count)
+        if APART.get(self._name_at(op)) == pair:
+            return None
         if not any(argument == i - count for _, argument in factors):
             return STOPPED
-        return OPEN if (o, i - count) in factors else None
+        return OPEN if pair in factors else None
 
     def factors(self, op: sg.Operation) -> dict[tuple[int, int], float]:
+        return CUSTOM.get(self._name_at(op), {(0, 0): 1.0})
+
+    def _name_at(self, op: sg.Operation) -> str:
         text = self.lines[op.location.line - 1]
-        name = next((name for name in CUSTOM if f"{name}(" in text), None)
-        return {(0, 0): 1.0} if name is None else CUSTOM[name]
+        return next((name for name in CUSTOM if re.search(rf"\b{name}\(", text)), "")
 
     @staticmethod
     def _wire(place: Place) -> Any:
         if not place:
             return None
-        op, n = place[-1]
+        op, n, _ = place[-1]
         (*wires,) = op.definition.wires(op)
         if n < 0:  # The condition of a loop, before any run of the body.
             return wires[0]._replace(body=wires[0].condition, outputs=())
@@ -485,12 +544,14 @@ class Walk:
         op, wire = t.op, self._wire(place)
         if wire is not None and any(t is p for p in wire.body.inputs):
             k = next(k for k, p in enumerate(wire.body.inputs) if p is t)
-            i = wire.operands[k]
-            yield place[-1][0].inputs[i], place[:-1], (), i
-            body = op_wires(place[-1][0])[max(place[-1][1], 0)].body
-            for m, into in wire.feedback.items():
-                if into == k:
-                    yield body.outputs[m], (*place[:-1], (place[-1][0], max(place[-1][1], 0))), (), None
+            i, (loop, n, run) = wire.operands[k], place[-1]
+            fed = [m for m, into in wire.feedback.items() if into == k]
+            before = None if run is None else run - (n >= 0)  # The runs that what is here is made of.
+            if not fed or not before:
+                yield loop.inputs[i], place[:-1], (), i
+            if fed and before != 0:
+                body = op_wires(loop)[max(n, 0)].body
+                yield body.outputs[fed[0]], (*place[:-1], (loop, max(n, 0), before)), (), None
             return
         wires = [] if op.type == "CustomGradient" else list(op.definition.wires(op))
         if not wires:
@@ -513,13 +574,21 @@ class Walk:
                 yield operand, place, (), i
         for n, wire in enumerate(wires):
             for m, o in enumerate(wire.outputs):
-                if o == t.index and wire.condition is not None and not passed_on(wire, m):
-                    yield wire.condition.outputs[0], (*place, (op, -1)), (), None
-                if o == t.index and wire.body.outputs[m] is not None:
-                    yield wire.body.outputs[m], (*place, (op, n)), (), None
-                    if wire.skipped and m in wire.feedback:
-                        i = wire.operands[wire.feedback[m]]
-                        yield op.inputs[i], place, (), i
+                if o != t.index:
+                    continue
+                carried = m in wire.feedback
+                least, most = steps_of(op)
+                after: Sequence[int | None] = (
+                    [None] if most is None else range(max(least, 1) if carried else 1, most + 1)
+                )
+                if wire.condition is not None and not passed_on(wire, m):
+                    for run in [None] if most is None else range(most):
+                        yield wire.condition.outputs[0], (*place, (op, -1, run)), (), None
+                for run in after:
+                    yield wire.body.outputs[m], (*place, (op, n, run)), (), None
+                if carried and least == 0:
+                    i = wire.operands[wire.feedback[m]]
+                    yield op.inputs[i], place, (), i
 
     # --------------------------------------------------------------------------------------- paths
 

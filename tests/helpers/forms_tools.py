@@ -17,6 +17,9 @@ from stopgrad.rewrite.forms import FORMS
 
 Array = np.ndarray[Any, Any]
 
+ENGINES: list[Any] = [NumPyEngine(), XlaEngine()]
+"""What forms are held against: in tests, one of them at a time."""
+
 
 class Case:
     """A function and its gradients with respect to its floating-point arguments, prepared, and in forms."""
@@ -51,13 +54,13 @@ def wide(arrays: Sequence[Any]) -> list[Array]:
 
 
 def agree(f: Callable[..., Output], *arrays: Any, rtol: float = 3e-5, forms: Sequence[Any] = FORMS) -> Case:
-    """Hold a function's form against itself as written, and both against float64; on both engines."""
+    """Hold a function's form against itself as written, and both against float64 on the engines."""
     case = Case(f, arrays, forms)
     exact = Case(f, wide(arrays), ())
     expected = exact.run(exact.plain)
     # Where a gradient is 0 in exact arithmetic, what it is made of says how large an error is.
     scale = max(np.max(np.abs(want[np.isfinite(want)]), initial=1e-30) for want in expected)
-    for engine in (NumPyEngine(), XlaEngine()):
+    for engine in ENGINES:
         for made, want in zip(case.run(case.formed, engine), expected, strict=True):
             assert made.shape == want.shape
             np.testing.assert_allclose(made, want, rtol=rtol, atol=rtol * scale)
@@ -69,7 +72,7 @@ def same_as_written(
 ) -> Case:
     """Hold a function's form against itself as written: also where float64 would give something else."""
     case = Case(f, arrays, forms)
-    for engine in (NumPyEngine(), XlaEngine()):
+    for engine in ENGINES:
         pairs = zip(case.run(case.formed, engine), case.run(case.plain, engine), strict=True)
         for made, want in pairs:
             scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-30)

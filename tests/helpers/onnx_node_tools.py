@@ -6,6 +6,8 @@ and what is left out, with the reason.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import sys
 import warnings
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from onnx.backend.test.case import node as generated
 from onnx.backend.test.loader import load_model_tests
 
 import stopgrad as sg
@@ -37,7 +40,31 @@ def cases() -> list[Case]:
     """All node tests that the installed onnx generates."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = load_model_tests(kind="node")
+        return _cases(load_model_tests(kind="node"))
+
+
+SLOWLY_MADE = {
+    *("averagepool", "lppool", "maxpool", "attention", "softmax_cross_entropy_loss", "image_decoder"),
+    *("resize", "affinegrid", "linear_attention", "negativeloglikelihoodloss", "layernormalization"),
+}
+"""Modules of onnx that take a second each, or nearly, to generate their tests; layers have tests of ours."""
+
+
+def one_of_each() -> list[Case]:
+    """The first test of each operator, or of each set of operators, that is quickly made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for module in pkgutil.iter_modules(generated.__path__):
+            if module.name not in SLOWLY_MADE:
+                importlib.import_module(f"{generated.__name__}.{module.name}")
+    first: dict[frozenset[str], Case] = {}
+    for case in _cases(generated._NodeTestCases):
+        if not case.name.endswith("_expanded") and why_left_out(case) is None:
+            first.setdefault(frozenset(node.op_type for node in case.model.graph.node), case)
+    return list(first.values())
+
+
+def _cases(found: Sequence[Any]) -> list[Case]:
     made = []
     for case in found:
         inputs, outputs = case.data_sets[0]
@@ -177,10 +204,10 @@ class Count(NamedTuple):
         return "\n".join(lines)
 
 
-def count(engine: str = "numpy", step: int = 1) -> Count:
+def count(engine: str = "numpy", step: int = 1, among: Sequence[Case] | None = None) -> Count:
     """Run all tests that are not left out, or some of them: one in so many."""
     made = Count([], {}, {}, [])
-    for case in cases()[::step]:
+    for case in (cases() if among is None else among)[::step]:
         why = why_left_out(case)
         if why is not None:
             made.left_out[case.name] = why

@@ -55,10 +55,10 @@ def attribute_values(definition: type[Op], sample: Sample) -> tuple[Any, ...]:
 
 
 def build(
-    definition: type[Op], sample: Sample, arrays: Sequence[Array]
+    definition: type[Op], sample: Sample, arrays: Sequence[Array], graph: Graph | None = None
 ) -> tuple[Graph, list[Output], tuple[Output, ...]]:
     """A graph with the operation on placeholders, symbolic where the sample names a size."""
-    graph = Graph()
+    graph = Graph() if graph is None else graph
     shapes = [o.shape for o in sample.operands]
     xs = [
         emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s), ()), "", graph).outputs[0]

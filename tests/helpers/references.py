@@ -7,7 +7,6 @@ counted in ulps: units in the last place of the dtype of the result.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -514,8 +513,5 @@ def together(dtypes: Sequence[DType], count: int, generator: np.random.Generator
     ends = [edges(d) for d in dtypes]
     if len(ends) == 3:
         ends = [generator.permutation(e)[:13] for e in ends]
-    met = list(zip(*itertools.product(*ends), strict=True))
-    return [
-        np.concatenate([np.array(m, d.numpy), drawn(d, count, generator)])
-        for m, d in zip(met, dtypes, strict=True)
-    ]
+    met = np.meshgrid(*ends, indexing="ij")
+    return [np.concatenate([m.ravel(), drawn(d, count, generator)]) for m, d in zip(met, dtypes, strict=True)]

@@ -1,15 +1,13 @@
-"""PyTorch's own samples of operators, through our tables and by PyTorch: values and gradients."""
+"""Functions of tensors, through our tables of operators and by PyTorch: values and gradients."""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as trees
@@ -17,10 +15,6 @@ from torch.utils import _pytree as trees
 import stopgrad as sg
 from stopgrad.interop.torch.importing.aten.calling import array_of
 from stopgrad.interop.torch.importing.translating import Translator, draws
-
-pytest.importorskip("expecttest")  # What PyTorch's own samples import.
-
-from torch.testing._internal.common_methods_invocations import op_db as op_db
 
 LIMIT = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
@@ -185,25 +179,3 @@ def _second(found: Compared, made: Any, wanted: Any, sources: Any, feeds: Any, s
     for a, b, t in zip(session.run(ours, feeds), theirs, leaves, strict=True):
         b = torch.zeros_like(t) if b is None else b
         found.second = max(found.second, distance(a, array_of(b, "g")))
-
-
-def samples(op: Any, dtype: Any, most: int | None = None) -> Iterator[tuple[Any, list[Any]]]:
-    """Functions of tensors, with tensors to call them with, from what PyTorch tests an operator on."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
-            if most is not None and i >= most:
-                return
-            given = (sample.input, sample.args, sample.kwargs)
-            leaves, spec = trees.tree_flatten(given)
-            places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
-            yield functools.partial(_called, op, leaves, spec, places), [leaves[i] for i in places]
-
-
-def _called(op: Any, leaves: list[Any], spec: Any, places: list[int], *tensors: Any) -> Any:
-    filled = list(leaves)
-    for place, x in zip(places, tensors, strict=True):
-        filled[place] = x
-    given, args, kwargs = trees.tree_unflatten(filled, spec)
-    return op.op(given, *args, **kwargs)

@@ -203,6 +203,29 @@ def test_values_of_tensorflow() -> None:
     assert sg.shape(np.zeros((2, 0), np.int8), "int64").dtype == np.int64
 
 
+def test_numbers_beside_tensors_become_tensors_of_the_dtype_that_is_asked_for() -> None:
+    made = sg.convert_to_tensor([[np.float64(1.5), 2], [3, np.float64(4.0)]], sg.float64)
+    assert (made.dtype, made.tolist()) == (np.float64, [[1.5, 2.0], [3.0, 4.0]])
+    made = sg.convert_to_tensor([np.ones(2, np.float16), [1.5, 2.5]], sg.float16)
+    assert (made.dtype, made.tolist()) == (np.float16, [[1.0, 1.0], [1.5, 2.5]])
+    assert sg.convert_to_tensor([np.float16(1.5), 2.0]).dtype == np.float16
+    with pytest.raises(sg.DTypeError):
+        sg.convert_to_tensor([np.float32(1.5), np.float32(2.0)], sg.float64)
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float64, name="x")
+        made = sg.convert_to_tensor([x, 2], sg.float64)
+        assert sg.Session().run(made, {x: 0.5}).tolist() == [0.5, 2.0]
+        assert sg.convert_to_tensor([x, 2.0]).dtype is sg.float64
+
+
+def test_running_sums_of_exponentials_read_from_a_text_have_an_axis_that_exists() -> None:
+    text = "x: float64[3] = Placeholder(dtype=float64, shape=(3,))\n"
+    text += "y: float64[3] = CumulativeLogsumexp(x, axis={}, reverse=False)"
+    assert sg.Graph.from_text(text.format(0)).output("y").shape == (3,)
+    with pytest.raises(sg.GraphError, match=r"\(C2\) axis 1 does not exist in 1 dimension"):
+        sg.Graph.from_text(text.format(1))
+
+
 def test_a_mean_of_no_elements_and_the_extremes_of_none() -> None:
     ids = [0, 2]
     np.testing.assert_array_equal(sg.unsorted_segment_mean(F[:2], ids, 3), [F[0], 0, F[1]])

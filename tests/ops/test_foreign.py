@@ -9,6 +9,7 @@ import stopgrad as sg
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
+from stopgrad.flow.nans.case import is_square
 from stopgrad.flow.parts import Finding
 from stopgrad.graph.builder import Placed
 from stopgrad.graph.graph import Graph
@@ -183,3 +184,11 @@ def test_a_program_refuses_what_it_does_not_take(
 ) -> None:
     with pytest.raises(sg.StopgradError, match=message):
         model.apply(parameters, x)
+
+
+def test_two_calls_of_another_framework_are_not_taken_for_the_same(graph: Graph) -> None:
+    x = graph.output("x")
+    (a,), (b,) = (foreign([x], "torch.rand_like", [("float32", 3)]) for _ in range(2))
+    assert not is_square((a * b).op)
+    assert is_square((a * a).op)
+    assert is_square((sg.sin(x) * sg.sin(x)).op)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -55,32 +56,42 @@ def test_values_are_those_of_numpy(name: str, engine: str) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-11, atol=1e-11, err_msg=str(options))
 
 
+def both_orders(name: str, norm: str, xp: Any) -> Callable[[Any], Any]:
+    """The gradient of a number made of a transform, and that of its real part in a fixed direction."""
+    real, imag, total = (sg.real, sg.imag, sg.reduce_sum) if xp is sg else (jnp.real, jnp.imag, jnp.sum)
+    f, grad = (NAMED[name], sg.grad) if xp is sg else (getattr(jnp.fft, name), jax.grad)
+
+    def number(x: Any) -> Any:
+        y = f(x, norm=norm)
+        weights = np.cos(np.arange(np.prod(y.shape))).reshape(y.shape)
+        part = real(y) * weights + imag(y) * weights[..., ::-1]
+        return total(part * part * part + part)
+
+    def slope(x: Any) -> Any:
+        return total(real(grad(number)(x)) * np.sin(np.arange(np.prod(x.shape))).reshape(x.shape))
+
+    return lambda x: (grad(number)(x), grad(slope)(x))
+
+
+TRANSFORMS = dict.fromkeys(("fft", "ifftn", "irfft", "irfftn", "hfft"), C[:2])
+TRANSFORMS |= dict.fromkeys(("rfft", "rfftn", "ihfft"), X[:2])
+
+
+@functools.cache
+def of_jax(norm: str) -> dict[str, Any]:
+    """Both orders of all transforms, in one program."""
+    with jax.enable_x64(True):
+        return jax.jit(lambda xs: {name: both_orders(name, norm, jnp)(x) for name, x in xs.items()})(
+            TRANSFORMS
+        )
+
+
 @each_engine
-@pytest.mark.parametrize("name", ["fft", "ifftn", "rfft", "rfftn", "irfft", "irfftn", "hfft", "ihfft"])
+@pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("norm", NORMS)
 def test_gradients_of_both_orders_are_those_of_jax(name: str, norm: str, engine: str) -> None:
-    x = X[:2] if name in ("rfft", "rfftn", "ihfft") else C[:2]
-
-    def number(xp: Any, f: Callable[..., Any]) -> Callable[[Any], Any]:
-        real, imag, total = (sg.real, sg.imag, sg.reduce_sum) if xp is sg else (jnp.real, jnp.imag, jnp.sum)
-
-        def value(x: Any) -> Any:
-            y = f(x, norm=norm)
-            weights = np.cos(np.arange(np.prod(y.shape))).reshape(y.shape)
-            part = real(y) * weights + imag(y) * weights[..., ::-1]
-            return total(part * part * part + part)
-
-        return value
-
-    def slope(first: Any, real: Any, total: Any) -> Callable[[Any], Any]:
-        return lambda x: total(real(first(x)) * np.sin(np.arange(np.prod(x.shape))).reshape(x.shape))
-
-    with jax.enable_x64(True):
-        theirs = jax.grad(number(jnp, getattr(jnp.fft, name)))
-        expected = theirs(x), jax.grad(slope(theirs, jnp.real, jnp.sum))(x)
-    ours = sg.grad(number(sg, NAMED[name]))
-    second = sg.grad(slope(ours, sg.real, sg.reduce_sum))
-    for a, b in zip(by(engine, lambda x: (ours(x), second(x)), x), expected, strict=True):
+    found = by(engine, both_orders(name, norm, sg), TRANSFORMS[name])
+    for a, b in zip(found, of_jax(norm)[name], strict=True):
         np.testing.assert_allclose(a, np.conj(b), rtol=1e-9, atol=1e-9 * np.abs(b).max())
 
 

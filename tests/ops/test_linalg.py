@@ -113,8 +113,9 @@ def of_jax(name: str) -> Any:
     def slope(*xs: Any) -> Any:
         return sum(jnp.sum(jnp.real(d) * v) for d, v in zip(first(*xs), directions(xs), strict=True))
 
+    second = jax.grad(slope, argnums=tuple(range(len(xs))))
     with jax.enable_x64(True):
-        return first(*xs), jax.grad(slope, argnums=tuple(range(len(xs))))(*xs)
+        return jax.jit(lambda *xs: (first(*xs), second(*xs)))(*xs)
 
 
 @each_engine

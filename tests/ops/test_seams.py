@@ -99,6 +99,22 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "l2_normalize away from 0": lambda x: sg.l2_normalize(sg.stack([x, x * 0 + 1.0]))[0],
     "logsumexp": lambda x: sg.reduce_logsumexp(sg.stack([x, 2.0 * x, x * x])),
     "softmax": lambda x: sg.softmax(sg.stack([x, 2.0 * x, x * x]))[0],
+    "log_softmax": lambda x: sg.log_softmax(sg.stack([x, 2.0 * x, x * x]))[0],
+    "logaddexp": lambda x: sg.logaddexp(x, x * x),
+    "cumulative_logsumexp": lambda x: sg.reduce_sum(sg.cumulative_logsumexp(sg.stack([x, 2.0 * x, x * x]))),
+    "linear_recurrence": lambda x: sg.reduce_sum(sg.linear_recurrence(x, sg.stack([x, 1.0 + x, x * x]))),
+    "standard deviation away from 0": lambda x: sg.reduce_std(sg.stack([x, x * 0 + 7.0])),
+    "layer_norm": lambda x: sg.layer_norm(sg.stack([x, 2.0 * x, x * 0 + 1.0]))[0],
+    "rms_norm": lambda x: sg.rms_norm(sg.stack([x, x * 0]), epsilon=0.1)[0],
+    "local_response_normalization": lambda x: sg.local_response_normalization(sg.stack([x, 1.0 + x]), 1)[0],
+    "weighted cross entropy": lambda x: sg.weighted_cross_entropy_with_logits(1.0, x, 2.0),
+    **{
+        f"{name} {label:g}": lambda x, name=name, label=label: getattr(sg, name)(label, x)
+        for name in ("sigmoid_cross_entropy_with_logits", "log_poisson_loss", "sigmoid_focal_loss")
+        for label in (0.0, 1.0)
+    },
+    "softmax_focal_loss": lambda x: sg.softmax_focal_loss(np.array([1.0, 0.0]), sg.stack([x, 2.0 * x])),
+    "largest singular value": lambda x: sg.matrix_norm(sg.stack([[x, 2.0 + x], [x * x, 4.0]]), ord=2),
     "hypot": lambda x: sg.hypot(x, 1.0),
     "atan2": lambda x: sg.atan2(x, 1.0 + x * x),
 }

@@ -26,8 +26,6 @@ import stopgrad as sg
 from stopgrad.scale import agreement, distributed, rendezvous
 from stopgrad.scale.agreement import Comparison
 
-pytestmark = pytest.mark.slow
-
 HOST = socket.gethostname()
 
 
@@ -72,6 +70,7 @@ def test_all_who_meet_know_the_hosts() -> None:
     assert at_once(*[comes(address, 8, i) for i in range(8)]) == [[HOST] * 8] * 8
 
 
+@pytest.mark.slow
 def test_each_that_came_names_those_that_did_not() -> None:
     address = free_address()
     found = at_once(comes(address, 6, 0, 1.0), comes(address, 6, 1), comes(address, 6, 4))
@@ -82,6 +81,7 @@ def test_each_that_came_names_those_that_did_not() -> None:
     assert [error.message for error in found] == [text] * 3
 
 
+@pytest.mark.slow
 def test_a_process_0_that_does_not_come_is_named() -> None:
     address = free_address()
     found = at_once(*[comes(address, 3, i, 0.5) for i in (1, 2)])
@@ -91,6 +91,7 @@ def test_a_process_0_that_does_not_come_is_named() -> None:
         )
 
 
+@pytest.mark.slow
 def test_who_waits_less_long_than_process_0_names_the_missing_too() -> None:
     address = free_address()
     zero, one = at_once(comes(address, 3, 0, 2.0), comes(address, 3, 1, 0.7))
@@ -118,6 +119,7 @@ def test_places_that_do_not_go_together_are_an_error_in_all(
     assert any(says.format(HOST) in error.message for error in found[1:])
 
 
+@pytest.mark.slow
 def test_strangers_are_not_heeded() -> None:
     address = free_address()
     strange = [
@@ -145,6 +147,7 @@ def test_strangers_are_not_heeded() -> None:
         assert comes(address, 3, 2)() == zero.result() == one.result() == [HOST] * 3
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_an_error_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -244,6 +247,7 @@ def test_equal_lines_are_agreed_upon_and_nothing_is_left_behind() -> None:
     assert store.reads == 3 * (4 + 2 * 4)  # In proportion to the processes.
 
 
+@pytest.mark.slow
 def test_the_first_line_that_differs_is_found_in_texts_of_any_length() -> None:
     draw = random.Random(0)
     for length in (1, 2, 3, 511, 512, 513, 5000, 600_000):
@@ -260,6 +264,7 @@ def test_the_first_line_that_differs_is_found_in_texts_of_any_length() -> None:
         assert f"\n  process 0 ({HOST}): {line}\n  process 1 ({HOST}): other {line}\n" in found[0]
 
 
+@pytest.mark.slow
 def test_all_processes_raise_when_one_differs_and_all_that_do_are_named() -> None:
     found = compared(Store(), [["a", "b"], ["a", "b"], ["a", "c"], ["x", "b"]])
     assert len(set(found)) == 1
@@ -290,6 +295,7 @@ def test_of_a_long_line_the_part_is_shown_where_it_begins_to_differ() -> None:
     assert len(found) < 1000
 
 
+@pytest.mark.slow
 def test_who_does_not_come_is_named_by_all_and_where_it_is_instead() -> None:
     store = Store()
     assert all(
@@ -310,6 +316,7 @@ def test_who_does_not_come_is_named_by_all_and_where_it_is_instead() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_process_0_that_comes_when_nobody_waits_any_more_learns_that() -> None:
     store = Store()
     assert all("process 0 of 3 did not come" in x for x in compared(store, [None, [], []]))
@@ -318,6 +325,7 @@ def test_a_process_0_that_comes_when_nobody_waits_any_more_learns_that() -> None
     assert f"process 0 ({HOST}) came to the graph when {late} did not wait any more" in found
 
 
+@pytest.mark.slow
 def test_a_process_that_failed_is_not_waited_for() -> None:
     store = Store()
     store.key_value_set(f"{agreement.FAILED}/1", json.dumps({"known": False, "why": "ValueError: mine"}))
@@ -406,6 +414,7 @@ def test_a_place_that_cannot_be_is_refused_with_what_is_right(
         distributed._place(*given, None, timeout=1.0)
 
 
+@pytest.mark.slow
 def test_initialize_where_it_cannot_be_called() -> None:
     program = """if True:
         import sys

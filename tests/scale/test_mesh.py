@@ -16,8 +16,6 @@ import stopgrad.jax as sgj
 from stopgrad.graph.sharding import check_spec, spec_of
 from stopgrad.ops.structural.sharding import declared_sharding
 
-pytestmark = pytest.mark.slow
-
 COLLECTIVES = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
 BOTH = sg.Mesh(data=4, model=2)
 
@@ -251,6 +249,7 @@ def perceptron(batch: Any = "n") -> tuple[sg.Graph, dict[str, sg.Output], Any]:
     return graph, {"x": x, "t": t, "w": w, "v": v, "b": b, "loss": loss}, update
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", [sg.Mesh(data=8, model=1), sg.Mesh(data=1, model=8), BOTH], ids=repr)
 def test_many_devices_train_as_one(mesh: sg.Mesh) -> None:
     graph, named, update = perceptron()
@@ -271,6 +270,7 @@ def test_many_devices_train_as_one(mesh: sg.Mesh) -> None:
     assert held["b"].sharding.is_fully_replicated
 
 
+@pytest.mark.slow
 def test_what_is_compiled_can_be_read() -> None:
     graph, named, update = perceptron(16)
     feeds = {named["x"]: np.zeros((16, 12)), named["t"]: jax.ShapeDtypeStruct((16, 4), "float32")}
@@ -288,6 +288,7 @@ def test_what_is_compiled_can_be_read() -> None:
         session.compile(named["loss"], {k: np.zeros(k.shape, np.float32) for k in feeds}).as_text()
 
 
+@pytest.mark.slow
 def test_values_are_saved_and_restored_whatever_the_mesh(tmp_path: Any) -> None:
     graph, named, update = perceptron()
     feeds = {named["x"]: normal(16, 12, seed=1), named["t"]: normal(16, 4, seed=2)}
@@ -327,6 +328,7 @@ def test_what_lies_on_devices_already_is_fed_as_it_is() -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", "bfloat16", "bool", "uint8", "float16"])
 def test_dtypes_stay_as_they_are(dtype: str) -> None:
     graph = sg.Graph()
@@ -354,6 +356,7 @@ def test_symbolic_and_zero_sizes() -> None:
             np.testing.assert_allclose(session.run(y, {x: given}), np.exp(given).sum(0), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_same_random_numbers_as_on_one_device() -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -367,6 +370,7 @@ def test_the_same_random_numbers_as_on_one_device() -> None:
 # ----------------------------------------------------------------------------------------- functions
 
 
+@pytest.mark.slow
 def test_functions_are_divided_as_was_said() -> None:
     def loss(params: Any, x: Any) -> Any:
         return sg.reduce_mean(sg.square(sg.relu(x @ params["w"]) @ params["v"]))

@@ -46,7 +46,7 @@ from stopgrad.graph.op import REGISTRY, Op, Unsupported
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import prepare
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("users_compiler")]
 
 ROUGH = ("Elu", "Gelu", "Sigmoid", "Silu", "Tanh")
 """Operators of onnxruntime's in float32 that are precise by size, to 10⁻⁷, and not by digits."""

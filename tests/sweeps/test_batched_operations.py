@@ -16,6 +16,7 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.op import REGISTRY, Op, Undefined, Unsupported
 
 Array = np.ndarray[Any, Any]
+Computed = Callable[[Sequence[Array]], list[Array]]
 EXAMPLES = 3
 
 CASES = [
@@ -72,23 +73,23 @@ def cotangents(definition: type[Op], sample: Sample, drawn: Sequence[Sequence[Ar
     ]
 
 
-def by_loop(f: Callable[..., Any], drawn: Sequence[Sequence[Array]], batched: Sequence[bool]) -> list[Array]:
+def by_loop(f: Computed, drawn: Sequence[Sequence[Array]], batched: Sequence[bool]) -> list[Array]:
     rows = [
-        computed(f, [values[i] if b else values[0] for values, b in zip(drawn, batched, strict=True)])
+        f([values[i] if b else values[0] for values, b in zip(drawn, batched, strict=True)])
         for i in range(EXAMPLES)
     ]
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def computed(f: Callable[..., Any], arrays: Sequence[Array], engine: str = "numpy") -> list[Array]:
-    return [np.asarray(v) for v in sg.function(f, engine=engine)(*arrays)]
+def computed(f: Callable[..., Any]) -> Computed:
+    """Traced and prepared once, for all examples."""
+    function = sg.function(f, engine="numpy")
+    return lambda arrays: [np.asarray(v) for v in function(*arrays)]
 
 
-def at_once(
-    f: Callable[..., Any], drawn: Sequence[Sequence[Array]], batched: Sequence[bool], engine: str = "numpy"
-) -> list[Array]:
+def at_once(f: Callable[..., Any], drawn: Sequence[Sequence[Array]], batched: Sequence[bool]) -> list[Array]:
     arrays = [np.stack(values) if b else values[0] for values, b in zip(drawn, batched, strict=True)]
-    return computed(sg.vmap(f, in_axes=tuple(0 if b else None for b in batched)), arrays, engine)
+    return computed(sg.vmap(f, in_axes=tuple(0 if b else None for b in batched)))(arrays)
 
 
 def assert_same(found: Sequence[Array], expected: Sequence[Array], what: str) -> None:
@@ -109,21 +110,39 @@ def test_examples_at_once_give_what_they_give_one_by_one(definition: type[Op], s
     drawn = examples(sample)
     drawn += cotangents(definition, sample, drawn)
     f = function_of(definition, sample)
+    alone = computed(f)
     choices = [[i == k for i in range(len(drawn))] for k in range(len(drawn))]
     if len(drawn) > 1:
         choices.append([True] * len(drawn))
     for batched in choices:
-        assert_same(at_once(f, drawn, batched), by_loop(f, drawn, batched), f"batched: {batched}")
+        assert_same(at_once(f, drawn, batched), by_loop(alone, drawn, batched), f"batched: {batched}")
+
+
+GROUPS = [CASES[i : i + 32 : 4] for i in range(0, len(CASES), 32)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("definition", "sample"), CASES[::4])
-def test_examples_at_once_give_the_same_on_xla(definition: type[Op], sample: Sample) -> None:
-    drawn = examples(sample)
-    drawn += cotangents(definition, sample, drawn)
-    f = function_of(definition, sample)
-    batched = [True] * len(drawn)
-    assert_same(at_once(f, drawn, batched, "xla"), by_loop(f, drawn, batched), "xla")
+@pytest.mark.parametrize("cases", GROUPS, ids=lambda cases: cases[0].id)
+def test_examples_at_once_give_the_same_on_xla(cases: Sequence[Any]) -> None:
+    """Several operations in one program: most of the time of a small one is that of compiling it at all."""
+    functions, given = [], []
+    for definition, sample in (case.values for case in cases):
+        drawn = examples(sample)
+        given.append(drawn + cotangents(definition, sample, drawn))
+        functions.append(function_of(definition, sample))
+    together = sg.function(
+        lambda all_of_them: [sg.vmap(f)(*xs) for f, xs in zip(functions, all_of_them, strict=True)],
+        engine="xla",
+    )
+    found = together([[np.stack(values) for values in drawn] for drawn in given])
+    wrong = {}
+    for case, f, drawn, ours in zip(cases, functions, given, found, strict=True):
+        expected = by_loop(computed(f), drawn, [True] * len(drawn))
+        try:
+            assert_same([np.asarray(v) for v in ours], expected, "xla")
+        except AssertionError as error:
+            wrong[case.id] = str(error)
+    assert not wrong
 
 
 @pytest.mark.slow
@@ -136,11 +155,12 @@ def test_examples_of_examples(definition: type[Op], sample: Sample) -> None:
     first = [i == 0 for i in range(len(drawn))]
     arrays = [np.stack(values) for values in drawn]
     inner = sg.vmap(f, in_axes=tuple(None if b else 0 for b in first)) if len(drawn) > 1 else f
-    found = computed(sg.vmap(inner, in_axes=tuple(0 if b else None for b in first)), arrays)
+    found = computed(sg.vmap(inner, in_axes=tuple(0 if b else None for b in first)))(arrays)
+    alone = computed(f)
     rows = [
-        by_loop(f, [[drawn[0][i]] * EXAMPLES, *drawn[1:]], [not b for b in first])
+        by_loop(alone, [[drawn[0][i]] * EXAMPLES, *drawn[1:]], [not b for b in first])
         if len(drawn) > 1
-        else computed(f, [drawn[0][i]])
+        else alone([drawn[0][i]])
         for i in range(EXAMPLES)
     ]
     assert_same(found, [np.stack(column) for column in zip(*rows, strict=True)], "nested")

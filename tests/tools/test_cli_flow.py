@@ -140,6 +140,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["check", "program.py:two", "--stops", "go"], "invalid choice"),
         (["check", "program.py:two", "--rtol", "-1"], "--rtol: must be at least 0"),
         (["ablate", "program.py:two", "--repeats", "0"], "--repeats: must be at least 1"),
+        (["explain", "program.py:two", "--format", "xml"], "invalid choice"),
+        (["explain", "program.py:two", "--json", "--format", "sarif"], "--format names another"),
     ],
 )
 def test_wrong_options_are_refused_before_the_file_is_loaded(
@@ -374,3 +376,74 @@ def test_reports_on_data_are_to_be_had_as_json(command: str, target: str, status
     assert done.returncode == status
     assert json.loads(done.stdout)
     assert "the file runs" in done.stderr
+
+
+# -------------------------------------------------------------------------------------- for other programs
+
+
+def test_github_gets_only_annotations_and_what_failed_is_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["explain", "program.py:two", "--format", "github"]) == cli.OK
+    line = at("stop_gradient(target").removeprefix("program.py:")
+    shown = f"file=program.py,line={line},endLine={line},title=stopgrad%3A stopped::stopped: target\n"
+    assert capsys.readouterr().out == f"::warning {shown}"
+    arguments = ["explain", "program.py:two", "--format", "github", "--fail-on", "stopped:target"]
+    assert cli.main(arguments) == cli.FAILED
+    assert capsys.readouterr().out == f"::error {shown}"
+
+
+def test_a_failure_replaces_what_is_said_of_its_own_line_alone(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both stops are in the fifth line of their file."""
+    helper = "import stopgrad as sg\n\n\ndef held(x):\n    return sg.stop_gradient(x)\n"
+    program.with_name("held_elsewhere.py").write_text(helper)
+    loss = (
+        "import stopgrad as sg\nfrom held_elsewhere import held\n\n"
+        "def loss(a: 'float32[]', b: 'float32[]', c: 'float32[]'):\n"
+        "    return a * sg.stop_gradient(b) * held(c)\n"
+    )
+    program.write_text(loss)
+    arguments = ["explain", "program.py:loss", "--format", "github", "--fail-on", "stopped:b"]
+    assert cli.main(arguments) == cli.FAILED
+    shown = [line.split(",line=")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["::error file=program.py", "::warning file=held_elsewhere.py"]
+
+
+def test_what_has_no_line_is_at_the_function(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also what the user's file prints stays out."""
+    arguments = ["explain", "program.py:two", "--format", "sarif", "--fail-on", "flows"]
+    assert cli.main(arguments) == cli.FAILED
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    error, warning = run["results"]
+    assert (error["level"], error["message"]["text"]) == ("error", "flows: online")
+    at_function = error["locations"][0]["physicalLocation"]
+    assert at_function["region"]["startLine"] == int(at("def two").removeprefix("program.py:"))
+    assert warning["level"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("command", "level", "rule"),
+    [
+        (["check", "program.py:wrong_loss"], "error", "differs"),
+        (["trace-nan", "program.py:lengths"], "error", "nan"),
+        (["ablate", "program.py:softmax", "--shape", "x=3,3"], "note", "stop_gradient"),
+    ],
+)
+def test_every_command_names_lines(
+    command: list[str], level: str, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main([*command, "--format", "sarif"])
+    found = json.loads(capsys.readouterr().out)["runs"][0]["results"][0]
+    assert (found["level"], found["ruleId"]) == (level, rule)
+    assert found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "program.py"
+
+
+def test_json_may_be_asked_for_by_either_name(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for option in (["--json"], ["--format", "json"]):
+        cli.main(["explain", "program.py:two", *option])
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert json.loads(shown[0])["format"] == "stopgrad.flow"

@@ -15,8 +15,6 @@ import stopgrad as sg
 import stopgrad.onnx as sgo
 from stopgrad.tools import cli
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -25,6 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_is_what_the_function_does(home: Path) -> None:
     words = (
         "--loss cross-entropy --optimizer adamw --freeze enc.* --stop mid/Relu --clip 1.0 --explain -o out/"

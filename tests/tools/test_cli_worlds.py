@@ -21,8 +21,6 @@ from stopgrad.tools.cli.asking import losses_in
 from stopgrad.tools.cli.failing import only
 from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, home, kind, named_worlds
 
-pytestmark = pytest.mark.slow
-
 TORCH_FILE = """\
 import torch
 import torch.nn as nn
@@ -429,6 +427,7 @@ def run(code: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_file_of_ours_imports_neither_framework() -> None:
     Path("plain.py").write_text("import stopgrad as sg\n\ndef loss(x): return sg.reduce_sum(x)\n")
     found = run(

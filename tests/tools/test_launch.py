@@ -17,8 +17,6 @@ import stopgrad as sg
 from stopgrad.tools import cli
 from stopgrad.tools.cli import launch
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
@@ -74,6 +72,7 @@ def test_wrong_arguments_are_refused_with_what_is_right(
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_each_process_is_told_its_place_and_the_scripts_own_arguments(script: Path) -> None:
     script.write_text(
         "import os, sys\n"
@@ -88,6 +87,7 @@ def test_each_process_is_told_its_place_and_the_scripts_own_arguments(script: Pa
     ]
 
 
+@pytest.mark.slow
 def test_a_module_runs_as_python_runs_it(script: Path) -> None:
     script.with_name("trained.py").write_text("import sys\nprint(__name__, sys.argv[1:])\n")
     path = f"{Path(sg.__file__).parents[1]}{os.pathsep}{script.parent}"
@@ -95,6 +95,7 @@ def test_a_module_runs_as_python_runs_it(script: Path) -> None:
     assert done == (cli.OK, b"[0] __main__ ['--rate', '0.1']\n", b"")
 
 
+@pytest.mark.slow
 def test_output_comes_line_by_line_as_the_bytes_that_it_is(script: Path) -> None:
     script.write_text(
         "import sys\n"
@@ -109,6 +110,7 @@ def test_output_comes_line_by_line_as_the_bytes_that_it_is(script: Path) -> None
         assert sum(line.count(b"x") for line in done.err.splitlines() if line.startswith(i)) == 3_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "status", "says"),
     [
@@ -132,6 +134,7 @@ def test_when_one_fails_the_others_are_ended_and_its_status_is_returned(
     assert_gone(done.out.decode())
 
 
+@pytest.mark.slow
 def test_others_may_end_by_themselves_after_one_has_failed(script: Path) -> None:
     script.write_text(
         "import os, sys, time\n"
@@ -159,6 +162,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
@@ -183,6 +187,7 @@ def test_a_signal_to_the_launcher_leaves_no_process_behind(
     assert_gone(out)
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_ends_the_processes(script: Path, tmp_path: Path) -> None:
     script.write_text(
         "import os, pathlib, time\n"

@@ -370,6 +370,15 @@ def test_one():
 """,
         ["calls backward() nowhere"],
     ),
+    "a JAX function": (
+        """
+import jax
+@pytest.mark.gradient_flow
+def test_one():
+    jax.grad(lambda x: x * x)(1.0)
+""",
+        ["calls backward() nowhere", "of a JAX function, call stopgrad.jax.assert_flows(f, *args)"],
+    ),
     "a name that is not there": (
         """
 @pytest.mark.gradient_flow(only=["hed.*"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from stopgrad.base import sums
 from stopgrad.base.errors import EngineError
 
 
@@ -49,6 +50,13 @@ class LazyNamespace:
         return found
 
 
-NUMPY = LazyNamespace(
+class _NumPy(LazyNamespace):
+    """NumPy, with sums that are as precise along each axis."""
+
+    sum = staticmethod(sums.sum)
+    cumsum = staticmethod(sums.cumsum)
+
+
+NUMPY = _NumPy(
     numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special"
 )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import OPEN, Ending, Results, Wall, endings, from_results
+from stopgrad.flow.walls import OPEN, Wall
+from stopgrad.flow.ways import Ending, Results, endings, from_results
 from stopgrad.graph.graph import Operation, Output
 
 P = TypeVar("P", bound=Hashable)

@@ -9,8 +9,9 @@ from stopgrad.flow.document import document_of
 from stopgrad.flow.page.html import write
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.notices import Notice
 from stopgrad.flow.reports.tree import Part
-from stopgrad.flow.stories import parts_of
+from stopgrad.flow.stories import notices_of, parts_of
 from stopgrad.graph.files import AnyPath
 
 
@@ -24,6 +25,9 @@ class Flow(Reaches, FlowReport):
 
     def _data(self) -> dict[str, Any]:
         return document_of(self)
+
+    def _notices(self) -> Iterable[Notice]:
+        return notices_of(self)
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report as a page: the graph, folded by scopes, beside the source, with the findings.

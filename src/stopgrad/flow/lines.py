@@ -12,7 +12,7 @@ from stopgrad.flow.beyond import walls_beyond
 from stopgrad.flow.opened import behind_themselves
 from stopgrad.flow.parts import Cut, Place, Reach
 from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import Wall
+from stopgrad.flow.walls import Wall
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
 

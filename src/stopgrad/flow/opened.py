@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import OPEN, Wall
+from stopgrad.flow.walls import OPEN, Wall
 
 PlaceOf = Callable[[Wall], Hashable]
 """The place of a wall, which all walls of a line share."""

@@ -18,7 +18,8 @@ from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
-from stopgrad.flow.ways import may_end_paths, no_gradient_of
+from stopgrad.flow.walls import no_gradient_of
+from stopgrad.flow.ways import may_end_paths
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.reaches import Reaches
+from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Excerpt, Paragraph, Part, Piece, Section
 from stopgrad.flow.source_lines import place
@@ -34,6 +35,14 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     yield from told.stories()
     yield from told.idle()
     yield from told.noted()
+
+
+def notices_of(report: Reaches) -> Iterator[Notice]:
+    """The findings, each at every line that it is about."""
+    for finding in report.findings:
+        level = "note" if finding in report.noted else "warning"
+        locations = map(report.location, finding.operations)
+        yield from at_lines(level, finding.kind, finding.message, locations)
 
 
 def stories_of(report: Reaches) -> str:

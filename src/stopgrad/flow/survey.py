@@ -7,20 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from stopgrad.flow.walls import LEVELS, OPEN, Removed, Wall, Way, keep_all, no_gradient_of
 from stopgrad.flow.ways import (
-    LEVELS,
-    OPEN,
     Ending,
-    Removed,
     Results,
     Sources,
     Sweep,
-    Wall,
-    Way,
     endings,
     from_results,
-    keep_all,
-    no_gradient_of,
     to_sources,
     walled,
     ways_of,

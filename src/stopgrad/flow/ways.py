@@ -13,58 +13,25 @@ the wall is the operation that made them from floats, not the one that took them
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from stopgrad.flow.runs import NOTHING, Reached, Sets, in_runs, joined
+from stopgrad.flow.walls import (
+    BLIND,
+    LEVELS,
+    OPEN,
+    Behind,
+    Removed,
+    Wall,
+    Way,
+    keep_all,
+    no_gradient_of,
+)
+from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import NoGradient, Op, Status, Undefined, Wire
 from stopgrad.graph.selective import NOBODY, Acting, selective_in
-
-OPEN, UNDEFINED, STOPPED, BLIND = range(4)
-LEVELS = (Status.FLOWS, Status.UNDEFINED, Status.STOPPED, Status.NOT_DIFFERENTIABLE)
-"""Statuses from the best to the worst: at a level, a gradient could pass walls up to this status."""
-
-
-class Wall(NamedTuple):
-    """An operation at which paths end; if *switched*, only while a condition holds at run time."""
-
-    operation: Operation
-    status: Status
-    reason: str
-    switched: bool = False
-
-
-Removed = Callable[[Wall], bool]
-"""The walls that are treated as if they let gradients pass. They are still found."""
-
-
-def keep_all(wall: Wall) -> bool:
-    return False
-
-
-Behind = Sequence[tuple[int, int]]
-"""Inputs behind a wall, each with the level of the best way from the wall to it."""
-
-
-class Way(NamedTuple):
-    """The way from an output of an operation to its inputs.
-
-    Attributes:
-        inputs: the inputs on which the output depends, each with the level of the best way to it.
-        dark: inputs without gradients, whose operations decide.
-        walls: the walls that end paths here, with the inputs behind them.
-    """
-
-    inputs: Sequence[tuple[int, int]]
-    dark: Collection[int]
-    walls: Sequence[tuple[Wall, Behind]]
-
-
-def no_gradient_of(y: Output) -> str:
-    """The reason why no gradient passes a tensor of integers or booleans."""
-    return f"{y.dtype.name} carries no gradient"
-
 
 # ------------------------------------------------------------------------------------- one operation
 
@@ -109,7 +76,7 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
         if i in wired or (isinstance(barrier, NoGradient) and barrier.status is Status.DISCONNECTED):
             continue
         for o, y in enumerate(op.outputs):
-            if barrier is not None or dependence is None or i in dependence[o]:
+            if dependence is None or i in dependence[o]:
                 found[o].add(op, i, y, barrier, acting)
     return [way.done() for way in found]
 
@@ -153,7 +120,8 @@ class _Found:
         if isinstance(barrier, Undefined):
             wall = Wall(op, Status.UNDEFINED, barrier.reason(op))
         elif barrier is not None:
-            wall = Wall(op, barrier.status, _exit_of(op) or barrier.reason)
+            about = barrier.reason if barrier.about is None else barrier.about(op)
+            wall = Wall(op, barrier.status, _exit_of(op) or about)
         elif not y.type.differentiable:
             wall = Wall(op, Status.NOT_DIFFERENTIABLE, no_gradient_of(y))
         else:
@@ -304,6 +272,13 @@ class Results:
         """The level of the best way from a result; if there is none, one more than the worst level."""
         return next((n for n in range(4) if reached >> n * self.count & bit), len(LEVELS))
 
+    def sets(self, reached: Sequence[int], m: int) -> tuple[Sets, int]:
+        """Which of these sets the m-th result is in at each level; and in the dark."""
+        *levels, dark = [
+            sum(1 << k for k, bits in enumerate(reached) if bits >> n * self.count + m & 1) for n in range(5)
+        ]
+        return tuple(levels), dark
+
 
 def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) -> list[int]:
     """The backward sweep: which results reach each place."""
@@ -354,11 +329,10 @@ class Sources:
     def openly(self, leads: int) -> int:
         return leads >> 2 * self.count
 
-    def level(self, leads: int, bit: int) -> int:
-        """The level of the best way to a source."""
-        if leads >> 2 * self.count & bit:
-            return OPEN
-        return STOPPED if leads >> self.count & bit else BLIND
+    def at_levels(self, leads: int) -> Sets:
+        """The sources to which there is a way no worse than each level."""
+        gates = self.if_gates_were_open(leads)
+        return self.openly(leads), gates, gates, self.behind(leads)
 
 
 def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> list[int]:
@@ -422,106 +396,38 @@ def endings(
 
 
 def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
-    """For each result of a body that runs any number of times, the way to its parameters."""
+    """For each result of a body that runs as often as the wire says, the way to its parameters."""
     body = wire.body
     plain = removed is keep_all and acting.isdisjoint(selective_in(body))
-    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped, wire.condition
+    key = "ways", tuple(wire.feedback.items()), wire.runs, wire.skipped, wire.condition
     found: list[Way] | None = body.memo.get(key) if plain else None
     if found is None:
-        found = _body_ways(wire, acting, removed)
+        asked: list[Way] = []
+        if wire.condition is not None:
+            asked = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
+        found = in_runs(wire, _once(body, acting, removed), *asked)
         if plain:
             body.memo[key] = found
     return found
 
 
-def _body_ways(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
-    body, feedback = wire.body, wire.feedback
+def _once(body: Body, acting: Acting, removed: Removed) -> list[Reached]:
+    """For each result of a body, what it is reached from in one run."""
     sweep = Sweep(body.operations(), acting, body.inputs, removed)
     results, sources = Results(len(body.outputs)), Sources(len(body.inputs))
-    ends = {m: y for m, y in enumerate(body.outputs) if y is not None and wire.outputs[m] is not None}
     start: dict[Output, int] = {}
-    for m, y in ends.items():
-        given = [y, body.inputs[feedback[m]]] if wire.skipped and m in feedback else [y]
-        for end in given:
-            start[end] = start.get(end, 0) | results.starting(1 << m, end)
+    for m, y in enumerate(body.outputs):
+        if y is not None:
+            start[y] = start.get(y, 0) | results.starting(1 << m, y)
     begin: dict[Output, int] = {}
     for k, x in enumerate(body.inputs):
         begin[x] = begin.get(x, 0) | sources.starting(1 << k)
-    fed = [(last, body.inputs[k]) for m, k in feedback.items() if (last := body.outputs[m]) is not None]
-    asked = _asked(wire, ends, start, results, acting, removed)
-    reached = _repeated(fed, start, lambda: from_results(sweep, start, results), sweep)
-    leads = _repeated([(x, y) for y, x in fed], begin, lambda: to_sources(sweep, begin, sources), sweep)
-    walls: dict[int, list[tuple[Wall, Behind]]] = {m: [] for m in ends}
-
-    def ended(wall: Wall, results: int, leads: int) -> None:
-        inputs = [(k, sources.level(leads, 1 << k)) for k in range(len(body.inputs)) if leads >> k & 1]
-        for m in ends:
-            if results >> m & 1 and inputs:
-                walls[m].append((wall, inputs))
-
-    for wall, inputs, everyone in asked:
-        bits = [leads[sweep.place(body.inputs[k])] & sources.keep[level] for k, level in inputs]
-        ended(wall, everyone, functools.reduce(int.__or__, bits, 0))
+    reached, leads = from_results(sweep, start, results), to_sources(sweep, begin, sources)
+    walls: list[dict[Wall, Sets]] = [{} for _ in body.outputs]
     for ending in endings(sweep, reached, leads, results, sources):
-        ended(ending.wall, ending.results, ending.leads)
-    return [
-        _body_way(m, walls.get(m, ()), [reached[sweep.place(x)] for x in body.inputs], results)
-        for m in range(len(body.outputs))
-    ]
-
-
-def _asked(
-    wire: Wire,
-    ends: Mapping[int, Output],
-    start: dict[Output, int],
-    results: Results,
-    acting: Acting,
-    removed: Removed,
-) -> list[tuple[Wall, Behind, int]]:
-    """The walls in a condition that is evaluated before each run of the body, and the results that need it.
-
-    Paths from these results go on to what it reads, in the dark or behind its walls.
-    """
-    body = wire.body
-    if wire.condition is None:
-        return []
-    changing = [m for m, y in ends.items() if y is not body.inputs[wire.feedback[m]]]
-    everyone = sum(1 << m for m in changing)
-    (way,) = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
-    for k, _ in way.inputs:
-        x = body.inputs[k]
-        bits = (
-            results.in_the_dark(results.starting(everyone, x))
-            if k in way.dark
-            else everyone << BLIND * results.count
-        )
-        start[x] = start.get(x, 0) | bits
-    return [(wall, inputs, everyone) for wall, inputs in way.walls]
-
-
-def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[int], results: Results) -> Way:
-    """The way of one result of a body, computed from what reaches its parameters."""
-    levels = [(k, results.level(bits, 1 << m)) for k, bits in enumerate(reached)]
-    dark = {k for k, bits in enumerate(reached) if bits >> 4 * results.count & 1 << m}
-    return Way([(k, level) for k, level in levels if level < len(LEVELS)], dark, walls)
-
-
-def _repeated(
-    fed: Sequence[tuple[Output, Output]],
-    start: dict[Output, int],
-    sweep_once: Callable[[], list[int]],
-    sweep: Sweep,
-) -> list[int]:
-    """Repeat a sweep over a body until feeding back its results brings nothing new.
-
-    *fed* are pairs of tensors: what arrives at the second also arrives at the first.
-    """
-    while True:
-        found = sweep_once()
-        changed = False
-        for to, source in fed:
-            bits = start.get(to, 0) | found[sweep.place(source)]
-            if bits != start.get(to, 0):
-                start[to], changed = bits, True
-        if not changed:
-            return found
+        behind = sources.at_levels(ending.leads)
+        for m, own in enumerate(walls):
+            if ending.results >> m & 1:
+                own[ending.wall] = joined(own.get(ending.wall, NOTHING), behind)
+    at_parameters = [reached[sweep.place(x)] for x in body.inputs]
+    return [Reached(*results.sets(at_parameters, m), own) for m, own in enumerate(walls)]

@@ -69,10 +69,11 @@ class Status(StrEnum):
 
 
 class NoGradient(NamedTuple):
-    """A wall in the place of a gradient rule. ``status`` is what it causes, ``reason`` says why."""
+    """A wall in the place of a gradient rule: `status` is what it causes, `reason` or `about` says why."""
 
     reason: str
     status: Status = Status.NOT_DIFFERENTIABLE
+    about: Callable[[Operation], str] | None = None
 
 
 def not_differentiable(reason: str) -> NoGradient:
@@ -107,11 +108,11 @@ class Joint(NamedTuple):
 
     ``pull(gs, op, live, acting)`` takes the cotangents of all outputs, with None for those that did not
     arrive, and the positions of the operands whose cotangents are wanted; it returns a cotangent or None for
-    each of these. ``acting`` are the selective gates that act for this gradient. ``walls`` are, by name, the
-    operands to which no gradient passes.
+    each of these, or its parts, where selective gates in bodies are open. ``acting`` are the selective gates
+    that act for this gradient. ``walls`` are, by name, the operands to which no gradient passes.
     """
 
-    pull: Callable[..., Sequence[Output | None]]
+    pull: Callable[..., Sequence[Any]]
     walls: Mapping[str, NoGradient] = MappingProxyType({})
 
 
@@ -124,7 +125,8 @@ class Wire(NamedTuple):
         outputs: for each result of the body, the position of the operation's output that it is (or is part
             of); None if it is no output.
         feedback: for each result that the next run of the body gets, the parameter that gets it.
-        skipped: whether the body may run zero times; the outputs are then what would be fed back.
+        runs: how many times the body runs, each run fed by the one before; None if that is not known.
+        skipped: whether any of these runs may be left out; what would be fed back then stays as it is.
         condition: a body with the same parameters, whose result says whether to run the body once more.
     """
 
@@ -132,6 +134,7 @@ class Wire(NamedTuple):
     operands: Sequence[int]
     outputs: Sequence[int | None]
     feedback: Mapping[int, int]
+    runs: int | None = 1
     skipped: bool = False
     condition: Body | None = None
 
@@ -577,7 +580,10 @@ class Op:
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """For each output, the inputs through which its gradients pass; None for all that have a rule."""
+        """For each output, the inputs on which it depends; None for all.
+
+        Gradients pass to those that have a rule, and end before the others.
+        """
         return None
 
     @classmethod

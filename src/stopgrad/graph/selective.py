@@ -21,11 +21,28 @@ Names = Mapping[Output, Output]
 
 def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> dict[Acting, list[Output]]:
     """The xs, grouped by the gates that act for them."""
-    groups: dict[Acting, list[Output]] = {}
+    alike: dict[tuple[tuple[Output, ...], int], tuple[Names, list[Operation]]] = {}
+    for gate, names in gates:  # Gates that name the same are told apart from others, not from one another.
+        alike.setdefault((named_by(gate), id(names)), (names, []))[1].append(gate)
+    found = [(some, _named_through(named, names)) for (named, _), (names, some) in alike.items()]
+    closing: dict[tuple[int, ...], list[Output]] = {}
     for x in xs:
-        acting = frozenset(gate for gate, names in gates if acts(gate, x, names))
-        groups.setdefault(acting, []).append(x)
+        closed = tuple([k for k, (_, aliases) in enumerate(found) if aliases is None or x in aliases])
+        closing.setdefault(closed, []).append(x)
+    groups: dict[Acting, list[Output]] = {}
+    for acting, some in closing.items():
+        groups.setdefault(frozenset(gate for k in acting for gate in found[k][0]), []).extend(some)
     return groups
+
+
+def named_by(gate: Operation) -> tuple[Output, ...]:
+    """The tensors that a selective gate names; none if it acts with respect to all."""
+    return gate.inputs[len(gate.definition.operands) :]
+
+
+def _named_through(named: Sequence[Output], names: Names) -> set[Output] | None:
+    """All tensors for which a gate acts that names these; None if it names none, and so acts for all."""
+    return {alias for n in named for alias in aliases_of(n, names)} if named else None
 
 
 def selective_gates(
@@ -50,32 +67,44 @@ def acts(gate: Operation, x: Output, names: Names) -> bool:
     A gate that names nothing does. A gate also names *x* by naming an identity of *x*, such as a transform
     makes of each argument, or a body's parameter for it.
     """
-    named = gate.inputs[len(gate.definition.operands) :]
-    return not named or any(x is alias for n in named for alias in _aliases(n, names))
+    through = _named_through(named_by(gate), names)
+    return through is None or x in through
 
 
 def named_in(op: Operation) -> set[Output]:
     """The tensors outside that the selective gates in an operation's bodies name."""
     gates = selective_gates([op])
-    return {
-        alias
-        for gate, names in gates
-        for x in gate.inputs[len(gate.definition.operands) :]
-        for alias in _aliases(x, names)
-    }
+    return {alias for gate, names in gates for x in named_by(gate) for alias in aliases_of(x, names)}
 
 
-def _aliases(x: Output, names: Names) -> Iterator[Output]:
-    """The tensor, and those of which it is an identity or for which it stands."""
-    yield x
+def aliases_of(x: Output, names: Names) -> Iterator[Output]:
+    """The tensor, and those of which it is an identity or for which it stands.
+
+    What the generator builds for tensors stands for them, too: gates, and loops that compute them again.
+    """
     while True:
-        if x.op.type == "Identity":
-            x = x.op.inputs[0]
+        yield x
+        op = x.op
+        if op.type == "Identity" or (op.definition.selective and op.origin is not None):
+            x = op.inputs[0]
         elif x in names:
             x = names[x]
+        elif op.origin is not None and op.definition.has_bodies and (kept := _kept(x)) is not None:
+            x = kept
         else:
             return
-        yield x
+
+
+def _kept(x: Output) -> Output | None:
+    """The operand whose values inside its bodies an operation returns as *x*; None if it computes others."""
+    for wire in x.op.definition.wires(x.op):
+        for y, output in zip(wire.body.results, wire.outputs, strict=True):
+            if output == x.index:
+                inside = {*aliases_of(y, {})}
+                for parameter, i in zip(wire.body.inputs, wire.operands, strict=True):
+                    if parameter in inside:
+                        return x.op.inputs[i]
+    return None
 
 
 def selective_in(body: Body) -> frozenset[Operation]:

@@ -277,6 +277,8 @@ def _check(watched: Training, options: dict[str, list[str]], itself: bool) -> No
     if not watched.calls:
         if itself:  # The test itself is marked, not only its file or class.
             why = "the test calls backward() nowhere, so that its marker checks nothing"
+            if "jax" in sys.modules:
+                why += "; it sees PyTorch only: of a JAX function, call stopgrad.jax.assert_flows(f, *args)"
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return
     try:

@@ -88,6 +88,24 @@ def close(found: Sequence[Any], expected: Sequence[Any], what: str) -> None:
         assert_close(a, b, what)
 
 
+def test_each_operation_once_in_one_model() -> None:
+    graph = sg.Graph()
+    inputs: list[Output] = []
+    outputs: list[Output] = []
+    fed: list[Array] = []
+    names: list[str] = []
+    for case in WRITTEN:
+        definition, sample = case.values
+        if sample is definition.samples[0]:
+            arrays = draw(sample)
+            _, xs, ys = build(definition, sample, arrays, graph)
+            inputs, fed = [*inputs, *xs], [*fed, *arrays]
+            outputs, names = [*outputs, *ys], [*names, *[definition.type] * len(ys)]
+    found, expected = (compiled(name, outputs, inputs)(fed) for name in ("onnxruntime", "numpy"))
+    for name, a, b in zip(names, found, expected, strict=True):
+        close([a], [b], name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("definition", "sample"), WRITTEN)
 def test_what_is_written_runs_and_gives_the_same(definition: type[Op], sample: Sample) -> None:

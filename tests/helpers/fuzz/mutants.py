@@ -269,7 +269,7 @@ def lines_changed(r: random.Random, text: str) -> str:
 
 
 def attribute_changed(r: random.Random, text: str) -> str:
-    found = list(re.finditer(r"(\w+)=((?:\([^()]*\)|[^,()])+)", text))
+    found = list(re.finditer(r"(\w+)=((?:\([^()]*\)|[^,()]+)+)", text))
     if not found:
         return tokens_changed(r, text)
     match = r.choice(found)

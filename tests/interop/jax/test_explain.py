@@ -338,3 +338,56 @@ def test_threads() -> None:
     for one in threads:
         one.join()
     assert found == ["stopped"] * 4
+
+
+# ---------------------------------------------------------- functions with their own gradient, and closures
+
+
+def closing(own: Any, jit: bool = False) -> Any:
+    """A function with a gradient of its own, for x, that closes over w."""
+
+    def loss(w: Any, x: Any) -> Any:
+        f = own(lambda t: t * w)
+        if own is jax.custom_vjp:
+            f.defvjp(lambda t: (t * 1.0, None), lambda _, g: (g * 2.0,))
+        else:
+            f.defjvp(lambda primals, tangents: (primals[0], tangents[0] * 2.0))
+        return f(x).sum()  # cut
+
+    return jax.jit(loss) if jit else loss
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("own", [jax.custom_vjp, jax.custom_jvp])
+def test_what_a_function_with_its_own_gradient_closes_over_is_stopped(own: Any, jit: bool) -> None:
+    flow = sgj.explain(closing(own, jit), V, V)
+    assert {key: str(found.status) for key, found in flow.items()} == {"w": "stopped", "x": "flows"}
+    assert flow.cuts[0].reason.startswith("custom_gradient's function closes over w,")
+    assert flow.cuts[0].reason.endswith("pass it as an argument")
+    assert flow.cuts[0].location.source.strip() == "f(x)"
+    # JAX's own gradient is 0 for w, without a word; where jit traces w, some of these are an error.
+    dw, dx = jax.grad(closing(own), argnums=(0, 1))(V, V)
+    assert (dw.tolist(), dx.tolist()) == ([0.0] * len(V), [2.0] * len(V))
+
+
+def test_a_rule_that_closes_over_what_is_traced_is_refused_as_by_jax() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        f = jax.custom_vjp(lambda t: t * w)
+        f.defvjp(lambda t: (t * w, None), lambda _, g: (g * 2.0,))
+        return f(x).sum()  # cut
+
+    flow = sgj.explain(loss, V, V)
+    assert {key: str(found.status) for key, found in flow.items()} == {"w": "undefined", "x": "undefined"}
+    assert "closes over a value that JAX traces" in flow.cuts[0].reason
+    with pytest.raises(jax.errors.UnexpectedTracerError):
+        jax.grad(loss, argnums=(0, 1))(V, V)
+
+
+def test_of_a_loop_of_any_length_the_way_out_is_named() -> None:
+    def f(x: Any) -> Any:
+        return jax.lax.while_loop(lambda y: y.sum() < 30.0, lambda y: y + x, x).sum()
+
+    (cut,) = sgj.explain(f, np.ones(3, np.float32))["x"].cuts
+    assert cut.reason.startswith("a loop without maximum_iterations may take any number of steps")
+    assert "in JAX use lax.scan" in cut.reason
+    assert "stop_gradient what it returns" in cut.reason

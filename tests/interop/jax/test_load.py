@@ -11,7 +11,9 @@ import pytest
 from jax import lax
 from jax_cases import Group, assert_round_trip, draw, ints
 
+import stopgrad as sg
 import stopgrad.jax as sgj
+from stopgrad.interop.jax.primitives.indexing import Blocks
 
 X = draw(3, 4)
 Y = draw(3, 4, seed=1)
@@ -520,3 +522,33 @@ def test_foreign() -> None:
     foreign = [op for op in model.graph.operations if op.type == "Foreign"]
     assert [op.call for op in foreign] == ["lax.zeta"]
     assert sgj.explain(lambda x: jax.scipy.special.zeta(x + 1.5, 2.0), P)["x"].status != "disconnected"
+
+
+# -------------------------------------------------------------------------------------- large operands
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "position"),
+    [
+        ((3, 2**30), (2, 5), 2**31 + 5),  # The position is beyond int32.
+        ((1, 2**31), (0, 5), 5),  # The first axis' stride is.
+        ((2**31 - 1, 1), (2**31 - 2, 0), 2**31 - 2),
+    ],
+)
+def test_positions_in_an_operand_beyond_int32_are_counted_in_int64(
+    shape: tuple[int, int], index: tuple[int, int], position: int
+) -> None:
+    blocks = Blocks(shape, (1, 1), (0, 1), ())
+    with sg.Graph().as_default():
+        at = sg.placeholder(sg.int32, [1, 2], name="at")
+        made, fits = blocks.positions(at, clips=False)
+        found, inside = sg.Session().run([made, fits], {at: [index]})
+    assert (found.item(), inside.item()) == (position, True)
+
+
+def test_indices_of_unsigned_kinds_beyond_the_sign_are_out_of_bounds() -> None:
+    x, at = np.arange(4.0), np.array([2**32 - 1, 2, 2**31], np.uint32)
+    for mode, expected in {"fill": [np.nan, 2.0, np.nan], "clip": [3.0, 2.0, 3.0]}.items():
+        f = lambda x, at, mode=mode: jnp.take(x, at, mode=mode)
+        np.testing.assert_array_equal(sgj.load(f, x, at)(x, at), expected)
+        np.testing.assert_array_equal(f(x, at), expected)

@@ -166,7 +166,7 @@ def test_a_gradient_arrives_where_that_of_jax_is_not_zero(mistake: Mistake, whic
 def test_the_loaded_program_has_jax_s_gradients(mistake: Mistake) -> None:
     args, program = mistake.module.example(), mistake.function("cured")
     model = sgj.load(program, *args)
-    expected = jax.value_and_grad(program)(*drawn(args, 0))
+    expected = jax.jit(jax.value_and_grad(program))(*drawn(args, 0))
     found = sg.value_and_grad(lambda first: model(first, *args[1:]))(args[0])
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

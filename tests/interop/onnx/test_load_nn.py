@@ -47,7 +47,14 @@ def _checked(layer: Layer) -> list[int]:
     return [i for i in given if is_float(layer.inputs[i]) and i not in layer.known]
 
 
-@pytest.mark.parametrize("name", [name for name, layer in LAYERS.items() if _checked(layer)])
+SMOOTH = [name for name, layer in LAYERS.items() if _checked(layer)]
+
+
+# A quarter of them: differences take a third of a second each.
+@pytest.mark.parametrize(
+    "name",
+    [name if i % 4 == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(SMOOTH)],
+)
 def test_gradients_are_those_of_differences(name: str) -> None:
     layer = LAYERS[name]
     dtype = np.float64 if layer.double else np.float32

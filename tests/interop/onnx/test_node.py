@@ -6,9 +6,13 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from onnx_node_tools import LEFT_OUT, Count, count
+from onnx_node_tools import LEFT_OUT, Count, count, one_of_each
 
-pytestmark = pytest.mark.slow
+
+def test_one_node_test_of_each_operator_passes() -> None:
+    found = count(among=one_of_each())
+    assert not found.failed, str(found)
+    assert len(found.passed) > 150
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +20,12 @@ def on_numpy() -> Count:
     return count()
 
 
+@pytest.mark.slow
 def test_node_tests_pass(on_numpy: Count) -> None:
     assert not on_numpy.failed, str(on_numpy)
 
 
+@pytest.mark.slow
 def test_few_are_left_out_and_each_for_a_reason(on_numpy: Count) -> None:
     total = len(on_numpy.passed) + len(on_numpy.left_out)
     assert total > 1500

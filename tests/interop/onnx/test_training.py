@@ -18,8 +18,6 @@ from torch.nn import functional
 import stopgrad as sg
 import stopgrad.onnx as sgo
 
-pytestmark = pytest.mark.slow
-
 STEPS = 20
 
 
@@ -62,12 +60,19 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.parametrize(("optimizer", "theirs"), OPTIMIZERS, ids=[name for name, _ in OPTIMIZERS])
+@pytest.mark.parametrize(
+    ("optimizer", "theirs"),
+    [
+        pytest.param(*one, id=one[0], marks=() if one[0] == "adamw" else pytest.mark.slow)
+        for one in OPTIMIZERS
+    ],
+)
 def test_twenty_steps_follow_pytorch(optimizer: str, theirs: Any, model: Path) -> None:
     other = twin(model)
     follows(trained(model, optimizer=optimizer), other, theirs([*other.weights.values()]), learning_rate=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["lion", "rmsprop", "adagrad", "adafactor", "muon"])
 def test_the_other_optimizers_lower_the_loss(optimizer: str, model: Path) -> None:
     trainer = trained(model, optimizer=optimizer)
@@ -275,7 +280,9 @@ def norm_in_pytorch(model: Path) -> tuple[Any, Any]:
     return lambda x: norm(torch.tensor(x) @ w) @ v, (norm, w, v)
 
 
-@pytest.mark.parametrize(("in_file", "mode"), [(True, "model"), (False, "train")])
+@pytest.mark.parametrize(
+    ("in_file", "mode"), [(True, "model"), pytest.param(False, "train", marks=pytest.mark.slow)]
+)
 def test_running_statistics_are_state_where_the_model_is_in_training(
     in_file: bool, mode: str, tmp_path: Path
 ) -> None:
@@ -337,6 +344,7 @@ def test_dropout_draws_anew_in_each_step_and_not_where_the_model_is_used(tmp_pat
     assert trainer.predict(x=fed["x"])["y"].shape == (8, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_models_of_other_floats_are_trained(dtype: Any, tmp_path: Path) -> None:
     model = scaled([3], dtype)

@@ -15,8 +15,6 @@ from torch.nn import functional
 import stopgrad as sg
 import stopgrad.onnx as sgo
 
-pytestmark = pytest.mark.slow
-
 BATCH = 5
 
 

@@ -281,6 +281,20 @@ def test_a_tensor_that_requires_no_gradient_is_asked_about() -> None:
     assert "requires_grad" in reach.cuts[0].reason
 
 
+def test_a_loss_that_no_watch_saw_is_followed_while_an_earlier_watch_is_kept() -> None:
+    model, x = Net(), torch.randn(2, 3)
+    with sgt.watch() as seen:
+        watched = model(x).sum()
+    loss = model(x).square().sum()
+    sgt.assert_flows(loss, model)
+    with pytest.raises(sg.FlowError, match="No watch saw how this loss was made"):
+        sgt.assert_blocked(loss, model)
+    with pytest.raises(sg.FlowError) as failure:
+        sgt.assert_blocked(watched, model)
+    assert "No watch saw" not in str(failure.value)
+    assert seen.explain(watched, model)["body.weight"].arrives
+
+
 def test_parameters_of_another_model_are_disconnected() -> None:
     setting = Setting()
     flow = setting.seen.explain(setting.watched, Net())

@@ -16,6 +16,7 @@ from torch.utils import _pytree as trees
 
 import stopgrad as sg
 from stopgrad.interop.torch.importing.loading import load
+from stopgrad.interop.torch.importing.program import _OUTSIDE, _named_after
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
 
@@ -407,6 +408,17 @@ def test_an_exported_program_is_left_as_it_is() -> None:
     first, second = load(program), load(program)
     assert program.graph_module.print_readable(print_output=False) == before
     assert first.graph.to_text() == second.graph.to_text()
+
+
+def test_the_alias_of_a_regions_result_is_outside_where_the_result_is() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    for meta, outside in (({_OUTSIDE: True}, True), ({_OUTSIDE: False}, False), ({}, False)):
+        result = graph.call_function(torch.sin, (x,))
+        result.meta.update(meta)
+        user = graph.call_function(torch.cos, (x,), name="user")
+        assert _named_after(graph, user, result).meta[_OUTSIDE] is outside
+    assert _named_after(graph, graph.call_function(torch.cos, (x,)), 2.5).meta[_OUTSIDE] is False
 
 
 def test_a_decomposed_program_still_stops_at_detach() -> None:

@@ -531,3 +531,48 @@ def test_what_fails_in_a_watch_is_told_and_the_program_goes_on(monkeypatch: pyte
     assert flow["x"].status == "flows"
     (line,) = lines(test_what_fails_in_a_watch_is_told_and_the_program_goes_on, "# lost")
     assert f"test_watch.py:{line} was not recorded (KeyError: 'no sizes')" in flow.to_text(width=400)
+
+
+def hooked() -> tuple[Any, Any, dict[str, Any]]:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    net[2].bias.register_hook(lambda g: g * 0)  # leaf
+    net[1].register_full_backward_hook(lambda *_: None)
+    with sgt.watch() as seen:
+        h = net(torch.ones(5, 3))  # module
+        cut = (h * 2).detach()
+        h.register_hook(lambda g: g * 0)  # tensor
+        lost = net[0].weight * 2
+        lost.register_hook(lambda g: g)  # On no open path.
+        loss = (h + cut).sum() + lost.detach().sum()
+    return seen, loss, {"net": net, "data": torch.ones(5)}
+
+
+def test_hooks_on_open_paths_are_told() -> None:
+    seen, loss, asked = hooked()
+    told = [one for one in seen.explain(loss, asked).noted if one.kind == "hook"]
+    at = {mark: min(lines(hooked, f"# {mark}")) for mark in ("leaf", "module", "tensor")}
+    first, last = ("net.0.weight", "net.0.bias"), ("net.2.weight", "net.2.bias")
+    assert {one.location.line: one.keys for one in told} == {
+        at["leaf"]: ("net.2.bias",),
+        at["module"]: first,
+        at["tensor"]: first + last,
+    }
+    assert "a hook may change the gradient of net.2.bias, even to zero" in " ".join(
+        seen.explain(loss, asked).to_text().split()
+    )
+
+
+@pytest.mark.parametrize("first", ["copy", "parameter"])
+def test_a_copy_detached_before_the_watch_is_known_by_its_memory(first: str) -> None:
+    w = leaf()
+    copy = w.detach()  # As a loss keeps it for its targets.
+    with sgt.watch() as seen:
+        if first == "copy":
+            target = copy * 2  # line
+            loss = (w * 3 - target).square().sum()
+        else:
+            loss = (w * 3 - copy * 2).square().sum()
+    flow = seen.explain(loss, {"w": w})
+    assert flow["w"].status == "partly stopped"
+    assert [cut.reason for cut in flow["w"].cuts] == ["shares memory, not history"]
+    assert flow["w"].cuts[0].location.file == __file__

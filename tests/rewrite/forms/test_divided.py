@@ -13,8 +13,6 @@ from stopgrad.rewrite import formed
 from stopgrad.rewrite.forms import DIVIDED
 from stopgrad.rewrite.forms.divided import contract_in_place
 
-pytestmark = pytest.mark.slow
-
 F32 = np.float32
 INF, NAN = np.inf, np.nan
 

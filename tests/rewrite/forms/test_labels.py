@@ -10,8 +10,6 @@ from forms_tools import Case, agree, same_as_written
 
 import stopgrad as sg
 
-pytestmark = pytest.mark.slow
-
 F32 = np.float32
 INF, NAN = np.inf, np.nan
 

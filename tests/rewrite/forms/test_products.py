@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms_tools import Case, agree, same_as_written
+from forms_tools import ENGINES, Case, agree, same_as_written
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.engines.numpy import NumPyEngine
-from stopgrad.engines.xla import XlaEngine
 from stopgrad.rewrite.forms import contractions
-
-pytestmark = pytest.mark.slow
 
 F32 = np.float32
 INF, NAN = np.inf, np.nan
@@ -137,6 +133,7 @@ def test_the_sum_of_all_squared_distances_needs_no_table_of_them() -> None:
     assert max(op.outputs[0].type.size for op in made) <= 21
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     how=st.sampled_from(["power", "product", "square", "squared difference"]),
@@ -276,6 +273,7 @@ def mixture(x: Any, mu: Any, log_scale: Any, logits: Any) -> Any:
     return -sg.reduce_mean(sg.reduce_sum(r * log_p, axis=-1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_a_mixture_with_scales_makes_no_table(offset: float) -> None:
     x, mu = normal(40, 3) + F32(offset), normal(4, 3, seed=1) + F32(offset)
@@ -366,7 +364,7 @@ def test_scales_that_no_reciprocal_serves(value: float, name: str, weighted: boo
         return sg.exp(-distances) if weighted else distances
 
     case = Case(f, [x, mu, s])
-    for engine in (NumPyEngine(), XlaEngine()):
+    for engine in ENGINES:
         for made, want in zip(case.run(case.formed, engine), case.run(case.plain, engine), strict=True):
             # Beyond what float32 can hold on the way the form may know more than the code as written.
             known = (
@@ -399,7 +397,7 @@ def test_scaled_distances_far_from_the_origin(offset: float, spread: float) -> N
     case = Case(lambda x, mu, s: sg.reduce_sum(sg.square((sg.expand_dims(x, 1) - mu) / s), -1), [x, mu, s])
     exact = ((x.astype(np.float64)[:, None] - mu) / s.astype(np.float64)) ** 2
     want = exact.sum(-1)
-    for engine in (NumPyEngine(), XlaEngine()):
+    for engine in ENGINES:
         made = case.run(case.formed, engine)[0]
         assert (made >= 0).all()
         assert made[0, 0] == 0
@@ -415,7 +413,7 @@ def test_a_scatter_that_cancels_is_computed_as_written() -> None:
     )
     case = Case(f, [w, x, mu])
     want = (w.astype(np.float64)[..., None] * (x.astype(np.float64)[:, None] - mu) ** 2).sum(0)
-    for engine in (NumPyEngine(), XlaEngine()):
+    for engine in ENGINES:
         np.testing.assert_allclose(case.run(case.formed, engine)[0], want, rtol=2e-6)
 
 

@@ -15,8 +15,6 @@ import stopgrad as sg
 from stopgrad.rewrite import formed, prepare
 from stopgrad.rewrite.forms import FORMS
 
-pytestmark = pytest.mark.slow
-
 F32 = np.float32
 INF, NAN = np.inf, np.nan
 
@@ -61,6 +59,7 @@ LOSSES: dict[str, Callable[[Any, Any, Any], Any]] = {
 CLOSED = {"Max": 1, "Sub": 2, "Exp": 1, "Sum": 3, "Mul": 2, "RealDiv": 2, "Placeholder": 2}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     loss=st.sampled_from(sorted(LOSSES)),
@@ -233,6 +232,7 @@ def rms_norm(x: Any, root: str, epsilon: float, variance: str) -> Any:
     return x / sg.sqrt(epsilon + v) if root == "sqrt" else x * sg.rsqrt(epsilon + v)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     norm=st.sampled_from([layer_norm, rms_norm]),
@@ -307,6 +307,7 @@ def test_a_root_without_a_positive_number_is_left_as_it_is() -> None:
 # ------------------------------------------------------------------------------------------- rewriting
 
 
+@pytest.mark.slow
 def test_rewriting_takes_linear_time() -> None:
     """Counted in operations made, not in seconds."""
 

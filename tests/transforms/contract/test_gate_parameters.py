@@ -266,3 +266,91 @@ def test_a_probe_takes_no_part_in_higher_derivatives(graph, run):
     (dx,) = sg.gradients(sg.probe(x * x * x, "cube"), [x])
     (ddx,) = sg.gradients(dx, [x])
     assert run([dx, ddx], {x: 2.0}) == [12.0, 12.0]
+
+
+# ------------------------------------------------------------------------------- is a gate a linear map?
+
+LINEAR = {
+    "stop": sg.stop_gradient,
+    "zero": sg.zero_gradient,
+    "scale": lambda u: sg.scale_gradient(u, 0.5),
+    "reverse": sg.reverse_gradient,
+    "straight through": lambda u: sg.straight_through(u * 0.0, u),
+}
+NOT_LINEAR = {
+    "clip": lambda u: sg.clip_gradient(u, -1.0, 1.0),
+    "norm": lambda u: sg.clip_gradient_norm(u, 1.0),
+}
+
+
+def pulled(gate, g):
+    """The cotangents that a gate lets through for these."""
+    x = sg.placeholder(sg.float64, [2])
+    (dx,) = sg.gradients(gate(x), [x], [g], unconnected_gradients="zero")
+    return dx
+
+
+@pytest.mark.parametrize("gate", LINEAR.values(), ids=LINEAR)
+def test_most_gates_are_linear_maps_of_cotangents(gate, graph, run):
+    a, b = np.array([0.3, -4.0]), np.array([2.0, 7.0])
+    found = run([pulled(gate, g) for g in (a, b, 3.0 * a + b)])
+    assert np.allclose(found[2], 3.0 * found[0] + found[1])
+
+
+@pytest.mark.parametrize("gate", NOT_LINEAR.values(), ids=NOT_LINEAR)
+def test_clipping_is_no_linear_map(gate, graph, run):
+    a, b = np.array([0.3, -4.0]), np.array([2.0, 7.0])
+    found = run([pulled(gate, g) for g in (a, b, a + b)])
+    assert not np.allclose(found[2], found[0] + found[1])
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        (NOT_LINEAR["clip"], lambda g, v: np.where(np.abs(g) < 1.0, v, 0.0)),
+        (
+            NOT_LINEAR["norm"],
+            lambda g, v: v if (n := np.linalg.norm(g)) < 1.0 else v / n - g * (g @ v) / n**3,
+        ),
+    ],
+    ids=NOT_LINEAR,
+)
+@pytest.mark.parametrize("g", [[0.3, -0.4], [0.3, -4.0]], ids=["inside", "outside"])
+def test_the_derivative_of_clipping_is_taken_at_the_cotangent(gate, expected, g, graph, run):
+    at, v = sg.placeholder(sg.float64, [2]), np.array([1.0, 2.0])
+    (found,) = sg.gradients(pulled(gate, at), [at], [v])
+    assert np.allclose(run(found, {at: g}), expected(np.array(g), v))
+
+
+@pytest.mark.parametrize(("x", "first", "second"), [(0.1, 0.2, 1.0), (0.9, 1.0, 0.0)])
+def test_clipping_acts_again_at_the_second_order(x, first, second):
+    """h² with h = clip(x): 2h is clipped, and inside the bounds its derivative 2 is clipped once more."""
+
+    def f(x):
+        return sg.clip_gradient(x, -1.0, 1.0) ** 2.0
+
+    assert np.isclose(sg.grad(f)(x), first)
+    assert np.isclose(sg.grad(sg.grad(f))(x), second)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_clip_in_a_loop_clips_each_step(inside):
+    """clip(3) + clip(3) = 2 for a gate in the body, clip(3 + 3) = 1 for one outside of it."""
+
+    def f(w):
+        outer = w if inside else sg.clip_gradient(w, -1.0, 1.0)
+
+        def step(total, _):
+            return total + 3.0 * (sg.clip_gradient(outer, -1.0, 1.0) if inside else outer), None
+
+        return sg.scan(step, 0.0, None, 2)[0]
+
+    assert sg.grad(f)(5.0) == (2.0 if inside else 1.0)
+
+
+def test_a_clip_behind_a_selective_stop_clips_all_that_comes_together(graph, run):
+    """h = clip(xb): 3 comes through the gate and 4 beside it, so dx = clip(7)·b."""
+    x, b = sg.placeholder(sg.float64), sg.placeholder(sg.float64)
+    h = sg.clip_gradient(x * b, -1.0, 1.0)
+    (dx,) = sg.gradients(sg.stop_gradient(h * 3.0, wrt=[b]) + h * 4.0, [x])
+    assert run(dx, {x: 2.0, b: 5.0}) == 5.0

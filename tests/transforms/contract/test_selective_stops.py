@@ -111,20 +111,20 @@ def test_wrt_holds_for_the_second_derivative(ab, run):
 
 
 def selective(w, x):
-    """w·x², in which the way to w is cut; d/dx of it is gate + x·w, in which it is cut once."""
-    return sg.stop_gradient(w * x, wrt=[w]) * x
+    """w·x² with w held, and w·x: d/dw is x; d/dx is 2wx with w held, and w, so that d/dw of it is 1."""
+    return sg.stop_gradient(w * x, wrt=[w]) * x + w * x
 
 
 @pytest.mark.parametrize(
     ("outer", "expected"),
     [
-        (selective, 0.0),
-        (lambda w, x: sg.value_and_grad(selective, 1)(w, x)[0], 0.0),
-        (lambda w, x: sg.vjp(selective, w, x)[0], 0.0),
-        (lambda w, x: sg.grad(selective, 1)(w, x), 5.0),
-        (lambda w, x: sg.jvp(lambda x: selective(w, x), (x,), (1.0,))[1], 5.0),
-        (lambda w, x: sg.function(selective)(w, x), 0.0),
-        (lambda w, x: selective(sg.identity(w), x), 0.0),
+        (selective, 5.0),
+        (lambda w, x: sg.value_and_grad(selective, 1)(w, x)[0], 5.0),
+        (lambda w, x: sg.vjp(selective, w, x)[0], 5.0),
+        (lambda w, x: sg.grad(selective, 1)(w, x), 1.0),
+        (lambda w, x: sg.jvp(lambda x: selective(w, x), (x,), (1.0,))[1], 1.0),
+        (lambda w, x: sg.function(selective)(w, x), 5.0),
+        (lambda w, x: selective(sg.identity(w), x), 5.0),
     ],
     ids=["plain", "value", "vjp", "grad", "jvp", "function", "identity"],
 )

@@ -647,8 +647,9 @@ def test_a_scan_over_nothing(run: Callable[..., Any], graph: sg.Graph) -> None:
     x, xs = sg.placeholder(sg.float32, []), sg.placeholder(sg.float32, [0, 2])
     end, ys = sg.scan(lambda c, row: (c * sg.reduce_sum(row), row * c), x, xs)
     dx, dxs = sg.gradients(end, [x, xs])
-    values = run([end, ys, dx, dxs], {x: 3.0, xs: np.zeros((0, 2), np.float32)})
-    assert [v.shape for v in values] == [(), (0, 2), (), (0, 2)]
+    assert dxs is None
+    values = run([end, ys, dx], {x: 3.0, xs: np.zeros((0, 2), np.float32)})
+    assert [v.shape for v in values] == [(), (0, 2), ()]
     assert values[0] == 3.0
     assert values[2] == 1.0
 

@@ -114,3 +114,96 @@ def test_a_stop_at_every_second_step(run: Run, graph: sg.Graph) -> None:
 
     end, _ = sg.scan(step, np.float64(1.0), np.arange(5, dtype=np.int32))
     assert run([end, *sg.gradients(end, [x])], {x: 2.0}) == [32.0, 16.0]
+
+
+# ------------------------------------------------------------------------------- loops of known length
+
+
+def swapping(n: int, gate: Any) -> Any:
+    """Both carries change places at every step; one of them passes a gate on its way."""
+    return lambda a, b: sg.fori_loop(0, n, lambda i, c: (c[1] * 2.0, gate(c[0])), (a, b))[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 999_999, 10**6])
+def test_carries_that_swap_are_told_apart_by_the_number_of_steps(n: int) -> None:
+    f = swapping(n, lambda t: t)
+    comes, stays = ("a", "b") if n % 2 == 0 else ("b", "a")
+    flow = sg.explain(f, X, X)
+    assert (flow[comes].status, flow[stays].status) == ("flows", "disconnected")
+    if n < 10:
+        found = sg.grad(lambda a, b: sg.reduce_sum(f(a, b)), argnums=(0, 1))(X, X)
+        slopes = {comes: 2.0 ** -(-n // 2), stays: 0.0}
+        assert [g.tolist() for g in found] == [[slopes[key]] * 3 for key in "ab"]
+
+
+@pytest.mark.parametrize(("n", "a", "b"), [
+    (0, "flows", "disconnected"),
+    (1, "disconnected", "flows"),  # The gate is passed by the other carry.
+    (2, "stopped", "disconnected"),
+    (3, "disconnected", "stopped"),
+    (10**6, "stopped", "disconnected"),
+])  # fmt: skip
+def test_a_swap_with_a_stop_on_one_side(n: int, a: str, b: str) -> None:
+    flow = sg.explain(swapping(n, sg.stop_gradient), X, X)
+    assert (flow["a"].status, flow["b"].status) == (a, b)
+    behind = [k for k in "ab" if flow[k].status == "stopped"]
+    assert [list(cut.behind) for cut in flow.cuts] == ([behind] if behind else [])
+    assert [gate.idle for gate in flow.gates] == [not behind]
+
+
+def test_what_refuses_a_gradient_in_a_step_that_is_not_taken_does_not_refuse() -> None:
+    f = swapping(0, lambda t: sg.prevent_gradient(t, "not here"))
+    assert sg.explain(f, X, X)["a"].status == "flows"
+    assert sg.grad(lambda a: sg.reduce_sum(f(a, X)))(X).tolist() == [1.0, 1.0, 1.0]
+    f = swapping(1, lambda t: sg.prevent_gradient(t, "not here"))
+    assert sg.explain(f, X, X)["b"].status == "flows"
+    assert sg.grad(lambda b: sg.reduce_sum(f(X, b)))(X).tolist() == [2.0, 2.0, 2.0]
+    f = swapping(2, lambda t: sg.prevent_gradient(t, "not here"))
+    assert sg.explain(f, X, X)["a"].status == "undefined"
+
+
+def test_a_delay_line_is_as_long_as_it_is() -> None:
+    """Each carry becomes the one before it: after n steps, the first is what the n-th was."""
+
+    def delayed(n: int) -> Any:
+        return lambda cs: sg.scan(lambda c, _: (c[1:] + c[:1], c[0]), cs, length=n)
+
+    start = {f"cs.{k}": k for k in range(5)}
+    for n in (1, 3, 12, 10**6 + 2):
+        flow = sg.explain(lambda cs: delayed(n)(cs)[0][0], [X] * 5)
+        assert [key for key in start if flow[key].arrives] == [f"cs.{n % 5}"]
+        flow = sg.explain(lambda cs: delayed(n)(cs)[1], [X] * 5)
+        assert [key for key in start if flow[key].arrives] == list(start)[:n]
+
+
+def test_a_loop_without_a_step_has_no_results() -> None:
+    flow = sg.explain(lambda w, xs: sg.map_fn(lambda x: w * x, xs), X, ROWS[:0])
+    assert {str(found.status) for found in flow.values()} == {"disconnected"}
+
+
+@pytest.mark.parametrize(("limit", "a", "b", "c", "bound"), [
+    (0, "flows", "disconnected", "disconnected", "disconnected"),
+    (1, "partly stopped", "flows", "disconnected", "not differentiable"),
+    (2, "partly stopped", "partly stopped", "stopped", "not differentiable"),
+])  # fmt: skip
+def test_a_loop_of_at_most_so_many_steps(limit: int, a: str, b: str, c: str, bound: str) -> None:
+    """It may also take fewer. Its condition is asked before each step that it could take."""
+
+    def f(a: Any, b: Any, c: Any, bound: Any) -> Any:
+        below = lambda a, b, c: sg.reduce_sum(a) < bound
+        turn = lambda a, b, c: (b, sg.stop_gradient(c), c)
+        return sg.while_loop(below, turn, [a, b, c], maximum_iterations=limit)[0]
+
+    flow = sg.explain(f, X, X, X, np.float32(9.0))
+    assert [str(found.status) for found in flow.values()] == [a, b, c, bound]
+
+
+def test_a_loop_in_a_loop_takes_the_product_of_both_numbers() -> None:
+    def f(n: int, m: int) -> Any:
+        once = lambda i, c: (c[1], c[0])
+        return lambda a, b: sg.fori_loop(0, n, lambda i, c: sg.fori_loop(0, m, once, c), (a, b))[0]
+
+    for n, m in ((2, 3), (3, 3), (3, 0), (1001, 1001)):
+        comes, stays = ("b", "a") if n * m % 2 else ("a", "b")
+        flow = sg.explain(f(n, m), X, X)
+        assert (flow[comes].status, flow[stays].status) == ("flows", "disconnected")

@@ -9,6 +9,7 @@ from typing import Any
 from stopgrad.base.source import Location
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of
+from stopgrad.flow.reports.notices import Notice
 from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.words import counted, names
@@ -155,6 +156,14 @@ class Ablation(FlowReport):
 
     def _data(self) -> dict[str, Any]:
         return fields_of(self)
+
+    def _notices(self) -> Iterator[Notice]:
+        for stop in self.stops:
+            yield Notice("note", stop.kind, f"this {stop.kind}: {stop.verdict}", stop.location)
+        for one in self.suggestions:
+            saved = counted(one.operations_saved, "operation")
+            told = f"a stop here would change no gradient and save {saved}"
+            yield Notice("note", "a stop would save work", told, one.location)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)

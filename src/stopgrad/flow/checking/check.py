@@ -416,12 +416,9 @@ def _rule(op: Operation) -> Location | None:
 
 def _what(op: Operation) -> str:
     if op.definition is CustomGradient:
-        cut = sum(g is None for g in op.pullback.outputs)
-        return (
-            f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held,"
-            if cut
-            else "custom_gradient"
-        )
+        arguments = [g for g, k in zip(op.pullback.outputs, op.kept, strict=True) if k < op.asked]
+        cut = sum(g is None for g in arguments)
+        return f"custom_gradient, {cut} of {len(arguments)} arguments held," if cut else "custom_gradient"
     if op.definition.clips:
         return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
     return _gate(op)

@@ -165,7 +165,8 @@ def _placed(
         return copying.add(op.definition, inputs, values, op)
     results, arguments = op.inputs[: op.count], op.inputs[op.count :]
     # Towards an argument for which its gradient function returns None, the function is constant.
-    cut = [x for x, g in zip(arguments, op.pullback.outputs, strict=False) if g is None]
+    parts = zip(arguments, op.pullback.outputs, op.kept, strict=False)
+    cut = [x for x, g, k in parts if g is None and k < op.asked]
     here = {x: copying.add(StopGradient, (known[x],), (), op)[0] for x in cut}
     names = ChainMap(here, dict(known)) if cut else known
     for step in _behind(results, cut) if cut else ():

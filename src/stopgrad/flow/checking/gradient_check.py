@@ -11,6 +11,7 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of, place_of
+from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
@@ -222,6 +223,15 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
             "notes": self.notes,
         }
 
+    def _notices(self) -> Iterator[Notice]:
+        """The inputs that differ, at the lines of the operations whose own rules do."""
+        places = [held.rule or held.location for held in self.wrong]
+        for key, found in self._found.items():
+            if not found.passed:
+                told = f"the gradient with respect to {label(key)} differs from the numeric one"
+                why = found.reason or _compared(found)
+                yield from at_lines("error", "differs", f"{told}: {why}", places)
+
     def raise_if_failed(self) -> None:
         """Raise if an input did not pass.
 
@@ -267,6 +277,11 @@ def _of_input(name: str, found: Checked) -> Section:
         parts.append(Paragraph(f"{what} {', '.join(shown)}{more}", indent=6))
     title = Paragraph(*pieces, f", error {found.error:.1e}, {found.method}", indent=2)
     return Section(title, parts, apart=False)
+
+
+def _compared(found: Checked) -> str:
+    worst = found.worst
+    return "" if worst is None else f"generated {worst.generated:.10g}, numeric {worst.numeric:.10g}"
 
 
 def _index(index: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from stopgrad.base.source import Location
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of
+from stopgrad.flow.reports.notices import Notice
 from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import in_short
 from stopgrad.flow.words import counted, listed
@@ -190,6 +191,16 @@ class NanTrace(FlowReport):
         for note in self.notes:
             told = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
             yield Section(_line(told), list(_quoted(note.location)))
+
+    def _notices(self) -> Iterator[Notice]:
+        """Where NaNs and infinities are made: the first as an error, what follows as warnings."""
+        for level, sites in (("error", [self.first]), ("warning", [*self.then, *self.others])):
+            for site in filter(None, sites):
+                cure = f"; {site.cure}" if site.cure else ""
+                place = site.location or site.origin_location
+                yield Notice(level, site.kind, f"{site.headline()}{cure}", place)
+        for note in self.notes:
+            yield Notice("note", "finite", f"{note.operation.type} {note.message}", note.location)
 
     def __repr__(self) -> str:
         return f"<NanTrace {self.first.headline() if self.first else 'of finite results'}>"

@@ -14,8 +14,9 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.op import Kind, Op
 from stopgrad.ops.elementwise.arithmetic import Mul
+from stopgrad.ops.elementwise.composite import LogSumExp
 from stopgrad.ops.elementwise.convert import Cast
-from stopgrad.ops.reductions.reduce import LogSumExp, Max
+from stopgrad.ops.reductions.reduce import Max
 from stopgrad.ops.shapes.reshape import Sum
 
 Sign = Callable[[Case], Any]

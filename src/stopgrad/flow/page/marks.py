@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from stopgrad.flow.page.collected import Collected
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.survey import Survey, best_of
-from stopgrad.flow.ways import OPEN, passes_all, ways_of
+from stopgrad.flow.walls import OPEN
+from stopgrad.flow.ways import passes_all, ways_of
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.selective import NOBODY

@@ -10,6 +10,7 @@ from stopgrad.base.coercion import whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.reports.json_form import json_of
 from stopgrad.flow.reports.notebook import WIDTH, html_of
+from stopgrad.flow.reports.notices import Notice, github, sarif
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import Part
 
@@ -32,6 +33,10 @@ class FlowReport:
 
     def _data(self) -> dict[str, Any]:
         """The content of the report as data."""
+        raise NotImplementedError
+
+    def _notices(self) -> Iterable[Notice]:
+        """What the report says of lines of source."""
         raise NotImplementedError
 
     def to_text(self, width: int = 80, color: bool | None = None) -> str:
@@ -75,6 +80,27 @@ class FlowReport:
             [('a', 'flows', 1), ('b', 'stopped', 1)]
         """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+
+    def to_github(self) -> str:
+        """What the report finds, as commands by which GitHub Actions annotates lines of source.
+
+        Examples:
+            >>> flow = sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)
+            >>> flow.to_github()  # doctest: +ELLIPSIS
+            '::warning file=...,line=1,...,title=stopgrad%3A stopped::stopped: b'
+        """
+        return github(self._notices())
+
+    def to_sarif(self) -> str:
+        """What the report finds, in SARIF 2.1.0, which code scanning and editors read.
+
+        Examples:
+            >>> import json
+            >>> flow = sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)
+            >>> [found["message"]["text"] for found in json.loads(flow.to_sarif())["runs"][0]["results"]]
+            ['stopped: b']
+        """
+        return sarif(self._notices())
 
     def _repr_html_(self) -> str:
         """The report for notebooks."""

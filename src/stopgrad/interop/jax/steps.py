@@ -18,19 +18,21 @@ import stopgrad as sg
 from stopgrad.base.errors import InternalError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.graph.build import constant_in
+from stopgrad.graph.build import constant_in, emit
 from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.graph import Output
 from stopgrad.interop.jax.avals import agrees, array_of, is_key, type_of
 from stopgrad.interop.jax.foreign import foreign_of
 from stopgrad.interop.jax.lines import is_inside, place_of
 from stopgrad.ops.elementwise.convert import Cast
-from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.gates.custom import CustomGradient, Untraced
 from stopgrad.ops.structural.sources import Const
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 """The rules by the names of primitives."""
+ANY = "*"
+"""The name of the rule for primitives that have none by their names."""
 KEYED: set[str] = set()
 """Primitives whose rules take keys as they are; others are applied to each word of a key."""
 REFUSED = {
@@ -149,9 +151,9 @@ def run(
 
 def unconnected(x: Output) -> Output:
     """*x* without a gradient, and without a cut in reports: JAX's own functions do this, not the user."""
-    made: Output = sg.custom_gradient(lambda: (x, lambda g: []))()
-    CustomGradient.settle(made.op)
-    return made
+    made = emit(CustomGradient, (x,), (1, Untraced(lambda g: []), 0, ()), None)
+    CustomGradient.settle(made)
+    return made.outputs[0]
 
 
 def uniform(x: Output) -> Any:
@@ -188,6 +190,16 @@ def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
     return told
 
 
+def primitives_in(jaxpr: jex.Jaxpr) -> set[jex.Primitive]:
+    """The primitives of all equations, nested ones included."""
+    found, stack = set(), [jaxpr]
+    while stack:
+        for eqn in stack.pop().eqns:
+            found.add(eqn.primitive)
+            stack += _inside(eqn.params)
+    return found
+
+
 def _inside(params: Mapping[str, Any]) -> list[Any]:
     """The jaxprs that an equation holds."""
     parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
@@ -212,12 +224,10 @@ def _read(known: Mapping[Any, Output], v: jex.Literal | jex.Var) -> Output:
 
 
 def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
-    function = RULES.get(step.name)
+    function = RULES.get(step.name, RULES[ANY])
     if step.name in _COMPARISONS and is_inside(step.eqn):
         operands = [unconnected(x) if x.type.differentiable else x for x in operands]
     try:
-        if function is None:
-            raise NotOurs(f"{step.name} is no operation of the catalogue")
         if step.name not in KEYED and any(map(is_key, step.avals)):
             made = _word_by_word(function, step, operands)
         else:

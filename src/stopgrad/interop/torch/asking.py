@@ -190,10 +190,13 @@ def _asked(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
-    """The recorder that saw the losses being made, or a new one; and whether one saw them."""
+    """The recorder that saw the losses being made, or a new one; and whether one saw them.
+
+    An earlier question about the same losses has left a recorder at their nodes that watched nothing.
+    """
     for tensor in losses:
         owners = [] if node_of(tensor) is None else owners_of(node_of(tensor))
         for owner in (*owners, *RECORDERS):
-            if isinstance(owner, Recorder) and owner.knows(tensor):
+            if isinstance(owner, Recorder) and owner in RECORDERS and owner.knows(tensor):
                 return owner, True
     return Recorder(), False

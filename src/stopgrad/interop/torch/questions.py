@@ -45,14 +45,23 @@ def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
 
 def holds_optimizer(xs: object) -> bool:
     """Whether an optimizer is among the subjects."""
+    return any(isinstance(x, torch.optim.Optimizer) for x in _parts(xs))
+
+
+def modules_in(xs: object) -> list[torch.nn.Module]:
+    """The modules among the subjects, with those inside of them."""
+    return [part for x in _parts(xs) if isinstance(x, torch.nn.Module) for part in x.modules()]
+
+
+def _parts(xs: object) -> Iterator[object]:
+    """The subjects in dicts and lists."""
     stack = [xs]
     while stack:
         x = stack.pop()
-        if isinstance(x, torch.optim.Optimizer):
-            return True
         if isinstance(x, (dict, list, tuple)):
             stack.extend(x.values() if isinstance(x, dict) else x)
-    return False
+        else:
+            yield x
 
 
 def _below(what: str, x: object) -> list[tuple[str, Any]] | None:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
-from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.public import guarded
 from stopgrad.interop.torch.questions import (
@@ -21,12 +21,14 @@ from stopgrad.interop.torch.questions import (
     chosen,
     holds_optimizer,
     losses_in,
+    modules_in,
     named_tensors,
 )
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.graphs import report_of
-from stopgrad.interop.torch.recording.record import Value
+from stopgrad.interop.torch.recording.record import Backward, Value, found_by
 from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.recording.sharded import whole_parameters
 
 Tensor = torch.Tensor
 
@@ -36,28 +38,29 @@ RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 class BackwardCall:
-    """A call of ``backward`` or ``torch.autograd.grad`` that a watch saw.
+    """A call of ``backward`` or ``torch.autograd.grad``, or of what calls that, such as ``torch.func.grad``.
 
     Attributes:
         kind: ``"backward"`` or ``"grad"``.
         losses: what was differentiated, as it was recorded.
     """
 
-    def __init__(
-        self, recorder: Recorder, kind: str, losses: tuple[Value, ...], place: RawLocation | None
-    ) -> None:
-        self.kind, self.losses = kind, losses
-        self._recorder, self._place = recorder, place
+    def __init__(self, recorder: Recorder, call: Backward) -> None:
+        self.kind, self.losses = call.kind, call.losses
+        self._recorder, self._call = recorder, call
 
     @property
     def location(self) -> Location | None:
         """The line that called it."""
-        return None if self._place is None else decode(self._place)
+        return None if self._call.place is None else decode(self._call.place)
 
     def explain(self, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
-        """Whether gradients of the call's losses arrive; see :meth:`Watch.explain`."""
+        """Whether gradients of the call's losses arrive; see :meth:`Watch.explain`.
+
+        The arguments of a function of ``torch.func`` get a gradient whether or not they require one.
+        """
         with torch._C.DisableTorchFunction():
-            return explained("explain", self._recorder, self.losses, xs, only)
+            return explained("explain", self._recorder, self.losses, xs, only, self._call)
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
@@ -67,7 +70,8 @@ class Watch:
     """What :func:`watch` returns: a context manager, and afterwards what it saw.
 
     Attributes:
-        backward_calls: the calls of ``backward`` and ``torch.autograd.grad`` inside, in order.
+        backward_calls: the calls of ``backward``, ``torch.autograd.grad`` and the functions of ``torch.func``
+            that call it, in order.
     """
 
     def __init__(self) -> None:
@@ -100,7 +104,7 @@ class Watch:
 
     @property
     def backward_calls(self) -> Sequence[BackwardCall]:
-        return tuple([BackwardCall(self._recorder, *call) for call in self._recorder.backwards])
+        return tuple([BackwardCall(self._recorder, call) for call in self._recorder.backwards])
 
     @guarded("explain")
     def explain(self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
@@ -143,14 +147,28 @@ class _Mode(TorchFunctionMode):
 
 
 def explained(
-    what: str, recorder: Recorder, losses: Sequence[Value], xs: Asked | None, only: Names | None
+    what: str,
+    recorder: Recorder,
+    losses: Sequence[Value],
+    xs: Asked | None,
+    only: Names | None,
+    call: Backward | None = None,
 ) -> Flow:
-    """A recorder's report on losses."""
+    """A recorder's report on losses, or on those of a backward pass."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
-    targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
-    return without_gc(
-        report_of, losses, targets, recorder.departures.known(), holds_optimizer(xs), recorder.lost
-    )
+    whole = whole_parameters([*recorder.modules, *modules_in(xs)])
+    targets = {
+        name: recorder.target(whole.get(id(tensor), tensor))
+        for name, tensor in chosen(what, tensors, only).items()
+    }
+    departures, optimized = recorder.departures.known(), holds_optimizer(xs)
+    given = {} if call is None else dict(call.given)
+    targets = {name: x._replace(argument=x.value in given) for name, x in targets.items()}
+    flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost)
+    if call is None or all(flow[key].arrives is given[x.value] for key, x in targets.items() if x.argument):
+        return flow
+    # Of functions of torch.func, less is recorded than their own autograd knows.
+    return without_gc(report_of, [found_by(call)], targets, (), optimized, recorder.lost)
 
 
 @guarded("watch")

@@ -29,8 +29,8 @@ from stopgrad.graph.defining import (
 from stopgrad.ops.elementwise.compare import equal, greater, less, logical_and, logical_not
 from stopgrad.ops.elementwise.convert import where, wide
 from stopgrad.ops.elementwise.powers import exp, log, rsqrt
-from stopgrad.ops.reductions.reduce import reduce_mean, reduce_variance
-from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.reductions.reduce import Reduction, lowest, reduce_mean, reduce_variance, reduction
+from stopgrad.ops.shapes.reshape import reduce_sum, spread
 
 __all__ = [
     "clip",
@@ -38,6 +38,7 @@ __all__ = [
     "layer_norm",
     "log_softmax",
     "logaddexp",
+    "reduce_logsumexp",
     "softmax",
     "xdivy",
     "xlogy",
@@ -299,6 +300,47 @@ def softmax(logits: ArrayLike, axis: int | Sequence[int] | None = None, name: st
     return d.apply(Softmax, (logits,), (axes,), name)
 
 
+class LogSumExp(Reduction):
+    """log Σ eˣ over axes, without overflow.
+
+    Returns:
+        The logarithm of the sum of exponentials; -∞ if there are no elements or all are -∞, with a gradient
+        of 0 there.
+
+    Examples:
+        >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
+        array(1000.69314718)
+    """
+
+    infer = reduction(d.is_floating)
+    promotes = Promotion(d.is_floating)
+    gradient = {"x": lambda g, op: spread(wide(g), op) * _shares(wide(op.x), op)}
+
+    @staticmethod
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+        top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
+        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+        total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
+        return total if keepdims else xp.squeeze(total, axis)
+
+
+@d.builds(LogSumExp, by_type=True)
+def reduce_logsumexp(
+    input_tensor: ArrayLike,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    values = (d.axes_in(LogSumExp, axis, input_tensor), d.flag(keepdims))
+    return d.apply(LogSumExp, (input_tensor,), values, name)
+
+
+def _shares(x: Output, op: Operation) -> Tensor:
+    """eˣ / Σ eˣ; 0 where the sum is 0. Not from the logarithm of the sum, whose rounding is an error of x."""
+    nothing = spread(wide(op.result) <= -math.inf, op)
+    return where(nothing, 0, d.apply(Softmax, (where(nothing, 0, x),), (op.axis,)))
+
+
 class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
@@ -311,7 +353,10 @@ class LogSoftmax(AlongAxes):
     """
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: wide(g) - exp(wide(op.result)) * reduce_sum(wide(g), op.axis, True)}
+    # Not from the result, whose rounding would be an error of the exponent.
+    gradient = {
+        "x": lambda g, op: wide(g) - softmax(wide(op.x), op.axis) * reduce_sum(wide(g), op.axis, True)
+    }
 
     @staticmethod
     def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:

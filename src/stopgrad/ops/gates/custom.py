@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from threading import RLock
 from typing import Any
 
@@ -35,11 +36,16 @@ from stopgrad.graph.defining import (
     TensorType,
     Undefined,
 )
+from stopgrad.graph.graph import needed
 from stopgrad.ops.gates.stopping import carries_gradient
 from stopgrad.ops.shapes.reshape import sum_to
 from stopgrad.ops.structural.sources import Const, identity, zeros_like
 
 __all__ = ["custom_gradient"]
+
+
+SHOWN = 3
+"""The most tensors that a reason names."""
 
 
 class Untraced:
@@ -114,18 +120,23 @@ def _traced(
     kept: Sequence[int],
     op: Operation | str,
 ) -> tuple[Body, list[Output]]:
-    """The gradient function as a body with a result for each argument, and the outer tensors that it uses."""
+    """The gradient function as a body with a result for each argument, and the outer tensors that it uses.
+
+    It returns nothing for what the function closes over, whose numbers in *kept* are from *asked* on.
+    """
     name = op if isinstance(op, str) else d.describe(op)
     with d.tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
         cotangents = [d.parameter_of(trace.graph, y.type, y.op) for y in ys]
         made = d.call(function, *cotangents)
         parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        own = [k for k in kept if k < asked]
         if len(parts) == asked:
-            parts = [parts[k] for k in kept]
-        if len(parts) != len(kept):
+            parts = [parts[k] for k in own]
+        if len(parts) != len(own):
             raise GradientError(
                 f"{name}: the gradient function returned {len(parts)} gradients for {asked} arguments"
             )
+        parts += [None] * (len(kept) - len(own))
         outputs = [
             None if part is None else _fitting(part, x, name)
             for part, x in zip(parts, arguments, strict=True)
@@ -187,17 +198,48 @@ def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
         return d.close(trace, parameters, outputs)
 
 
+def _closes_over(op: Operation) -> str:
+    """Why no gradient reaches what the function takes from outside, besides its arguments."""
+    closed = [x for x, k in zip(op.inputs[op.count :], op.kept, strict=False) if k >= op.asked]
+    names = list(dict.fromkeys([_name_of(x.op) for x in closed if x.type.differentiable]))
+    *first, last = names if len(names) <= SHOWN else [*names[:SHOWN], f"{len(names) - SHOWN} more"]
+    shown = f"{', '.join(first)} and {last}" if first else last
+    return (
+        f"custom_gradient's function closes over {shown}, for which its gradient function returns nothing; "
+        f"pass {'it as an argument' if len(names) == 1 else 'them as arguments'}"
+    )
+
+
+def _name_of(op: Operation) -> str:
+    """The name that somebody gave to an operation; for others the expression, if it is known."""
+    if not re.fullmatch(rf"(.*/)?{op.type}(_\d+)?", op.name):
+        return op.name
+    if op.definition.passes is not None:
+        return _name_of(op.inputs[op.definition.passes].op)
+    where = op.location
+    return "a tensor from outside" if where is None or op.definition.fed else " ".join(where.source.split())
+
+
+_CLOSED_OVER = d.stopped("custom_gradient's function closes over it")._replace(about=_closes_over)
+
+
+def _read_by(y: Output, given: AbstractSet[Output]) -> AbstractSet[Output]:
+    """Those of the given tensors from which *y* is computed."""
+    read = {x for step in needed([y], given) for x in step.inputs}
+    return given & {y, *read}
+
+
 class CustomGradient(Op):
     """The results of a function whose gradient another function computes; see :func:`custom_gradient`.
 
     Args:
-        tensors: the function's results, then its arguments, then the other tensors that the gradient function
-            uses.
+        tensors: the function's results, then its arguments and what it closes over, then the other tensors
+            that the gradient function uses.
         count: the number of results.
         pullback: the gradient function, from cotangents of the results (and the other tensors) to those of
-            the arguments.
+            the arguments; for what the function closes over, it has none.
         asked: how many gradients the function may return, Python floats included.
-        kept: which of these belong to tensors.
+        kept: which of these belong to tensors; then a number from *asked* on for each tensor closed over.
 
     Returns:
         The results.
@@ -238,19 +280,30 @@ class CustomGradient(Op):
             return d.unconnected("custom_gradient replaces what the function itself would pass back")
         if i >= op.count + len(op.kept):
             return d.unconnected("only the gradient function uses it")
+        if op.kept[i - op.count] >= op.asked:
+            return _CLOSED_OVER
         if _settle(op).outputs[i - op.count] is None:
             return d.stopped("custom_gradient's gradient function returns None for it")
         return cls.rules[0]
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """An output and an argument are connected where the argument's gradient depends on the output's."""
+        """An output and an argument are connected where the argument's gradient depends on the output's.
+
+        Where the argument has none, they are where the output is computed from it.
+        """
         body = _settle(op)
+        arguments = frozenset(op.inputs[op.count : op.count + len(op.kept)])
+        held = {i for i, part in enumerate(body.outputs, op.count) if part is None}
+        read = [_read_by(y, arguments) if held else set() for y in op.inputs[: op.count]]
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
         # A gradient that depends on no cotangent, such as a constant, counts for every result.
-        always = {i for i, id in parts if not any(id in steps for steps in behind)}
-        return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
+        always = frozenset(i for i, id in parts if not any(id in steps for steps in behind))
+        return [
+            always.union([i for i, id in parts if id in steps], [i for i in held if op.inputs[i] in taken])
+            for steps, taken in zip(behind, read, strict=True)
+        ]
 
     @classmethod
     def create(
@@ -278,7 +331,9 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 
     The gradient function is traced once, when a gradient is first asked for (or the graph is written or
-    copied); inside the body of a loop or branch, at once. It may use tensors that it closes over.
+    copied); inside the body of a loop or branch, at once. It may use tensors that it closes over. Those that
+    the function itself closes over get no gradient, and :func:`explain` calls them stopped: pass them as
+    arguments.
 
     Args:
         f: a function that returns a pair: its results (a tensor or nested structure of tensors), and a
@@ -322,6 +377,7 @@ def _build(
     graph = next((d.graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), d.default_graph())
     if graph is None:
         return _pair(d.call(f, *args, **kwargs))[0]
+    first = len(graph.operations)
     inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
     args, kwargs = d.unflatten(spec, inner)
     results, pullback = _pair(d.call(f, *args, **kwargs))
@@ -330,6 +386,9 @@ def _build(
     xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
     asked = [leaf for i, leaf in enumerate(leaves) if (_counts if i < positional else carries_gradient)(leaf)]
     kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+    closed = _taken_from_outside(ys, xs, graph, first)
+    kept += tuple(range(len(asked), len(asked) + len(closed)))
+    xs += closed
     pullback = _listing(pullback, args, len(asked))
     gradient: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
@@ -337,6 +396,24 @@ def _build(
         gradient, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
     op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), gradient, len(asked), kept), name)
     return d.unflatten(result_spec, op.outputs)
+
+
+def _taken_from_outside(ys: Sequence[Output], xs: Sequence[Output], graph: Graph, first: int) -> list[Output]:
+    """What a function takes besides its arguments *xs*: tensors older than the call, and of no operands."""
+    given = frozenset(xs)
+    found: set[Output] = set()
+    seen: set[Output] = set()
+    stack = list(ys)
+    while stack:
+        x = stack.pop()
+        if x in seen or x in given or x.op.definition is Const:
+            continue
+        seen.add(x)
+        if x.op.inputs and x.op.id >= first and x.op.graph is graph:
+            stack.extend(x.op.inputs)
+        else:
+            found.add(x)
+    return sorted(found, key=lambda x: (x.op.id, x.index))
 
 
 def _counts(leaf: object) -> bool:

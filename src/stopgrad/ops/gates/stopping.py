@@ -112,7 +112,8 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
         name: of the gate.
         wrt: tensors, also in nested structures such as ``params["encoder"]``, whose numbers and strings are
             ignored. The gradient is stopped only with respect to these, which may be an empty list; by
-            default with respect to all tensors.
+            default with respect to all tensors. These are held: in derivatives with respect to others, too,
+            they count as constants at every order.
         when: a Python bool or a scalar boolean output, whose value is read at each run. The gradient is
             stopped only where it is True.
 
@@ -163,6 +164,9 @@ _NAMES = d.unconnected("names a tensor; takes no value from it")
 
 class StopGradientTowards(Gate):
     """A stop with respect to chosen tensors, open for all others. Made by ``stop_gradient(x, wrt=[...])``.
+
+    The chosen tensors are held in what comes through for others: the second derivative of a²b with a held,
+    for b and then a, is 0.
 
     Args:
         wrt: the tensors with respect to which no gradient passes.

@@ -244,7 +244,8 @@ class SingularValues(Op):
 
     Returns:
         The values, [..., min(m, n)], from the largest to the smallest. Their gradient is finite everywhere;
-        where some are equal, or 0, it depends on the choice of vectors.
+        where some are equal, or 0, it depends on the choice of vectors. The third derivatives of a value that
+        is unlike all others are wrong where others are equal, or 0: they need the rotation of those vectors.
 
     Constraints:
         (C1) x holds floating-point or complex numbers.

@@ -10,7 +10,7 @@ from stopgrad.graph.defining import ArrayLike, ShapeError, Tensor
 from stopgrad.ops.composing import floating, positions
 from stopgrad.ops.elementwise.arithmetic import add, divide, maximum, multiply, negative, square, subtract
 from stopgrad.ops.elementwise.compare import greater, greater_equal
-from stopgrad.ops.elementwise.composite import log_softmax, softmax
+from stopgrad.ops.elementwise.composite import log_softmax, reduce_logsumexp, softmax
 from stopgrad.ops.elementwise.convert import cast, where, wide
 from stopgrad.ops.elementwise.powers import rsqrt, sqrt
 from stopgrad.ops.indexing.gather import take_along_axis
@@ -18,7 +18,6 @@ from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.losses.cross_entropy import sparse_softmax_cross_entropy_with_logits
 from stopgrad.ops.neural.activations import relu, softplus
 from stopgrad.ops.order.sorting import argsort
-from stopgrad.ops.reductions.reduce import reduce_logsumexp
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, transpose
 

@@ -30,7 +30,7 @@ from stopgrad.graph.defining import (
 from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, real, where, wide
-from stopgrad.ops.elementwise.powers import exp, sqrt
+from stopgrad.ops.elementwise.powers import sqrt
 from stopgrad.ops.reductions.running import cumprod
 from stopgrad.ops.shapes.reshape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.ops.structural.sources import size_as
@@ -41,7 +41,6 @@ __all__ = [
     "reduce_all",
     "reduce_any",
     "reduce_euclidean_norm",
-    "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
@@ -60,7 +59,9 @@ Constraints:
 """
 
 
-def _reduction(allowed: Callable[[DType], bool]) -> Any:
+def reduction(allowed: Callable[[DType], bool]) -> Any:
+    """The type rule of a reduction of such dtypes."""
+
     def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
         d.check_dtype(x, allowed, d.DESCRIPTIONS[allowed])
         return reduced(x, axis, keepdims)
@@ -131,7 +132,7 @@ class Mean(Reduction):
         array([2., 3.])
     """
 
-    infer = _reduction(d.is_inexact)
+    infer = reduction(d.is_inexact)
     promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
     keeps_sign = True
@@ -148,7 +149,7 @@ reduce_mean = _public(Mean, "reduce_mean")
 class Extremum(Reduction, abstract=True):
     """Real numbers (C1), reduced to their largest or smallest over axes (C2)."""
 
-    infer = _reduction(d.is_real)
+    infer = reduction(d.is_real)
     gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
@@ -221,7 +222,7 @@ class Prod(Reduction):
         array(6.)
     """
 
-    infer = _reduction(d.is_number)
+    infer = reduction(d.is_number)
     gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
     lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
@@ -247,7 +248,7 @@ def _product_of_others(op: Operation) -> Tensor:
 class BooleanReduction(Reduction, abstract=True):
     """Booleans (C1), reduced over axes (C2)."""
 
-    infer = _reduction(d.is_boolean)
+    infer = reduction(d.is_boolean)
     gradient = d.not_differentiable("booleans have no derivative")
     samples = [
         d.sample(d.bools(2, 3), axis=(1,), keepdims=False),
@@ -293,46 +294,6 @@ class AllOf(BooleanReduction):
 reduce_all = _public(AllOf, "reduce_all")
 
 
-class LogSumExp(Reduction):
-    """log Σ eˣ over axes, without overflow.
-
-    Returns:
-        The logarithm of the sum of exponentials; -∞ if there are no elements or all are -∞, with a gradient
-        of 0 there.
-
-    Examples:
-        >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
-        array(1000.69314718)
-    """
-
-    infer = _reduction(d.is_floating)
-    promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: _to_exponentials(g, op)}
-
-    @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
-        top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
-        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-        total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
-        return total if keepdims else xp.squeeze(total, axis)
-
-
-reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
-
-
-def _to_exponentials(g: Output, op: Operation) -> Tensor:
-    """The cotangent of x for log Σ eˣ: g · eˣ / Σ eˣ.
-
-    The result shifts x, so that nothing overflows. Its rounding is a factor of all exponentials, which their
-    own sum divides out again.
-    """
-    total = wide(op.result)
-    nothing = spread(total <= -math.inf, op)
-    exponentials = exp(wide(op.x) - where(nothing, 0, spread(total, op)))
-    whole = reduce_sum(exponentials, op.axis, keepdims=True)
-    return spread(wide(g), op) * (exponentials / where(nothing, 1, whole))
-
-
 class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
@@ -344,7 +305,7 @@ class Variance(Reduction):
         array(1.)
     """
 
-    infer = _reduction(d.is_floating)
+    infer = reduction(d.is_floating)
     promotes = Promotion(d.is_inexact)
     gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 

@@ -22,7 +22,7 @@ from stopgrad.graph.defining import (
     TensorType,
 )
 from stopgrad.ops.elementwise.compare import equal, logical_or, not_equal
-from stopgrad.ops.elementwise.convert import conj, where
+from stopgrad.ops.elementwise.convert import cast, conj, where
 from stopgrad.ops.elementwise.powers import exp
 from stopgrad.ops.indexing.gather import ScatterAddAlongAxis
 from stopgrad.ops.indexing.slices import part_of
@@ -270,12 +270,13 @@ class CumulativeLogsumexp(Op):
         return x
 
     promotes = Promotion(d.is_floating)
-    # A sum over the results that an element enters: each cotangent times exp(x - that result), which is at
-    # most 1.
-    gradient = {"x": lambda g, op: _share(op.x, op.result) * _from_here(g, op)}
+    gradient = {"x": lambda g, op: _to_running_exponentials(cast(g, d.float64), cast(op.x, d.float64), op)}
     batch = d.ALONG
     rounds_once = True
-    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.logaddexp.accumulate)
+    # In float64, since each step rounds a logarithm whose last digit may be more than the step.
+    lower = lambda xp, x, axis, reverse: _accumulated(
+        xp, x.astype(np.float64), axis, reverse, np.logaddexp.accumulate
+    )
     xla = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
     samples = [
         d.sample(d.floats(2, 3), axis=1, reverse=False),
@@ -286,17 +287,23 @@ class CumulativeLogsumexp(Op):
     extremes = (([[-math.inf, -math.inf, 1.0]],), ([[1.0, math.inf, 2.0]],), ([[0.0, math.nan]],))
 
 
+def _to_running_exponentials(g: Output, x: Output, op: Operation) -> Tensor:
+    """A sum over the results r that an element enters, of g · exp(x - r), which is at most g.
+
+    It is a running sum in the other direction, with factors exp(r - next r). In float64: there are as many
+    factors as elements, all of them near 1, and their product would have the sum of their errors.
+    """
+    axis, back = op.axis, not op.reverse
+    r = d.apply(CumulativeLogsumexp, (x,), (axis, op.reverse))
+    place = _places(r, axis)
+    last = equal(place, 0 if op.reverse else size_as(r.shape[axis] - 1, d.int32, r))
+    factors = _share(r, where(last, r, shifted(r, axis, back)))
+    return _share(x, r) * linear_recurrence(factors, g, axis, back)
+
+
 def _share(x: Output, result: Output) -> Tensor:
     """exp(x - result), which is 1 where both are the same infinity."""
     return exp(where(equal(x, result), 0, x - result))
-
-
-def _from_here(g: Output, op: Operation) -> Tensor:
-    result, axis, back = op.result, op.axis, not op.reverse
-    following = shifted(result, axis, back)
-    place = _places(result, axis)
-    last = equal(place, 0 if op.reverse else size_as(result.shape[axis] - 1, d.int32, result))
-    return linear_recurrence(_share(result, where(last, result, following)), g, axis, back)
 
 
 @d.builds(CumulativeLogsumexp)

@@ -15,7 +15,7 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, Output
 from stopgrad.ops.elementwise.arithmetic import abs, multiply
-from stopgrad.ops.elementwise.composite import xlogy
+from stopgrad.ops.elementwise.composite import reduce_logsumexp, xlogy
 from stopgrad.ops.elementwise.elementary import angle
 from stopgrad.ops.elementwise.powers import cbrt, exp2, pow
 from stopgrad.ops.elementwise.rounding import round, truncatemod
@@ -23,7 +23,6 @@ from stopgrad.ops.elementwise.trigonometric import acos, acosh, asin, asinh, ata
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.products import kron
 from stopgrad.ops.neural.activations import log_sigmoid, sigmoid
-from stopgrad.ops.reductions.reduce import reduce_logsumexp
 from stopgrad.ops.reductions.running import cummax, cummin, cumulative_logsumexp
 from stopgrad.ops.shapes.moving import rot90, swapaxes
 from stopgrad.ops.special.gamma import digamma, erf, erfc, erfinv, lgamma

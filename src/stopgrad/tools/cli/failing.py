@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.base.errors import ArgumentError
+from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
@@ -63,19 +64,31 @@ def only(flow: Flow, patterns: Sequence[str]) -> Any:
     return flow[[keys[name] for name in matching("--only", patterns, keys)]]
 
 
-def met(flow: Flow, wanted: Iterable[Condition]) -> list[str]:
-    """The parts of a report that meet any condition, one line each.
+class Met(NamedTuple):
+    """A part of a report that meets a condition: what it is, what it says, and the lines that it is about."""
+
+    word: str
+    message: str
+    locations: tuple[Location, ...]
+
+    def __str__(self) -> str:
+        shown = dict.fromkeys(f"{shown_file(at.file)}:{at.line}: {at.source}" for at in self.locations)
+        return f"{self.word}: {self.message}" + (f" ({'; '.join(shown)})" if shown else "")
+
+
+def met(flow: Flow, wanted: Iterable[Condition]) -> list[Met]:
+    """The parts of a report that meet any condition, each once.
 
     Raises:
         ArgumentError: the report does not have the name in a condition.
     """
-    found: dict[str, None] = {}
+    found: dict[Met, None] = {}
     for one in wanted:
         found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
     return list(found)
 
 
-def _with_status(flow: Flow, wanted: Condition) -> Iterator[str]:
+def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
     part = flow
     if wanted.key:
         try:
@@ -86,10 +99,11 @@ def _with_status(flow: Flow, wanted: Condition) -> Iterator[str]:
             part = flow[[wanted.key]]
     for story in part.stories:
         if story.status == wanted.word:
-            yield f"{wanted.word}: {', '.join(story.labels)}{_places([cut.operation for cut in story.cuts])}"
+            operations = [cut.operation for cut in story.cuts]
+            yield Met(wanted.word, ", ".join(story.labels), _places(operations))
 
 
-def _idle(flow: Flow, key: str) -> Iterator[str]:
+def _idle(flow: Flow, key: str) -> Iterator[Met]:
     """The idle stops: all, or those of a name or below a scope."""
     gates = [gate.operation for gate in flow.gates]
     if key and not any(_is_called(op, key) for op in gates):
@@ -97,15 +111,13 @@ def _idle(flow: Flow, key: str) -> Iterator[str]:
         raise ArgumentError(f"--fail-on idle:{key}: no stop is called so; {known}")
     for finding in flow.findings:
         if finding.kind == IDLE and (not key or any(_is_called(op, key) for op in finding.operations)):
-            yield f"{IDLE}: {finding.message}{_places(finding.operations[:1])}"
+            yield Met(IDLE, finding.message, _places(finding.operations[:1]))
 
 
 def _is_called(op: Operation, key: str) -> bool:
     return op.name == key or op.name.startswith(f"{key}/")
 
 
-def _places(operations: Sequence[Operation]) -> str:
-    """The lines of operations, for the end of a message."""
-    places = [place for place in (op.location for op in operations) if place is not None]
-    found = dict.fromkeys(f"{shown_file(place.file)}:{place.line}: {place.source}" for place in places)
-    return f" ({'; '.join(found)})" if found else ""
+def _places(operations: Iterable[Operation]) -> tuple[Location, ...]:
+    """The places of operations that have one."""
+    return tuple(place for place in (op.location for op in operations) if place is not None)

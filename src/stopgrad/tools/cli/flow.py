@@ -6,21 +6,25 @@ import argparse
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
 from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.notices import Notice, at_lines, github, sarif
 from stopgrad.tools.cli.annotations import shape_option
 from stopgrad.tools.cli.calls import Call, Wanted
 from stopgrad.tools.cli.common import FAILED, OK, Commands, listed, require_writable, wrapped, write_text
-from stopgrad.tools.cli.failing import conditions, met, only
+from stopgrad.tools.cli.failing import Met, conditions, met, only
+from stopgrad.tools.cli.inputs import defined
 from stopgrad.tools.cli.programs import Program, loaded
 from stopgrad.tools.cli.worlds import computed, explained
 
 STDOUT = "-"
 """The path that stands for standard output."""
+MACHINES = {"github": github, "sarif": sarif}
+"""The formats that name lines for other programs."""
 WIDTH = 80
 """The width of reports without a terminal."""
 
@@ -109,6 +113,12 @@ def _command(commands: Commands, name: str, run: Callable[..., int], does: str) 
         help="write the report as JSON; without PATH: print it",
     )
     parser.add_argument(
+        "--format",
+        choices=("text", "json", *MACHINES),
+        default="text",
+        help="what is printed: text, JSON, annotations for GitHub Actions, or SARIF for code scanning",
+    )
+    parser.add_argument(
         "--width", type=int, metavar="N", help="columns of the report (the terminal's, or 80)"
     )
     parser.add_argument("--no-color", action="store_true", help="no colours, on a terminal either")
@@ -122,12 +132,16 @@ def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
         arguments.target, arguments.json = arguments.json, STDOUT
     if arguments.target is None:
         arguments.parser.error("the following arguments are required: path.py:function")
+    if arguments.json == STDOUT:
+        if arguments.format not in ("text", "json"):
+            arguments.parser.error("argument --json: without a path it prints JSON; --format names another")
+        arguments.json, arguments.format = None, "json"
     for name, least in LEAST.items():
         given = getattr(arguments, name, None)
         if given is not None and not given >= least:  # Refuses NaN, too.
             arguments.parser.error(f"argument --{name}: must be at least {least}")
     for path in (arguments.json, getattr(arguments, "html", None)):
-        if path not in (None, STDOUT):
+        if path is not None:
             require_writable(path)
     return arguments
 
@@ -150,26 +164,51 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
 
 @contextlib.contextmanager
 def _target(arguments: argparse.Namespace) -> Iterator[tuple[Program, Wanted]]:
-    """The target. While the block lasts, what the user's file prints stays out of JSON."""
+    """The target. While the block lasts, what the user's file prints stays out of what machines read."""
     wanted = _wanted(_settled(arguments))
-    aside = contextlib.redirect_stdout(sys.stderr) if arguments.json == STDOUT else contextlib.nullcontext()
+    aside = contextlib.nullcontext() if arguments.format == "text" else contextlib.redirect_stdout(sys.stderr)
     with aside, loaded(arguments.target) as program:
         yield program, wanted
 
 
-def _show(arguments: argparse.Namespace, report: FlowReport, data: str = "") -> None:
-    """Write and print a report, once all of it is made."""
-    as_json = "" if arguments.json is None else report.to_json(indent=2)
-    width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
-    color = False if arguments.no_color else None
-    shown = as_json if arguments.json == STDOUT else report.to_text(width, color)
+def _show(
+    arguments: argparse.Namespace, report: FlowReport, data: str, program: Program, failed: Sequence[Met] = ()
+) -> None:
+    """Write and print a report, once all of it is made; *failed* are errors, whatever the report says."""
+    if arguments.format == "text":
+        width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
+        shown = report.to_text(width, False if arguments.no_color else None)
+    elif arguments.format == "json":
+        shown = report.to_json(indent=2)
+    else:
+        shown = MACHINES[arguments.format](_noticed(report, program, failed))
     if isinstance(report, sg.Flow) and arguments.html is not None:
         report.to_html(arguments.html)
-    if arguments.json not in (None, STDOUT):
-        write_text(arguments.json, as_json + "\n")
+    if arguments.json is not None:
+        write_text(arguments.json, report.to_json(indent=2) + "\n")
     if data:
-        print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
+        text = wrapped(f"data: {data}", WIDTH)
+        print(text, file=sys.stdout if arguments.format == "text" else sys.stderr)
     print(shown)
+
+
+def _noticed(report: FlowReport, program: Program, failed: Iterable[Met]) -> Iterator[Notice]:
+    """What a report says of lines; what failed are errors, and what has no line is at the function's."""
+    errors = [
+        notice
+        for one in failed
+        for notice in at_lines("error", one.word, f"{one.word}: {one.message}", one.locations)
+    ]
+    told = {_line(error) for error in errors}
+    others = [notice for notice in report._notices() if _line(notice) not in told]
+    for notice in (*errors, *others):
+        yield notice if notice.location else notice._replace(location=defined(program))
+
+
+def _line(notice: Notice) -> tuple[str, str, int]:
+    """What a notice is about: its rule, and the file and the line, if it has one."""
+    at = notice.location
+    return (notice.rule, "", 0) if at is None else (notice.rule, at.file, at.line)
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
@@ -179,11 +218,11 @@ def run_explain(arguments: argparse.Namespace) -> int:
     with _target(arguments) as target:
         flow, data = explained(*target)
         flow = only(flow, patterns)
-    found = met(flow, wanted)
-    _show(arguments, flow, data)
-    for line in found:
-        print(f"stopgrad: {line}", file=sys.stderr)
-    return FAILED if found else OK
+    failed = met(flow, wanted)
+    _show(arguments, flow, data, target[0], failed)
+    for one in failed:
+        print(f"stopgrad: {one}", file=sys.stderr)
+    return FAILED if failed else OK
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -220,5 +259,5 @@ def _computed(arguments: argparse.Namespace, command: str, compute: Callable[[Ca
     """Show the report of a command that computes."""
     with _target(arguments) as target:
         report, data = computed(*target, command, compute)
-    _show(arguments, report, data)
+    _show(arguments, report, data, target[0])
     return report

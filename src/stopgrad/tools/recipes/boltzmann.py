@@ -5,8 +5,8 @@
 
 The sample vₖ is drawn with the current parameters, but the derivative of the likelihood takes it as given:
 the stop says so, and the gradient is the classical update -(⟨v h⟩data - ⟨v h⟩model). With drawn samples the
-comparison in the draw ends the way as well; with "mean-field" samples, which are probabilities, only the stop
-does.
+comparison that makes each draw cuts the gradient as well; with "mean-field" samples, which are probabilities,
+only the stop does.
 
 CD-k starts the chain at the data; the persistent form (PCD) goes on with chains of its own.
 

@@ -6,8 +6,8 @@
 In SimSiam two views of one image go through the same encoder, z = f(view), and a predictor, p = h(z), which
 is to foresee the other view's z. That target comes from the very weights that are trained. Without the stop
 the easiest way to agree is to map every image to one point: the encoder collapses. With it, the encoder
-learns without a label what a digit is wherever it stands: shown labels of unmoved digits, it tells digits
-moved by a pixel, which nearest pixels cannot.
+learns without labels what a digit looks like, wherever it stands: given the labels of unmoved digits, it
+recognises digits moved by a pixel, which a comparison of pixels cannot.
 
 In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is
 also made small by bending V(s') to V(s): where transitions are random, that converges to wrong values.

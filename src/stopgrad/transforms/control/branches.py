@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -42,36 +41,38 @@ from stopgrad.transforms.control.functions import (
     trace_function,
     union,
 )
-from stopgrad.transforms.control.pullbacks import recomputed_pullback
+from stopgrad.transforms.control.pullbacks import keys_of, recomputed_pullback, results_for
+from stopgrad.transforms.gradients.cotangents import Parts, by_operand
 
 _INDEX = d.not_differentiable("which branch runs has no derivative")
 
 
 def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
-) -> Sequence[Output | None]:
+) -> Sequence[Output | Parts | None]:
     """The gradient: the same choice among the branches' pullbacks, which compute their branch again."""
     wanted = [i - 1 for i in live]  # The index comes before the branches' operands.
     pulled = [
         recomputed_pullback(body, gs, wanted, acting, op, "the gradient of a branch") for body in op.branches
     ]
-    reached = [any(arrives) for arrives in zip(*(arrives for _, arrives in pulled), strict=True)]
-    if not any(reached):
+    keys = keys_of(pulled)
+    if not keys:
         return [None] * len(live)
     arguments = [*(g for g in gs if g is not None), *op.inputs[1:]]
+    results = [results_for(keys, one) for one in pulled]
     used: set[int] = set()
-    for body, arrives in pulled:
-        needed = set(body.graph.subgraph_to(compress(body.results, arrives)))
-        used.update(i for i, x in enumerate(body.inputs) if x.op in needed)
+    for one, outputs in zip(pulled, results, strict=True):
+        needed = set(one.body.graph.subgraph_to([y for y in outputs if y is not None]))
+        used.update(i for i, x in enumerate(one.body.inputs) if x.op in needed)
     kept = sorted(used)
     bodies = tuple(
         [
-            Body(body.graph, [body.inputs[i] for i in kept], [*compress(body.results, reached)])
-            for body, _ in pulled
+            Body(one.body.graph, [one.body.inputs[i] for i in kept], outputs)
+            for one, outputs in zip(pulled, results, strict=True)
         ]
     )
-    made = iter(d.emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs)
-    return [next(made) if there else None for there in reached]
+    made = d.emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs
+    return by_operand(keys, made, len(live))
 
 
 class Case(Op):

@@ -52,14 +52,20 @@ from stopgrad.transforms.control.functions import (
     weak,
 )
 from stopgrad.transforms.control.scans import Scan, run_scan
+from stopgrad.transforms.gradients.cotangents import Parts
 
 _UNBOUNDED = -1
-_ANY_NUMBER = Undefined(lambda op: "a loop without maximum_iterations may take any number of steps")
+_ANY_NUMBER = Undefined(
+    lambda op: (
+        "a loop without maximum_iterations may take any number of steps; give it that (in JAX use lax.scan, "
+        "or a lax.fori_loop of known length), or stop_gradient what it returns"
+    )
+)
 
 
 def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
-) -> Sequence[Output | None]:
+) -> Sequence[Output | Parts | None]:
     """The gradient of an equivalent scan of as many steps as the loop may take, some of which do nothing."""
     if op.limit == _UNBOUNDED:
         raise GradientError(
@@ -68,6 +74,7 @@ def _pullback(
         )
     with d.building_in(op.graph):
         steps = d.emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
+    d.current().origin = steps
     return Scan.gradient.pull(gs, steps, live, acting)
 
 
@@ -76,7 +83,7 @@ def _bounded(op: Operation) -> Body:
     body: Body = op.body
     found: Body | None = body.memo.get(op.condition)
     if found is None:
-        with d.tracing("a bounded loop", op.graph, origin=op) as trace:
+        with d.tracing("a bounded loop", op.graph, origin=d.current().origin) as trace:
             parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
             given = dict(zip(op.condition.inputs, parameters, strict=True))
             (holds,) = d.inline(op.condition.results, given)
@@ -167,7 +174,8 @@ class While(Op):
     def wires(cls, op: Operation) -> Iterable[Wire]:
         count = len(op.outputs)
         carried = {j: j for j in range(count)}
-        return [Wire(op.body, range(len(op.inputs)), range(count), carried, True, op.condition)]
+        runs = None if op.limit == _UNBOUNDED else op.limit
+        return [Wire(op.body, range(len(op.inputs)), range(count), carried, runs, True, op.condition)]
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:

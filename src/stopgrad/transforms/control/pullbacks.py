@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import Acting, Body, Operation, Output
 from stopgrad.ops.structural.sources import zeros_like
+from stopgrad.transforms.gradients.cotangents import NOWHERE, Key, Parts
+from stopgrad.transforms.gradients.holding import is_open
 from stopgrad.transforms.gradients.reach import between
-from stopgrad.transforms.gradients.reverse import backpropagate
+from stopgrad.transforms.gradients.reverse import parts_in_body
+
+
+class Pulled(NamedTuple):
+    """The pullback of a body.
+
+    Attributes:
+        body: takes the cotangents that are not None, and then the operands of the forward body.
+        parts: of its results, the cotangents of each live parameter.
+        zeros: of its results, those of each live parameter that stand for a part that there is not; None if
+            there is no need of them.
+    """
+
+    body: Body
+    parts: list[Parts]
+    zeros: list[Output | None]
 
 
 def recomputed_pullback(
     body: Body, gs: Sequence[Output | None], live: Sequence[int], acting: Acting, op: Operation, what: str
-) -> tuple[Body, list[bool]]:
+) -> Pulled:
     """A body that computes *body* again and pulls cotangents back through it.
 
     Args:
@@ -23,13 +41,9 @@ def recomputed_pullback(
         acting: the selective gates that are closed.
         op: the operation that runs the body.
         what: names the pullback in errors.
-
-    Returns:
-        The pullback, which takes the cotangents that are not None and then the body's operands, and returns a
-        cotangent for each live parameter; and whether each of these is reached. The cotangents of those that
-        are not reached are zero.
     """
-    with d.tracing(what, op.graph, origin=op) as trace:
+    apart = is_open(op, acting)  # Another branch may have parts that this one has not.
+    with d.tracing(what, op.graph, origin=d.current().origin) as trace:
         seeds = [d.parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
         parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
         built: dict[Output, Output] = {}
@@ -37,6 +51,26 @@ def recomputed_pullback(
         ys = [y for y, g in zip(results, gs, strict=True) if g is not None]
         xs = [parameters[i] for i in live]
         inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
-        found = backpropagate(ys, xs, seeds, between(ys, set(xs), (), inside), inside)
-        filled = [zeros_like(x) if dx is None else dx for x, dx in zip(xs, found, strict=True)]
-        return d.close(trace, [*seeds, *parameters], filled), [dx is not None for dx in found]
+        operands = {x: i for i, x in enumerate(parameters, len(op.inputs) - len(parameters))}
+        found = parts_in_body(operands, ys, xs, seeds, between(ys, set(xs), (), inside), inside)
+        lacking = [apart or NOWHERE not in parts for parts in found]
+        zeros = [zeros_like(x) if lacks else None for x, lacks in zip(xs, lacking, strict=True)]
+        flat = [y for parts, zero in zip(found, zeros, strict=True) for y in (*parts.values(), zero)]
+        made = d.close(trace, [*seeds, *parameters], flat)
+    outputs = iter(made.outputs)
+    parts, none = [], []
+    for some in found:
+        parts.append(Parts({holds: y for holds in some if (y := next(outputs)) is not None}))
+        none.append(next(outputs))
+    return Pulled(made, parts, none)
+
+
+def keys_of(pulled: Sequence[Pulled]) -> list[Key]:
+    """What arrives in any of these bodies: the positions of live parameters, with what is held."""
+    each = zip(*(one.parts for one in pulled), strict=True)
+    return [(k, holds) for k, some in enumerate(each) for holds in dict.fromkeys(h for p in some for h in p)]
+
+
+def results_for(keys: Sequence[Key], pulled: Pulled) -> list[Output | None]:
+    """The results of a pullback for these keys."""
+    return [pulled.parts[k].get(holds, pulled.zeros[k]) for k, holds in keys]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
 from typing import Any
 
 from stopgrad.graph import defining as d
@@ -32,20 +31,22 @@ from stopgrad.transforms.control.functions import (
     same_types,
     trace_function,
 )
-from stopgrad.transforms.control.pullbacks import recomputed_pullback
+from stopgrad.transforms.control.pullbacks import keys_of, recomputed_pullback, results_for
+from stopgrad.transforms.gradients.cotangents import Parts, by_operand
 
 
 def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
-) -> Sequence[Output | None]:
+) -> Sequence[Output | Parts | None]:
     """The gradient: the body's pullback, which computes the body again."""
-    step, arrives = recomputed_pullback(op.body, gs, live, acting, op, "the gradient of checkpoint")
-    if not any(arrives):
+    pulled = recomputed_pullback(op.body, gs, live, acting, op, "the gradient of checkpoint")
+    keys = keys_of([pulled])
+    if not keys:
         return [None] * len(live)
-    step = Body(step.graph, step.inputs, [*compress(step.results, arrives)])
+    step = Body(pulled.body.graph, pulled.body.inputs, results_for(keys, pulled))
     given = [g for g in gs if g is not None]
-    made = iter(d.emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs)
-    return [next(made) if there else None for there in arrives]
+    made = d.emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs
+    return by_operand(keys, made, len(live))
 
 
 class Checkpoint(Op):

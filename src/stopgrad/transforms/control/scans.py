@@ -7,6 +7,7 @@ runs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from stopgrad.graph.defining import (
     Wire,
 )
 from stopgrad.graph.interpreter import Types
-from stopgrad.ops.elementwise.arithmetic import add
+from stopgrad.ops.elementwise.arithmetic import add, add_n
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.control.batch_rules import SCAN
@@ -50,24 +51,29 @@ from stopgrad.transforms.control.functions import (
     trace_function,
     weak,
 )
+from stopgrad.transforms.gradients.cotangents import NOWHERE, Key, Parts, by_operand
 from stopgrad.transforms.gradients.reach import between, body_masks
-from stopgrad.transforms.gradients.reverse import backpropagate
+from stopgrad.transforms.gradients.reverse import parts_in_body
+
+FOLLOWED = 64
+"""The most steps of which each is looked at by itself, to find what takes part in the gradient of a loop."""
 
 
 def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
-) -> Sequence[Output | None]:
+) -> Sequence[Output | Parts | None]:
     """The gradient: a scan in the opposite direction over the pullback of one step."""
+    if op.length == 0:  # What is live is a carry, which stays as it is.
+        return [gs[i] for i in live]
     body: Body = op.body
     wanted, given = _alive(op, body_masks(body, acting), gs, live)
     if not given:
         return [None] * len(live)
-    with d.tracing("the gradient of a loop", body.graph, remakes=True, origin=op) as trace:
-        seeds = [d.parameter_of(trace.graph, body.results[o].type, op) for o in given]
-        ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
-        path = between(ys, set(xs), (), acting)
-        found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
-        pull = _Pullback(op, gs, given, seeds, found)
+    origin = d.current().origin
+    with d.tracing("the gradient of a loop", body.graph, remakes=True, origin=origin) as trace:
+        seed = {(o, NOWHERE): d.parameter_of(trace.graph, body.results[o].type, op) for o in given}
+        found = _pulled(op, wanted, seed, acting)
+        pull = _Pullback(op, gs, seed, found)
         pull.arrange()
         results = [*pull.next_carries(), *pull.next_sums(), *pull.slices()]
         step = d.close(trace, pull.parameters, results)
@@ -75,36 +81,79 @@ def _pullback(
     return pull.emit(Body(step.graph, pull.all_parameters(), step.outputs), live)
 
 
+def _pulled(
+    op: Operation, wanted: Sequence[int], seed: dict[Key, Output], acting: Acting
+) -> dict[Key, Output]:
+    """The cotangents of the wanted parameters, pulled back through one step from the seeds.
+
+    What is held for a carry's cotangent is held in the step before, too: it gets a seed of its own.
+    """
+    body: Body = op.body
+    parameters = {x: i for i, x in enumerate(body.inputs)}
+    xs = [body.inputs[i] for i in wanted]
+    found: dict[Key, list[Output]] = {}
+    new = list(seed)
+    while new:
+        ys = [body.results[o] for o, _ in new]
+        path = between(ys, set(xs), (), acting)
+        seeds, holds = [seed[key] for key in new], [holds for _, holds in new]
+        arrived = parts_in_body(parameters, ys, xs, seeds, path, acting, holds)
+        new = []
+        for i, parts in zip(wanted, arrived, strict=True):
+            for held, dx in parts.items():
+                found.setdefault((i, held), []).append(dx)
+                if i < op.carries and held and (i, held) not in seed:
+                    seed[i, held] = d.parameter_of(dx.op.graph, body.results[i].type, op)
+                    new.append((i, held))
+    return {key: some[0] if len(some) == 1 else add_n(some) for key, some in found.items()}
+
+
 def _alive(
     op: Operation, masks: Sequence[int], gs: Sequence[Output | None], live: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """The body's parameters to differentiate with respect to, and its results that cotangents come from.
 
-    A carry takes part if it depends on a wanted operand, and a result with a cotangent depends on it.
+    At each step, these are parameters that depend on a wanted operand, and results on which a cotangent does.
     """
-    carries: int = op.carries
-    wanted = sum(1 << i for i in live)
-    while wider := sum(1 << j for j in range(carries) if masks[j] & wanted and not wanted >> j & 1):
-        wanted |= wider
-    given = {o for o, g in enumerate(gs) if g is not None}
-    stack = list(given)
-    while stack:
-        mask = masks[stack.pop()] & wanted
-        for j in range(carries):
-            if mask >> j & 1 and j not in given:
-                given.add(j)
-                stack.append(j)
+    carried = range(op.carries)
+    fixed = sum(1 << i for i in live if i not in carried)
+    stacked = sum(1 << o for o, g in enumerate(gs) if g is not None and o not in carried)
+
+    def led_to(wanted: int) -> int:
+        return fixed | sum(1 << j for j in carried if masks[j] & wanted)
+
+    def read_by(given: int) -> int:
+        read = functools.reduce(int.__or__, [mask for o, mask in enumerate(masks) if given >> o & 1], 0)
+        return stacked | sum(1 << j for j in carried if read >> j & 1)
+
+    steps = None if _may_be_empty(op) or op.length > FOLLOWED else op.length
+    wanted = _by_steps(sum(1 << i for i in live), led_to, steps)
+    given = _by_steps(sum(1 << o for o, g in enumerate(gs) if g is not None), read_by, steps)
     # If there may be no step at all, the cotangent of a carry's last value reaches its first value.
-    passed = [1 << o if _may_be_empty(op) and o < carries else 0 for o in range(len(masks))]
-    leading = sorted(o for o in given if (masks[o] | passed[o]) & wanted)
-    reached = 0
-    for o in leading:
-        reached |= (masks[o] | passed[o]) & wanted
-    return [i for i in range(len(op.inputs)) if reached >> i & 1], leading
+    ways = [mask | (1 << o if _may_be_empty(op) and o in carried else 0) for o, mask in enumerate(masks)]
+    leading, reached = set[int](), 0
+    for some, others in zip(reversed(given), wanted, strict=True):
+        for o, mask in enumerate(ways):
+            if some >> o & 1 and mask & others:
+                leading.add(o)
+                reached |= mask & others
+    return [i for i in range(len(op.inputs)) if reached >> i & 1], sorted(leading)
+
+
+def _by_steps(first: int, after: Callable[[int], int], steps: int | None) -> list[int]:
+    """A set at each of so many steps; where their number is not known, all that it is at any of them."""
+    found = [first]
+    if steps is None:
+        while (wider := first | after(first)) != first:
+            first = wider
+        return [first]
+    while len(found) < steps:
+        found.append(after(found[-1]))
+    return found
 
 
 def _may_be_empty(op: Operation) -> bool:
-    return not isinstance(op.length, int) or op.length == 0
+    return not isinstance(op.length, int)
 
 
 def _sum_type(x: TensorType) -> TensorType:
@@ -118,28 +167,25 @@ class _Pullback:
 
     Its carries are the cotangents of the carries, then the sums of those of the constants. Its sequences are
     the cotangents of the results, then the values kept from the forward steps. Its constants are the tensors
-    that are the same for every step.
+    that are the same for every step. What is held by selective gates counts apart: so cotangents have keys.
     """
 
     def __init__(
-        self,
-        op: Operation,
-        gs: Sequence[Output | None],
-        given: Sequence[int],
-        seeds: Sequence[Output],
-        found: dict[int, Output | None],
+        self, op: Operation, gs: Sequence[Output | None], seed: dict[Key, Output], found: dict[Key, Output]
     ) -> None:
         carries, first_constant = op.carries, op.carries + op.sequences
         self.op = op
         self.gs = gs
         self.found = found
-        self.seed = dict(zip(given, seeds, strict=True))
+        self.seed = seed
         # Carries take part even if their cotangents lead to no wanted operand.
-        self.carries = [j for j in range(carries) if j in self.seed or found.get(j) is not None]
-        self.constants = [i for i in found if i >= first_constant and found[i] is not None]
-        self.sequences = [i for i in found if carries <= i < first_constant and found[i] is not None]
-        self.results = [o for o in self.seed if o >= carries]
-        self.sums: dict[int, Output] = {}
+        self.carries = sorted(
+            dict.fromkeys(key for key in (*seed, *found) if key[0] < carries), key=lambda key: key[0]
+        )
+        self.constants = [key for key in found if key[0] >= first_constant]
+        self.sequences = [key for key in found if carries <= key[0] < first_constant]
+        self.results = [key for key in seed if key[0] >= carries]
+        self.sums: dict[Key, Output] = {}
         self.parameters: list[Output] = []
         # Operands with their parameters: those with a value for each step, and those that are constant.
         self.kept: list[tuple[Output, Output]] = []
@@ -148,33 +194,32 @@ class _Pullback:
     def arrange(self) -> None:
         """Make the parameters that are not captures, in order."""
         graph = next(iter(self.seed.values())).op.graph
-        for j in self.carries:
-            if j not in self.seed:
-                self.seed[j] = d.parameter_of(graph, self.op.outputs[j].type, self.op)
-        for i in self.constants:
-            self.sums[i] = d.parameter_of(graph, _sum_type(self.op.inputs[i].type), self.op)
+        for key in self.carries:
+            if key not in self.seed:
+                self.seed[key] = d.parameter_of(graph, self.op.outputs[key[0]].type, self.op)
+        for key in self.constants:
+            self.sums[key] = d.parameter_of(graph, _sum_type(self.op.inputs[key[0]].type), self.op)
         self.parameters = [
-            *(self.seed[j] for j in self.carries),
+            *(self.seed[key] for key in self.carries),
             *self.sums.values(),
-            *(self.seed[o] for o in self.results),
+            *(self.seed[key] for key in self.results),
         ]
 
     def next_carries(self) -> list[Output]:
         """The cotangents of the carries before the step."""
         made = []
-        for j in self.carries:
-            part = self.found.get(j)
-            made.append(zeros_like(self.seed[j]) if part is None else part)
+        for key in self.carries:
+            part = self.found.get(key)
+            made.append(zeros_like(self.seed[key]) if part is None else part)
         return made
 
     def next_sums(self) -> list[Output]:
         """The sums of the constants' cotangents, with those of this step added."""
-        found = [(i, part) for i in self.constants if (part := self.found[i]) is not None]
-        return [add(self.sums[i], wide(part)) for i, part in found]
+        return [add(self.sums[key], wide(self.found[key])) for key in self.constants]
 
     def slices(self) -> list[Output]:
         """The cotangents of the sequences' slices at this step."""
-        return [part for i in self.sequences if (part := self.found[i]) is not None]
+        return [self.found[key] for key in self.sequences]
 
     def keep(self, captures: dict[Output, Output]) -> None:
         """Find a source for each value of the forward step that the step uses."""
@@ -211,21 +256,25 @@ class _Pullback:
         """The step's parameters, in the order in which a scan takes them."""
         return [*self.parameters, *(p for _, p in self.kept), *(p for _, p in self.fixed)]
 
-    def emit(self, step: Body, live: Sequence[int]) -> list[Output | None]:
+    def emit(self, step: Body, live: Sequence[int]) -> list[Output | Parts | None]:
         """Build the scan in the opposite direction; return the cotangents of the live operands."""
         op, gs = self.op, self.gs
-        first = [zeros_like(op.outputs[j]) if (g := gs[j]) is None else g for j in self.carries]
-        sums = [wide(zeros_like(op.inputs[i])) for i in self.constants]
-        results = [g for o in self.results if (g := gs[o]) is not None]
+        first = [
+            zeros_like(op.outputs[j]) if holds or (g := gs[j]) is None else g for j, holds in self.carries
+        ]
+        sums = [wide(zeros_like(op.inputs[i])) for i, _ in self.constants]
+        results = [g for o, _ in self.results if (g := gs[o]) is not None]
         inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
         count = len(first) + len(sums)
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
         made = d.emit(Scan, inputs, values, "").outputs
-        places = dict(zip([*self.carries, *self.constants, *self.sequences], made, strict=True))
+        place = {i: k for k, i in enumerate(live)}
         arrived = {
-            i for i in places if self.found.get(i) is not None or (_may_be_empty(op) and i < op.carries)
+            (place[i], holds): dx
+            for (i, holds), dx in zip([*self.carries, *self.constants, *self.sequences], made, strict=False)
+            if i in place and ((i, holds) in self.found or (_may_be_empty(op) and i < op.carries))
         }
-        return [places[i] if i in arrived else None for i in live]
+        return by_operand(arrived, arrived.values(), len(live))
 
 
 class Scan(Op):
@@ -344,7 +393,8 @@ class Scan(Op):
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         carried = {j: j for j in range(op.carries)}
-        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, _may_be_empty(op))]
+        runs = op.length if isinstance(op.length, int) else None
+        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, runs, runs is None)]
 
 
 @d.guarded("scan")

@@ -9,13 +9,14 @@ reasons why no gradient passes are found by :mod:`stopgrad.flow`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output, by_id
 from stopgrad.graph.op import Wire
 from stopgrad.graph.selective import NOBODY, Acting, by_gates, selective_gates, selective_in
 
+T = TypeVar("T")
 Step = tuple[Operation, Sequence[int]]
 """An operation on the path, and the positions of its inputs that lead to xs."""
 
@@ -144,33 +145,56 @@ def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
     wired: set[int] = set()
     for wire in op.definition.wires(op):
         wired.update(wire.operands)
-        masks = closed(wire, body_masks(wire.body, acting), int.__or__, lambda mask, k: bool(mask >> k & 1))
-        for mask, output in zip(masks, wire.outputs, strict=True):
+        for mask, output in zip(masks_in_runs(wire, acting), wire.outputs, strict=True):
             if output is not None and op.outputs[output].type.differentiable:
                 reached[output].update(i for k, i in enumerate(wire.operands) if mask >> k & 1)
     others = [i for i in open_inputs(op, acting) if i not in wired]
     return [sorted(inputs.union(others)) for inputs in reached]
 
 
-def closed(
-    wire: Wire, masks: Sequence[Any], join: Callable[[Any, Any], Any], has: Callable[[Any, int], bool]
-) -> list[int]:
-    """For each result, the parameters that it depends on after any number of runs of the body."""
-    found = list(masks)
+def masks_in_runs(wire: Wire, acting: Acting = NOBODY) -> list[int]:
+    """For each result of a body that runs as often as the wire says, as :func:`body_masks` for one run."""
+    by = {k: m for m, k in wire.feedback.items()}
+    fed = sum(1 << k for k in by)
+
+    def then(later: list[int], earlier: list[int]) -> list[int]:
+        made = []
+        for m, mask in enumerate(later):
+            # What is no carry collects the results of all runs.
+            through = mask & ~fed if m in wire.feedback else mask & ~fed | earlier[m]
+            for k, source in by.items():
+                if mask >> k & 1:
+                    through |= earlier[source]
+            made.append(through)
+        return made
+
+    once = body_masks(wire.body, acting)
+    never = [1 << wire.feedback[m] if m in wire.feedback else 0 for m in range(len(once))]
     if wire.skipped:
-        for m, k in wire.feedback.items():
-            found[m] = join(found[m], 1 << k)
-    changed = bool(wire.feedback)
-    while changed:
-        changed = False
-        for m, mask in enumerate(found):
-            wider = mask
-            for source, k in wire.feedback.items():
-                if has(mask, k):
-                    wider = join(wider, found[source])
-            if wider != mask:
-                found[m], changed = wider, True
-    return found
+        once = [mask | idle for mask, idle in zip(once, never, strict=True)]
+    return repeated(once, never, wire.runs, then)
+
+
+def repeated(once: T, never: T, runs: int | None, then: Callable[[T, T], T]) -> T:
+    """What so many runs do, from what one does, by squaring.
+
+    Args:
+        once: what one run does.
+        never: what is true without a run.
+        runs: how many there are. None for any number, where one more takes nothing away.
+        then: what some runs do, given what the runs before them do.
+    """
+    done = never
+    while runs is None or runs > 1:
+        twice = then(once, once)
+        if twice == once:
+            break
+        if runs is not None:
+            if runs % 2:
+                done = then(done, once)
+            runs //= 2
+        once = twice
+    return done if runs == 0 else then(done, once)
 
 
 def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:

@@ -6,7 +6,7 @@ to their operands, and treats the groups of xs that selective gates make separat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.arrays import ArrayLike
@@ -14,7 +14,7 @@ from stopgrad.base.coercion import flag, whole
 from stopgrad.base.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.structure import flatten, unflatten
-from stopgrad.base.types import TensorType, same_size
+from stopgrad.base.types import same_size
 from stopgrad.graph.build import as_output, local, visible
 from stopgrad.graph.builder import Builder, Inside, Trace, current
 from stopgrad.graph.graph import Graph, Operation, Output, describe
@@ -24,10 +24,9 @@ from stopgrad.graph.public import guarded
 from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.selective import Acting
 from stopgrad.graph.verify import verify_if_enabled
-from stopgrad.ops.elementwise.arithmetic import add, add_n
-from stopgrad.ops.elementwise.convert import cast, real
-from stopgrad.ops.shapes.reshape import sum_to
 from stopgrad.ops.structural.sources import ones_like, zeros_like
+from stopgrad.transforms.gradients.cotangents import NOWHERE, Cotangents, Holds, Parts, pull_back
+from stopgrad.transforms.gradients.holding import Holding, has_open_gates, total
 from stopgrad.transforms.gradients.reach import Step, routes
 from stopgrad.transforms.gradients.tracing import outputs_in
 
@@ -44,6 +43,8 @@ def backpropagate(
 
     The path is consumed, so that a long one is freed as soon as possible.
     """
+    if has_open_gates(path, acting):
+        return [total(parts) for parts in Holding(path, acting).run(ys, xs, seeds, path, stops)]
     builder = current()
     cotangents = Cotangents(ys, xs, seeds, stops, builder)
     while path:
@@ -51,99 +52,29 @@ def backpropagate(
         g = cotangents.take(op)
         if g is not None:
             builder.origin = op  # each gradient operation remembers its forward operation
-            for x, dx in pull_back(op, g, live, acting):
-                cotangents.add(x, dx)  # many uses: collected, then one AddN
+            for i, dx in pull_back(op, g, live, acting):
+                cotangents.add(op.inputs[i], dx)  # many uses: collected, then one AddN
     return [cotangents.arrived_at(x) for x in xs]
 
 
-def pull_back(
-    op: Operation, g: Output, live: Sequence[int], acting: Acting
-) -> Iterator[tuple[Output, Output]]:
-    """The cotangents of an operation's live inputs, from that of its output (a tuple for several outputs)."""
-    definition = op.definition
-    if definition.joint is not None:
-        for i, dx in zip(live, definition.joint.pull(g, op, live, acting), strict=True):
-            if dx is not None:
-                x = op.inputs[i]
-                yield x, dx if dx.type is x.type else fit_to(dx, x.type)
-        return
-    fixed, closed = len(definition.operands), not definition.selective or op in acting
-    for i in live:
-        x = op.inputs[i]
-        if closed:
-            dx = definition.rules[i](g, op) if i < fixed else definition.rule(op, i)(g, op, i)
-        else:
-            dx = g
-        if dx is not None:
-            yield x, dx if dx.type is x.type else fit_to(dx, x.type)
+def parts_in_body(
+    parameters: Mapping[Output, int],
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    seeds: Sequence[Output],
+    path: list[Step],
+    acting: Acting,
+    holds: Sequence[Holds] = (),
+) -> list[Parts]:
+    """The cotangents that reach parameters of a body, apart by what is held where they leave it.
 
-
-def fit_to(dx: Output, x: TensorType) -> Output:
-    """A cotangent in its operand's shape and dtype. Only here is broadcasting undone."""
-    if dx.type.shape != x.shape:
-        dx = sum_to(dx, x)
-    if dx.type.dtype is not x.dtype:
-        dx = cast(real(dx) if dx.type.dtype.is_complex and not x.dtype.is_complex else dx, x.dtype)
-    return dx
-
-
-class Cotangents:
-    """The cotangents that have arrived at each tensor. Reading sums them, and forgets those not of xs."""
-
-    __slots__ = ("_arrived", "_builder", "_kept", "_stops")
-
-    def __init__(
-        self,
-        ys: Sequence[Output],
-        xs: Sequence[Output],
-        seeds: Sequence[Output],
-        stops: Collection[Output],
-        builder: Builder,
-    ) -> None:
-        self._arrived: dict[Output, Output | list[Output]] = {}  # A list where there are several.
-        self._kept = frozenset(xs)
-        self._stops = stops
-        self._builder = builder
-        for y, seed in zip(ys, seeds, strict=True):
-            if y.type.differentiable:
-                self.add(y, seed)
-
-    def add(self, x: Output, dx: Output) -> None:
-        known = self._arrived.get(x)
-        if known is None:
-            self._arrived[x] = dx
-        elif isinstance(known, list):
-            known.append(dx)
-        else:
-            self._arrived[x] = [known, dx]
-
-    def arrived_at(self, x: Output) -> Output | None:
-        """The sum of the cotangents that have arrived at a tensor; None if there are none."""
-        kept = x in self._kept
-        known = self._arrived.get(x) if kept else self._arrived.pop(x, None)
-        if isinstance(known, list):
-            self._builder.origin = x.op
-            known = add(*known) if len(known) == 2 else add_n(known)
-            if kept:
-                self._arrived[x] = known
-        return known
-
-    def take(self, op: Operation) -> Any:
-        """The cotangent of an operation's output; for several outputs, a tuple.
-
-        For outputs without a cotangent, it holds zeros for rules and None for joint pullbacks. A cotangent of
-        a tensor in *stops* is not passed on.
-        """
-        outputs = op.outputs
-        if op.definition.joint is None and len(outputs) == 1:
-            return self.arrived_at(outputs[0])
-        arrived = [None if y in self._stops else self.arrived_at(y) for y in outputs]
-        if all(g is None for g in arrived):
-            return None
-        if op.definition.joint is not None:
-            return tuple(arrived)
-        self._builder.origin = op
-        return tuple(zeros_like(y) if g is None else g for y, g in zip(outputs, arrived, strict=True))
+    The parameters come with the positions of the operands that they stand for. *holds* is what is held for
+    each of the seeds, by default nothing.
+    """
+    if any(holds) or has_open_gates(path, acting):
+        return Holding(path, acting, parameters).run_inside(ys, xs, seeds, path, holds)
+    found = backpropagate(ys, xs, seeds, path, acting)
+    return [Parts() if dx is None else Parts({NOWHERE: dx}) for dx in found]
 
 
 # ------------------------------------------------------------------------------------------ around it

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from native_rows import (
+    APPROXIMATE,
+    BINARY,
+    LOSSES,
+    REDUCTIONS,
+    UNARY,
+    R,
+    agree,
+    exactly,
+    is_for_positive,
+    native,
+    normal,
+    normed,
+    plain,
+    stable,
+    watched,
+)
 
 import stopgrad as sg
-from stopgrad.engines import xla
-from stopgrad.engines.xla import native as kernels
-from stopgrad.engines.xla.native import rows, schedule
-from stopgrad.engines.xla.native.library import HERE, library
+from stopgrad.engines.xla.native.library import library
 from stopgrad.graph.interpreter import Region
 
 pytestmark = [
@@ -23,52 +35,13 @@ pytestmark = [
     pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}"),
 ]
 
-R = np.random.default_rng(0)
 INF, NAN = np.inf, np.nan
 
 
 @pytest.fixture(autouse=True)
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
     """The regions of all graphs that a test compiles, which may be as small as they like."""
-    regions: list[Region] = []
-
-    def spied(operations: Sequence[Any], wanted: Sequence[Any]) -> Sequence[Region]:
-        made = kernels.regions(operations, wanted)
-        regions.extend(made)
-        return made
-
-    monkeypatch.setattr(rows, "LEAST", 1)
-    monkeypatch.setattr(rows, "LEAST_COLUMNS", 2)
-    monkeypatch.setattr(rows, "_pays", lambda shape, results: True)
-    monkeypatch.setattr(xla, "regions", spied)
-    return regions
-
-
-def native(f: Callable[..., Any], *arrays: Any) -> list[np.ndarray[Any, Any]]:
-    made = sg.function(f, engine="xla")(*arrays)
-    return [np.asarray(y) for y in (made if isinstance(made, (list, tuple)) else [made])]
-
-
-def plain(f: Callable[..., Any], *arrays: Any) -> list[np.ndarray[Any, Any]]:
-    made = sg.function(f, engine="xla", strict=True)(*arrays)
-    return [np.asarray(y) for y in (made if isinstance(made, (list, tuple)) else [made])]
-
-
-def exactly(f: Callable[..., Any], *arrays: Any) -> list[np.ndarray[Any, Any]]:
-    """With NumPy, in float64."""
-    wide = [a.astype(np.float64) if np.asarray(a).dtype == np.float32 else a for a in arrays]
-    made = sg.function(f, engine="numpy")(*wide)
-    return [np.asarray(y) for y in (made if isinstance(made, (list, tuple)) else [made])]
-
-
-def agree(f: Callable[..., Any], *arrays: Any, rtol: float = 2e-6, atol: float = 0.0) -> None:
-    for got, want in zip(native(f, *arrays), exactly(f, *arrays), strict=True):
-        assert got.shape == want.shape
-        np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
-
-
-def normal(*shape: int, scale: float = 1.0) -> np.ndarray[Any, Any]:
-    return (R.normal(size=shape) * scale).astype(np.float32)
+    return watched(monkeypatch)
 
 
 SHAPES = [(1, 2), (3, 5), (7, 16), (2, 33), (130, 17), (5, 1000), (3, 5000), (1, 65536), (2, 3, 40), (0, 5)]
@@ -79,28 +52,12 @@ SPECIAL = np.array(
 
 # ------------------------------------------------------------------------------------------- instructions
 
-POSITIVE = {sg.sqrt, sg.log, sg.rsqrt}
-APPROXIMATE: Any = lambda x: sg.gelu(x, approximate=True)
-UNARY: list[Any] = [
-    *(sg.negative, sg.abs, sg.sign, sg.square, sg.sqrt, sg.rsqrt, sg.reciprocal, sg.floor, sg.ceil, sg.round),
-    *(sg.exp, sg.expm1, sg.log, sg.log1p, sg.tanh, sg.sigmoid, sg.erf, sg.erfc, sg.relu, sg.relu6, sg.elu),
-    *(sg.softplus, sg.log_sigmoid, sg.silu, sg.gelu, sg.leaky_relu),
-    APPROXIMATE,
-    *(lambda x: sg.cast(sg.is_nan(x), x.dtype), lambda x: sg.cast(sg.is_inf(x), x.dtype)),
-    lambda x: sg.where(sg.is_finite(x), x, 7.0),
-    *(lambda x: x**2, lambda x: x**3.0, lambda x: x**-1, lambda x: x**0.5),
-]
-for _n, _f in enumerate(UNARY):
-    if _f.__name__ == "<lambda>":
-        _f.__name__ = f"form{_n}"
-
 
 @pytest.mark.parametrize("f", UNARY, ids=lambda f: f.__name__)
 def test_functions_of_one_number(f: Any, found: list[Region]) -> None:
-    positive = f in POSITIVE or f.__name__ in ("log1p", f"form{len(UNARY) - 1}")
     for shape in SHAPES:
         x = normal(*shape, scale=3.0)
-        x = np.abs(x) + np.float32(1e-3) if positive else x
+        x = np.abs(x) + np.float32(1e-3) if is_for_positive(f) else x
         # Rounding x where a result is near 0 is no matter of the function.
         agree(lambda x: f(x), x, rtol=2e-6, atol=3e-7)
     assert found
@@ -113,15 +70,6 @@ def test_functions_of_extremes(f: Any) -> None:
         want = want.astype(np.float32)
     # One form loses digits where tanh is near -1.
     np.testing.assert_allclose(got, want, rtol=4e-6, atol=2e-7 if f is APPROXIMATE else 2e-38)
-
-
-BINARY: list[Any] = [
-    *(sg.add, sg.subtract, sg.multiply, sg.divide, sg.maximum, sg.minimum, sg.squared_difference),
-    *(lambda x, y, op=op: sg.cast(op(x, y), x.dtype) for op in (sg.equal, sg.not_equal, sg.less)),
-    *(lambda x, y, op=op: sg.where(op(x, y), x, y) for op in (sg.less_equal, sg.greater, sg.greater_equal)),
-    lambda x, y: sg.where(sg.logical_and(x > 0, sg.logical_not(y > 0)), x, y),
-    lambda x, y: sg.where(sg.logical_or(x > 0, y > 0), x, 1.0),
-]
 
 
 @pytest.mark.parametrize("n", range(len(BINARY)))
@@ -156,10 +104,6 @@ def test_division_by_a_number_of_the_row_is_as_exact_as_any() -> None:
 
 
 # --------------------------------------------------------------------------------------------- reductions
-
-REDUCTIONS: list[Any] = [
-    *(sg.reduce_sum, sg.reduce_max, sg.reduce_min, sg.reduce_mean, sg.reduce_variance, sg.reduce_logsumexp)
-]
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=lambda f: f.__name__)
@@ -269,25 +213,6 @@ def test_masks_that_rows_share() -> None:
 
 
 # --------------------------------------------------------------------------------------- whole computations
-
-
-def stable(x: Any, w: Any) -> Any:
-    z = x - sg.stop_gradient(sg.reduce_max(x, axis=-1, keepdims=True))
-    e = sg.exp(z)
-    return sg.reduce_sum(w * (e / sg.reduce_sum(e, axis=-1, keepdims=True)))
-
-
-def normed(x: Any, w: Any) -> Any:
-    return sg.reduce_sum(sg.square(sg.gelu(sg.layer_norm(x, w, w)))) + sg.reduce_sum(sg.layer_norm(x * 2.0))
-
-
-LOSSES: list[Any] = [
-    stable,
-    lambda x, w: sg.reduce_mean(sg.softmax_cross_entropy_with_logits(sg.softmax(w), x)),
-    lambda x, w: sg.reduce_sum(w * sg.log_softmax(x)),
-    lambda x, w: sg.reduce_sum(sg.reduce_logsumexp(x + w, axis=-1) * 2.0),
-    lambda x, w: sg.reduce_sum(w * sg.reduce_max(sg.maximum(x, w), axis=-1, keepdims=True)),
-]
 
 
 @pytest.mark.parametrize("n", range(len(LOSSES)))
@@ -445,12 +370,3 @@ def test_jax_can_still_differentiate_what_was_compiled() -> None:
     x, w = np.asarray(x), np.asarray(w)
     np.testing.assert_allclose(got, exactly(sg.grad(stable), x, w)[0], atol=1e-6)
     assert jax.vmap(lambda x: f(x, jax.numpy.asarray(w)))(jax.numpy.stack([x, x])).shape == (2,)
-
-
-def test_instructions_have_the_machines_order() -> None:
-    text = (HERE / "rows.cc").read_text() + "".join(p.read_text() for p in sorted(HERE.glob("*.h")))
-    elementwise = re.findall(r"^  X\((\w+), \d", text, re.M)
-    (block,) = re.findall(r"enum Special \{(.*?)\};", text, re.S)
-    special = re.findall(r"^  ([A-Z_]+)\b", block, re.M)
-    names = ["".join(word.capitalize() for word in name.split("_")) for name in special]
-    assert (*elementwise, *names) == schedule.INSTRUCTIONS

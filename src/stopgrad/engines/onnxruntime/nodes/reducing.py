@@ -12,10 +12,13 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, product
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, has_kernel
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing, writes
 
 UINT8 = np.dtype(np.uint8)
+FEW = 64
+"""So many numbers are added by one operator: their errors are no more than those of a few roundings."""
 _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
@@ -49,7 +52,7 @@ class Reducing(Writing):
         dtype: npt.DTypeLike | None = None,
     ) -> Any:
         if x.dtype.kind not in "biu":
-            return self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
+            return self._in_parts(self.value(x, dtype), axis, keepdims)
         result = np.dtype(_counted(x, dtype) or x.dtype)
         if result.kind not in "iu":
             return self.reduce("ReduceSum", self.value(x, result), axis, keepdims)
@@ -58,6 +61,30 @@ class Reducing(Writing):
         if 2.0 ** min(8 * x.dtype.itemsize, 8 * result.itemsize) * _most(x.size) < 2.0**53:
             return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
         return self._exactly(self.value(x, result), axis, keepdims, self._added)
+
+    def _in_parts(self, x: Value, axis: int | Sequence[int] | None, keepdims: bool) -> Value:
+        """A sum of which no operator adds more than a few numbers: runtimes add them one by one."""
+        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        if is_known([x.shape[a] for a in axes]):
+            for a in axes:
+                x = self._fewer(x, a)
+            for a in reversed(axes[1:]):
+                if product([x.shape[b] for b in axes]) > FEW:
+                    x = self.reduce("ReduceSum", x, a, True)
+        return self.reduce("ReduceSum", x, axes, keepdims)
+
+    def _fewer(self, x: Value, axis: int) -> Value:
+        """At most a few numbers along an axis, with the same sum."""
+        while (size := x.shape[axis]) > FEW:
+            part = next(n for n in range(FEW, 0, -1) if size % n == 0)
+            if part < 8:
+                part = FEW
+                rest = [(0, -size % part if a == axis else 0) for a in range(x.ndim)]
+                x = self.padded(x, rest)
+            split = (*x.shape[:axis], x.shape[axis] // part, part, *x.shape[axis + 1 :])
+            x = self.reduce("ReduceSum", self.reshape(x, split), axis + 1, False)
+        return x
 
     @writes
     def prod(
@@ -110,7 +137,11 @@ class Reducing(Writing):
         keepdims: bool = False,
         dtype: npt.DTypeLike | None = None,
     ) -> Any:
-        return self.reduce("ReduceMean", self.value(x, dtype), axis, keepdims)
+        x = self.value(x, dtype)
+        sizes = x.shape if axis is None else [x.shape[a] for a in ([axis] if isinstance(axis, int) else axis)]
+        if is_known(sizes) and product(sizes) > FEW:
+            return self._in_parts(x, axis, keepdims) / np.asarray(product(sizes), x.dtype)
+        return self.reduce("ReduceMean", x, axis, keepdims)
 
     @writes
     def all(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:

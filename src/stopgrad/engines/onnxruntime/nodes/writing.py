@@ -261,8 +261,6 @@ class Writing:
 
 def _is_weak(x: object, dtype: np.dtype[Any]) -> bool:
     """Whether *x* is a Python number that takes on the other operand's dtype."""
-    if isinstance(x, bool):
-        return True
     if isinstance(x, int):
         return dtype != BOOL
     return isinstance(x, float) and dtype.kind not in "biu"

@@ -120,13 +120,13 @@ def placeholder_like(x: Output, graph: Graph) -> Output:
 def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]) -> list[Output]:
     """The tensors that gradients use and that depend on no seed, without inputs and seeds.
 
-    Tensors that are as cheap to compute again as to keep are left out. If the gradients hold gates that act
-    towards some tensors only, there are none: the paths to these tensors must not be cut in two.
+    Tensors that are as cheap to compute again as to keep are left out. If there are gates that act towards
+    some tensors only, none are kept: the paths to these tensors must not be cut in two.
     """
     given = {*inputs, *seeds}
     operations = needed(found, given)
     pulling = _behind(operations, seeds)
-    if any(op.definition.selective for op in walk(pulling)):
+    if any(op.definition.selective for op in walk(operations)):
         return []
     varying, late = _results(_behind(operations, inputs)), _results(pulling)
     used = dict.fromkeys(x for op in pulling for x in op.inputs if x not in late)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -12,12 +12,26 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.structure import flatten
+from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
-from stopgrad.graph.graph import Output
+from stopgrad.graph.copying import copy_operations
+from stopgrad.graph.graph import Operation, Output, needed
+from stopgrad.interop.jax.callable.programs import Computation
 from stopgrad.interop.jax.lines import is_idiom
-from stopgrad.interop.jax.steps import Step, const, rule, run, unconnected, uniform
+from stopgrad.interop.jax.steps import (
+    ANY,
+    NotOurs,
+    Step,
+    const,
+    primitives_in,
+    rule,
+    run,
+    unconnected,
+    uniform,
+)
 from stopgrad.ops.gates.custom import CustomGradient
 
+ESCAPED = "the rule closes over a value that JAX traces, which JAX refuses; pass it as an argument"
 DEEPEST = 3
 """How deep custom gradients are kept as rules, if a rule calls its own function."""
 
@@ -121,16 +135,67 @@ def _platform(step: Step) -> Any:
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)
 def _custom(step: Step, *inputs: Output) -> Any:
-    return owned(step, lambda *xs: step.run(step["call_jaxpr"], *xs), inputs)
+    ours = _computation(step.eqn)
+    if ours is not None and [x.type for x in ours.inputs] == [x.type for x in inputs]:
+        return _inlined(ours, inputs)
+    return owned(step, lambda *xs: step.run(step["call_jaxpr"], *xs), inputs, step["num_consts"])
 
 
-def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output]) -> list[Output]:
-    """The results of a function of the operands, with JAX's own gradient of the equation."""
-    wanted = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
+def _computation(eqn: jex.JaxprEqn) -> Computation | None:
+    """The graph of ours that an equation calls: JAX sees only what it computes, not its gates."""
+    for _, held in _closed_over(eqn.params.get("jvp_jaxpr_fun")):
+        ours = getattr(held, "__self__", None)
+        if isinstance(ours, Computation) and len(ours.outputs) == len(eqn.outvars):
+            return ours
+    return None
+
+
+def _inlined(ours: Computation, inputs: Sequence[Output]) -> list[Output]:
+    """The results of a graph of ours, built here with its gates, at its own lines."""
+    made = dict(zip(ours.inputs, inputs, strict=True))
+
+    def build(op: Operation, operands: tuple[Output, ...]) -> Sequence[Output]:
+        place = {} if op._place is None else {"place": (op._place, op._instruction)}
+        with Inside(**place):
+            return emit(op.definition, operands, op.values, "").outputs
+
+    copy_operations(needed(ours.outputs, made), made, build)
+    return [made[y] for y in ours.outputs]
+
+
+@rule(ANY)
+def _made_of_others(step: Step, *inputs: Output) -> Any:
+    """A primitive of a library that is implemented by others."""
+    primitive = step.eqn.primitive
+    try:
+        closed = jax.make_jaxpr(lambda *xs: primitive.impl(*xs, **step.params))(*map(_shaped, step.avals))
+    except Exception as error:  # The implementation may raise anything.
+        raise NotOurs(f"{step.name} is no operation of the catalogue") from error
+    if primitive in primitives_in(closed.jaxpr):
+        raise NotOurs(f"{step.name} is no operation of the catalogue")
+    return owned(step, lambda *xs: step.run(closed, *xs), inputs)
+
+
+def _shaped(aval: Any) -> Any:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def owned(
+    step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output], closed: int = 0
+) -> list[Output]:
+    """The results of a function of the operands, with JAX's own gradient of the equation.
+
+    It has none for the first operands, so many as the function closes over: gradients stop before these.
+    """
+    real = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
+    wanted = [i for i in real if i >= closed]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
-    if not wanted or not asked or step.depth >= DEEPEST:
+    if not real or not asked or step.depth >= DEEPEST:
         return compute(*inputs)
-    pulled = pullback_of(step.eqn, wanted, asked)
+    refused = refusals(step.eqn, wanted, asked)
+    pulled = pullback_of(step.eqn, [i for i in wanted if i not in refused], asked)
+    if any(isinstance(value, jax.core.Tracer) for value in pulled.jaxpr.consts):
+        return compute(*[sg.prevent_gradient(x, ESCAPED) if i in real else x for i, x in enumerate(inputs)])
 
     def function(*xs: Output) -> Any:
         given = list(inputs)
@@ -143,13 +208,67 @@ def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Out
             with Inside(place=step.place):
                 made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
             parts = iter(made)
-            return [next(parts) if connected else None for connected in pulled.connected]
+            connected = iter(pulled.connected)
+            # What is returned for an operand without a derivative never arrives.
+            return [
+                sg.zeros_like(given[i]) if i in refused else next(parts) if next(connected) else None
+                for i in wanted
+            ]
 
         return results, pullback
 
-    made = _listed(sg.custom_gradient(function)(*[inputs[i] for i in wanted]))
+    asked_of = [sg.prevent_gradient(inputs[i], refused[i]) if i in refused else inputs[i] for i in wanted]
+    made = _listed(sg.custom_gradient(function)(*asked_of))
     CustomGradient.settle(made[0].op)  # At once, since the operation may be copied into other graphs.
     return made
+
+
+def refusals(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> dict[int, str]:
+    """The operands for which an equation's own rule raises an error in place of a gradient, and the error."""
+    try:
+        pullback_of(eqn, wanted, asked)
+    except Exception:  # The rule is a user's or a library's, and may raise anything.
+        found = {}
+        for i in wanted:
+            _forget_traces(eqn)
+            try:
+                pullback_of(eqn, [i], asked)
+            except Exception as error:
+                found[i] = " ".join(f"its own rule raises {type(error).__name__}: {error}".split()).rstrip(
+                    ": "
+                )
+        if not found:
+            raise
+        _forget_traces(eqn)
+        return found
+    return {}
+
+
+def _forget_traces(eqn: jex.JaxprEqn) -> None:
+    """Let JAX trace the rule of an equation anew.
+
+    JAX keeps the traces of ``custom_vjp``'s forward function, but after one that failed it lacks what it
+    noted beside them ("Store empty").
+    """
+    for function, held in _closed_over(eqn.params.get("fwd_jaxpr_thunk")):
+        if isinstance(held, dict) and "_memoize" in function.__qualname__:
+            held.clear()
+
+
+def _closed_over(thunk: Any) -> Iterator[tuple[Any, Any]]:
+    """What a function of JAX's closes over, and the functions of JAX's among this: each with its function."""
+    waiting, seen = [thunk], set[int]()
+    while waiting:
+        function = waiting.pop()
+        function = getattr(function, "f", function)
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        for cell in getattr(function, "__closure__", None) or ():
+            held = cell.cell_contents
+            yield function, getattr(held, "f", held)
+            if getattr(getattr(held, "f", held), "__module__", "").startswith("jax."):
+                waiting.append(held)
 
 
 class Pulled:
@@ -180,11 +299,8 @@ def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) 
         _, vjp = jax.vjp(partial, *[xs[i] for i in wanted])
         return vjp(list(gs))
 
-    def shaped(v: jex.Literal | jex.Var) -> Any:
-        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
-
-    xs = [shaped(v) for v in eqn.invars]
-    gs = [shaped(eqn.outvars[i]) for i in asked]
+    xs = [_shaped(v.aval) for v in eqn.invars]
+    gs = [_shaped(eqn.outvars[i].aval) for i in asked]
     closed = jax.make_jaxpr(pulled)(xs, gs)
     depends = set(closed.jaxpr.invars[len(xs) :])
     for one in closed.jaxpr.eqns:

@@ -51,8 +51,12 @@ def load(
     training) comes from one more parameter, ``"random_key"``: the same key gives the same numbers, another
     one, as in ``model.apply({"random_key": sg.random_key(7)}, x)``, others. They are not PyTorch's numbers.
 
-    What ``torch.export`` drops is lost: the backward of a ``torch.autograd.Function`` (its forward is
-    differentiated instead), hooks, and the ``no_grad`` regions of a program that was already decomposed.
+    A ``torch.autograd.Function`` becomes a custom gradient, which computes what its ``backward`` does. At
+    higher orders, results of its forward that ``backward`` uses are differentiated as the forward makes them.
+
+    What ``torch.export`` drops is lost: hooks, and of a program that was exported already the backward of a
+    ``torch.autograd.Function`` (its forward is differentiated instead); where that was decomposed, its
+    ``no_grad`` regions, too.
 
     Args:
         program: a ``torch.nn.Module`` or a function of tensors; or a ``torch.export.ExportedProgram``.

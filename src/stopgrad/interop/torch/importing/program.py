@@ -20,6 +20,7 @@ from torch.export import ExportedProgram
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.base.source import Location, is_internal
 from stopgrad.graph.operands import shorten
+from stopgrad.interop.torch.importing.functions import kept_gradients
 
 Program: TypeAlias = torch.nn.Module | Callable[..., Any] | ExportedProgram
 """What can be loaded."""
@@ -95,7 +96,8 @@ def called(program: Program) -> str:
 def _export(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -> ExportedProgram:
     try:
         module = program if isinstance(program, torch.nn.Module) else _Wrapped(program)
-        return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
+        with kept_gradients():
+            return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = " ".join(lines[:2]) or type(error).__name__

@@ -11,6 +11,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
+from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
@@ -18,7 +19,9 @@ from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_
 from stopgrad.interop.torch.importing.aten.control import CONTROL
 from stopgrad.interop.torch.importing.aten.drawing import DRAWING
 from stopgrad.interop.torch.importing.aten.sizes import SIZES
+from stopgrad.interop.torch.importing.functions import OWNED
 from stopgrad.interop.torch.importing.program import STOP, location_of, scope_of
+from stopgrad.ops.gates.custom import CustomGradient, Untraced
 from stopgrad.ops.structural.sources import size_as
 
 Node = torch.fx.Node
@@ -108,14 +111,55 @@ class Translator:
         waiting = iter(operands)
         known: dict[Node, Any] = {}
         live = _live(module.graph)
+        inner = [node for node in module.graph.nodes if node.op not in ("placeholder", "output")]
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 known[node] = next(waiting)
-            elif node.op == "output":
-                return torch.fx.node.map_arg(node.args[0], known.__getitem__)
-            elif node in live:
+        self._translate(module, [node for node in inner if node in live], known, live)
+        returned = next(node for node in reversed(module.graph.nodes) if node.op == "output")
+        return torch.fx.node.map_arg(returned.args[0], known.__getitem__)
+
+    def _translate(
+        self,
+        module: torch.fx.GraphModule,
+        nodes: Sequence[Node],
+        known: dict[Node, Any],
+        live: Container[Node],
+    ) -> None:
+        """Translate nodes, and note in *known* what each is."""
+        pullbacks = {node: _behind_cotangents(node, nodes) for node in nodes if node.target is OWNED}
+        apart = {node for pullback in pullbacks.values() for node in pullback}
+        for node in nodes:
+            if node in pullbacks and node not in apart:
+                known[node] = self._owned(module, node, pullbacks[node], known, live)
+            elif node not in apart:
                 known[node] = self._translated(module, node, known, live)
-        raise AssertionError("a program ends with an output")
+
+    def _owned(
+        self,
+        module: torch.fx.GraphModule,
+        node: Node,
+        pullback: Sequence[Node],
+        known: Mapping[Node, Any],
+        live: Container[Node],
+    ) -> list[Any]:
+        """The results of a user's ``autograd.Function``, whose ``backward`` other nodes compute."""
+        args: Any = node.args
+        ys, xs, cotangents, gradients, given = args
+
+        def gradient(*gs: sg.Output) -> list[Any]:
+            inside = {**known, **dict(zip(cotangents, gs, strict=True))}
+            self._translate(module, [one for one in pullback if one not in inside], inside, live)
+            made = {k: inside[one] for k, one in zip(given, gradients, strict=True)}
+            return [made.get(k) for k in range(len(xs))]
+
+        with self._inside(node):
+            results, arguments = [known[y] for y in ys], [known[x] for x in xs]
+            kept = tuple(k for k, x in enumerate(arguments) if x.type.differentiable)
+            operands = (*results, *[arguments[k] for k in kept])
+            made = emit(CustomGradient, operands, (len(results), Untraced(gradient), len(xs), kept), None)
+            CustomGradient.settle(made)  # At once, since the operation may be copied into other graphs.
+        return list(made.outputs)
 
     def _translated(
         self, module: torch.fx.GraphModule, node: Node, known: Mapping[Node, Any], live: Container[Node]
@@ -128,14 +172,19 @@ class Translator:
         kwargs: Any = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
         if node.target is operator.getitem:
             return args[0][args[1]]
-        location = location_of(node)
-        place = {} if location is None else {"place": (location, 0)}
-        with Inside(prefix=scope_of(node), **place):
+        with self._inside(node):
             try:
                 return self._called(node, args, kwargs, live)
             except (Refused, sg.StopgradError) as error:
                 self.refusals.append(Refusal(node, getattr(error, "message", None) or str(error)))
                 return self._stand_ins(node)
+
+    @staticmethod
+    def _inside(node: Node) -> Inside:
+        """The scope and the line of a node."""
+        location = location_of(node)
+        place = {} if location is None else {"place": (location, 0)}
+        return Inside(prefix=scope_of(node), **place)
 
     def _called(
         self, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], live: Container[Node]
@@ -187,6 +236,16 @@ def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
     for part in path.split("."):
         found = getattr(found, part)
     return found
+
+
+def _behind_cotangents(owned: Node, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes of a function's ``backward`` that depend on cotangents of the function's results."""
+    args: Any = owned.args
+    behind = dict.fromkeys(args[2])
+    for node in nodes:
+        if node is not owned and any(one in behind for one in node.all_input_nodes):
+            behind[node] = None
+    return list(behind)
 
 
 def _live(graph: torch.fx.Graph) -> set[Node]:

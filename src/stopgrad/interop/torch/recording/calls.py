@@ -25,6 +25,7 @@ class Act(Enum):
     MODE = "gradients on or off"
     REQUIRE = "a leaf begins or ends to require a gradient"
     ATTACH = "a tensor gets other memory"
+    HOOK = "a hook may change the gradient"
 
 
 class Call:
@@ -111,6 +112,7 @@ _ACTS = {
     "requires_grad.__set__": Act.REQUIRE,
     "data.__set__": Act.ATTACH,
     "set_": Act.ATTACH,
+    "register_hook": Act.HOOK,
     **dict.fromkeys(
         ["detach", "detach_", "data.__get__", "__deepcopy__", "new_tensor", "tensor", "detach_copy"], Act.STOP
     ),
@@ -137,7 +139,7 @@ _PROPERTIES = frozenset({f"{name}.__get__" for name in ("T", "mT", "H", "mH", "r
 
 _QUESTIONS = _words(
     """size dim stride numel nelement ndimension element_size storage untyped_storage storage_offset data_ptr
-    get_device register_hook register_post_accumulate_grad_hook retain_grad __len__ __repr__ __hash__
+    get_device register_post_accumulate_grad_hook retain_grad __len__ __repr__ __hash__
     __format__
     __bool__ __int__ __index__ __contains__ __dir__ __reduce_ex__ __setstate__ has_names has_torch_function
     _version nbytes itemsize equal allclose share_memory_ pin_memory can_cast result_type numel

@@ -1,62 +1,220 @@
-"""Which inputs get None from the ``backward`` of a user's ``autograd.Function``: these are walls.
+"""What the ``backward`` of a user's ``autograd.Function`` does with gradients, which its edges do not show.
 
-A backward pass shows it; if none has run, the function's ``backward`` is called with zeros.
+It may return None for an input, which is a wall. And it may compute again what its forward did, and call
+``backward`` on that, as reversible networks do: gradients then arrive at what the forward used besides its
+arguments. A backward pass shows both; if none has run, the function's ``backward`` is tried with zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Self
 
 import torch
+from torch.autograd.function import BackwardCFunction
+from torch.overrides import TorchFunctionMode
 
+from stopgrad.interop.torch.recording.calls import Act, call_of
 from stopgrad.interop.torch.recording.record import Event, Value
 
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
+Tensor = torch.Tensor
 NOT_DIFFERENTIABLE = "not differentiable"
+_APPLIES = [getattr(BackwardCFunction, name, None) for name in ("apply", "apply_boxed")]
+_CODES = frozenset([getattr(function, "__code__", None) for function in _APPLIES])
 
 
 class Returned:
     """The event of a user's function; its first *asked* inputs are those that the node's edges lead to."""
 
-    __slots__ = ("asked", "edges", "event", "known", "others")
+    __slots__ = ("_given", "_passed", "asked", "edges", "event", "others")
 
     def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
         self.event, self.edges, self.asked = event, tuple(edges), asked
         self.others = event.walls
-        self.known = False
+        self._given: Sequence[bool] | None = None
+        self._passed: dict[Value, None] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether it was seen what the function's backward does."""
+        return self._given is not None
 
     def note(self, given: Sequence[bool]) -> None:
         """Note for which of its edges the function returned a gradient."""
-        self.known = True
-        passes = {value for value, some in zip(self.edges, given, strict=True) if some}
-        reason = f"{self.event.call}.backward returns None for it"
-        blocked = [i for i in range(self.asked) if self.event.inputs[i] not in passes]
-        self.event.walls = (*self.others, *[(i, NOT_DIFFERENTIABLE, reason) for i in blocked])
+        self._given = given
+        self._settle()
 
-    def hook(self) -> Callable[[Any, Any], None]:
-        """A hook for the node, called after its backward has run."""
+    def passes(self, values: Sequence[Value]) -> None:
+        """Note values to which the function sends gradients by a ``backward`` of its own."""
+        self._passed |= dict.fromkeys(values)
+        known = set(self.event.inputs)
+        self.event.inputs += tuple([value for value in self._passed if value not in known])
+        self._settle()
 
-        def seen(grads: Sequence[torch.Tensor | None], _: object) -> None:
+    def _settle(self) -> None:
+        """Make the walls of the event those that are known now."""
+        inputs, open = self.event.inputs, set(self._passed)
+        walls = [wall for wall in self.others if inputs[wall[0]] not in open]
+        if self._given is not None:
+            open.update(value for value, some in zip(self.edges, self._given, strict=True) if value and some)
+            reason = f"{self.event.call}.backward returns None for it"
+            blocked = [i for i in range(self.asked) if inputs[i] not in open]
+            walls += [(i, NOT_DIFFERENTIABLE, reason) for i in blocked]
+        self.event.walls = tuple(walls)
+
+    def watch(self, node: Node, seen: Seen) -> None:
+        """Note what the function's backward does, whenever it runs.
+
+        Args:
+            seen: is told what the function itself differentiates.
+        """
+        inside: Any = Backwards(seen)
+
+        def before(_: Sequence[torch.Tensor | None]) -> None:
+            inside.__enter__()  # If the backward raises, autograd itself restores the modes.
+
+        def after(grads: Sequence[torch.Tensor | None], _: object) -> None:
+            inside.__exit__(None, None, None)
             if len(grads) == len(self.edges):
                 self.note([grad is not None for grad in grads])
 
-        return seen
+        node.register_prehook(before)
+        node.register_hook(after)
 
 
-def returned_for_zeros(node: Node) -> list[bool] | None:
-    """For which edges a node's ``backward`` returns a gradient, tried with zeros; None if it fails."""
-    try:
-        zeros = [
-            torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
-            for about in node._input_metadata
-        ]
-        with torch.no_grad():
-            found = node._forward_cls.backward(node, *zeros)
-        found = found if isinstance(found, tuple) else (found,)
-        needed = iter(
-            [grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need]
-        )
-        return [to is not None and next(needed) for to, _ in node.next_functions]
-    except Exception:  # The user's code may raise anything; the answer is then unknown.
-        return None
+class Backwards(TorchFunctionMode):
+    """Sees the calls of ``backward`` that the ``backward`` of users' functions make.
+
+    Args:
+        seen: called with the node of such a function, the tensors that it differentiates, and this object.
+
+    Attributes:
+        is_trial: whether the functions are only tried, and nothing is differentiated.
+    """
+
+    is_trial = False
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self._seen = seen
+        self._made: dict[int, weakref.ref[Tensor]] = {}
+
+    def made(self, leaf: Tensor) -> bool:
+        """Whether a tensor was made a leaf inside of the function's backward."""
+        found = self._made.get(id(leaf))
+        return found is not None and found() is leaf
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        act = call_of(func).act
+        if act is Act.REQUIRE:
+            self._made[id(args[0])] = weakref.ref(args[0])
+        if act is not Act.BACKWARD:
+            return func(*args, **kwargs)
+        losses = self.losses(args, kwargs)
+        for node in _functions_around():
+            self._seen(node, losses, self)
+        return self.differentiate(func, args, kwargs)
+
+    @staticmethod
+    def losses(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+        """What a call of ``backward`` differentiates."""
+        given = next(iter([*args, *kwargs.values()]), ())
+        listed = given if isinstance(given, (list, tuple)) else [given]
+        return [x for x in listed if isinstance(x, torch.Tensor) and x.grad_fn is not None]
+
+    def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a call of ``backward``."""
+        return function(*args, **kwargs)
+
+
+Seen = Callable[[Node, Sequence[Tensor], Backwards], None]
+
+
+def _functions_around() -> Iterator[Node]:
+    """The nodes of the users' functions whose ``backward`` is being run, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in _CODES:
+            yield frame.f_locals["self"]
+        frame = frame.f_back
+
+
+class _Trial(Backwards):
+    """A trial of a function's ``backward``: what that would differentiate is seen, and not differentiated.
+
+    The leaves that it would reach have gradients of zero until the trial ends.
+    """
+
+    is_trial = True
+
+    def __enter__(self) -> Self:
+        self._kept: list[tuple[Tensor, Tensor | None]] = []
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        super().__exit__(*failure)  # type: ignore[no-untyped-call]
+        for leaf, grad in reversed(self._kept):
+            leaf.grad = grad
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        with torch._C.DisableTorchFunction():  # No watch that is running sees it.
+            return super().__torch_function__(func, types, args, kwargs)
+
+    def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        for leaf in _leaves(self.losses(args, kwargs)):
+            self._kept.append((leaf, leaf.grad))
+            leaf.grad = torch.zeros_like(leaf)
+
+
+def _leaves(losses: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves that a backward pass would reach."""
+    stack: list[Node] = [loss.grad_fn for loss in losses]
+    found, seen = [], set(stack)
+    while stack:
+        at = stack.pop()
+        if hasattr(at, "variable"):
+            found.append(at.variable)
+        fresh = {to for to, _ in at.next_functions if to is not None} - seen
+        seen |= fresh
+        stack.extend(fresh)
+    return found
+
+
+def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
+    """For which edges a node's ``backward`` returns a gradient, tried with zeros.
+
+    Args:
+        seen: is told what the function itself would differentiate.
+
+    Raises:
+        Exception: whatever the user's code raises.
+    """
+    cuda: Any = torch.cuda
+    generators = range(cuda.device_count()) if cuda.is_initialized() else ()
+    zeros = [
+        torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
+        for about in node._input_metadata
+    ]
+    with torch.random.fork_rng(generators), torch._C._EnableTorchFunction(), _Trial(seen), torch.no_grad():
+        found = node.apply(*zeros)
+    found = found if isinstance(found, tuple) else (found,)
+    needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
+    return [to is not None and next(needed) for to, _ in node.next_functions]

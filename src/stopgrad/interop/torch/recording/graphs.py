@@ -36,16 +36,17 @@ def report_of(
         losses: what is differentiated.
         xs: what is asked about.
         departures: the values that left for Python.
-        lost: the calls that were not recorded.
+        lost: what could not be found out.
         held: whether an optimizer holds the subjects; other tensors that gradients reach are then a finding.
     """
     gone = _gone(losses, xs, departures)
     building = _Building(losses, xs, [departure.value for departure in gone.values()])
     ys = tuple([building.output(value) for value in losses])
     findings = [*building.earlier(), *building.left(gone)]
+    findings += _hooks(building, ys)
     if held:
         findings += _strays(building, ys)
-    findings += [Finding("not followed", f"{call}; what comes of it is not known", ()) for call in lost]
+    findings += [Finding("not followed", what, ()) for what in lost]
     return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
 
 
@@ -87,6 +88,26 @@ def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
     ]
 
 
+def _hooks(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
+    """The hooks on open paths, by their lines: what they make of the gradient is not known."""
+    hooked = building.hooked()
+    if not hooked:
+        return []
+    xs = building.asked | {f"hook {i}": made for i, (made, _, _) in enumerate(hooked)}
+    flow = flow_of(Asked(building.graph, ys, xs, is_function=True, recorded=True))
+    lines: dict[RawLocation, tuple[Output, dict[str, None]]] = {}
+    for i, (made, place, keys) in enumerate(hooked):
+        arriving = [key for key in keys if flow[key].arrives]
+        if arriving and flow[f"hook {i}"].arrives:
+            lines.setdefault(place, (made, {}))[1].update(dict.fromkeys(arriving))
+    found = []
+    for place, (made, changed) in lines.items():
+        mark = building.mark(made, "hook", "a hook", place)
+        told = f"a hook may change the gradient of {some(list(changed))}, even to zero"
+        found.append(Finding("hook", told, (mark,), tuple(changed)))
+    return found
+
+
 class _Building:
     """Builds a graph from the events that led to losses."""
 
@@ -94,6 +115,8 @@ class _Building:
         self.graph = Graph()
         self._made: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
+        self._outside: dict[Output, Output] = {}
+        self._targets = xs
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
         self._names = {x.value.event: operation_name(key) for key, x in reversed(list(xs.items()))}
         events = above([*losses, *[x.value for x in xs.values()], *aside])
@@ -105,6 +128,7 @@ class _Building:
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
         """For each event, the events asked about that it depends on, as the bits of a number."""
         own = {event: 1 << k for k, event in enumerate(dict.fromkeys(event for event, _ in self._xs))}
+        self._arguments = sum({own[event] for (event, _), x in self._xs.items() if x.argument})
         leads: dict[Event, int] = {}
         for event in events:
             bits = own.get(event, 0)
@@ -130,11 +154,25 @@ class _Building:
         found = []
         for departure, keys in lines.items():
             made = self.output(departure.value)
-            values = departure.call, departure.why
-            mark = self._add(ForeignStop, (made,), values, (made.type,), departure.place)
+            mark = self.mark(made, departure.call, departure.why, departure.place)
             message = f"{some(keys)} left for Python by {departure.why}: no gradient comes back from there"
-            found.append(Finding("left", message, (mark.op,), tuple(keys)))
+            found.append(Finding("left", message, (mark,), tuple(keys)))
         return found
+
+    def hooked(self) -> list[tuple[Output, RawLocation, list[str]]]:
+        """The outputs with hooks, with the line of each, and what is asked about behind it."""
+        asked = {key: self._leads[x.value.event] for key, x in self._targets.items()}
+        found = []
+        for (event, _), made in self._made.items():
+            behind = [key for key, bits in asked.items() if event.hooks and bits & self._leads[event]]
+            found += [(made, place, behind) for place in event.hooks]
+        for key, x in self._targets.items():
+            found += [(self.asked[key], place, [key]) for place in x.hooks]
+        return found
+
+    def mark(self, made: Output, call: str, why: str, place: RawLocation | None) -> Operation:
+        """An operation that only says where something is."""
+        return self._add(ForeignStop, (made,), (call, why), (made.type,), place).op
 
     def unasked_leaves(self) -> list[Output]:
         """The leaves that require gradients but were not asked about."""
@@ -151,13 +189,14 @@ class _Building:
         return self._guarded.get(made, made)
 
     def _build(self, event: Event) -> None:
-        inputs = tuple([self.output(value) for value in event.inputs])
+        inputs = tuple([self._left(value, event) for value in event.inputs])
         types = tuple([_type(sizes) for sizes in event.results])
         asked = any((event, i) in self._xs for i in range(len(types)))
         if event.kind is Kind.STOP:
             self._made[event, 0] = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
         elif event.kind is Kind.FROZEN:
-            stopped = (event.inputs[0].event, event.inputs[0].index) in self._xs
+            x = self._xs.get((event.inputs[0].event, event.inputs[0].index))
+            stopped = x is not None and not x.argument
             self._made[event, 0] = (
                 self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
                 if stopped
@@ -182,6 +221,24 @@ class _Building:
         if asked and event.kind is not Kind.LEAF:
             self._guard(event)
 
+    def _left(self, value: Value, event: Event) -> Output:
+        """The output for a value as an event takes it: behind a stop if it left a region without gradients.
+
+        The record has these stops for what requires a gradient, but not for arguments of ``torch.func``.
+        """
+        made, region = self.output(value), value.event.region
+        if region is None or value.kept or region.holds(event.region) or not self._is_of_argument(value):
+            return made
+        if made not in self._outside:
+            stopped = region.why, region.why
+            self._outside[made] = self._add(ForeignStop, (made,), stopped, (made.type,), region.place)
+        return self._outside[made]
+
+    def _is_of_argument(self, value: Value) -> bool:
+        """Whether a value was made of an argument of ``torch.func``, and is none itself."""
+        x = self._xs.get((value.event, value.index))
+        return bool(self._leads[value.event] & self._arguments) and not (x is not None and x.argument)
+
     def _adds_nothing(self, event: Event) -> bool:
         """Whether what was written depends on nothing asked about but what the tensor did before."""
         value, content = event.inputs
@@ -191,7 +248,7 @@ class _Building:
         """Stop gradients behind values that are asked about but require none."""
         for i in range(len(event.results)):
             x = self._xs.get((event, i))
-            if x is not None and not x.needs:
+            if x is not None and not x.needs and not x.argument:
                 made = self._made[event, i]
                 why = "requires_grad is False"
                 self._guarded[made] = self._add(

@@ -44,9 +44,12 @@ class Store(weakref.ref[Any]):
         key: by which it is found.
         value: what it holds, or held when its first tensor was met.
         serial: of the event that wrote it last.
+        first: the tensor through which it was met, if that was made before the watch.
     """
 
-    __slots__ = ("key", "serial", "value")
+    __slots__ = ("first", "key", "serial", "value")
+
+    first: Held | None
 
     key: int
     value: Value
@@ -113,8 +116,14 @@ class Memory:
         store = self._stores.get(key)
         if store is None:
             store = self._stores[key] = Store(memory, self._forget_store)
-            store.key = key
+            store.key, store.first = key, None
         store.value, store.serial = value, serial
+
+    def met_through(self, tensor: Tensor, held: Held) -> None:
+        """Note the tensor through which its memory was met."""
+        store = self.store(tensor)
+        if store is not None:
+            store.first = held
 
     @staticmethod
     def is_all(tensor: Tensor) -> bool:

@@ -6,6 +6,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +14,12 @@ import torch
 from stopgrad.base.dtypes import DTYPES
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.calls import FLAT_EDGES, FLAT_NODES
-from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
+from stopgrad.interop.torch.recording.functions import (
+    NOT_DIFFERENTIABLE,
+    Backwards,
+    Returned,
+    returned_for_zeros,
+)
 from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering
 
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
@@ -22,6 +28,8 @@ _LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
 EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
+MODULES_HOOK = "BackwardHookFunctionBackward"
+"""The name of the nodes at which PyTorch calls a module's backward hooks."""
 
 
 def node_of(tensor: torch.Tensor) -> Node | None:
@@ -50,9 +58,11 @@ _NONE: dict[Any, Any] = {}
 
 
 class Owner(Protocol):
-    """Keeps a record, and says which value a leaf is."""
+    """Keeps a record, says which value a leaf is, and is told what could not be found out."""
 
     def leaf(self, tensor: torch.Tensor) -> Value: ...
+
+    def not_known(self, what: str) -> None: ...
 
 
 class Key:
@@ -87,7 +97,7 @@ class Nodes:
 
     def __init__(self, owner: Owner) -> None:
         self._key = Key(owner)
-        self._leaf = owner.leaf
+        self._owner, self._leaf = owner, owner.leaf
         self.started: float = 0
         self.ended: float = 0
 
@@ -190,10 +200,12 @@ class Nodes:
             event = known.event
             tags[number] = event.result(sizes, True)
             return
+        hooks = (place,) if place is not None and node.name() == MODULES_HOOK else ()
         if self._is_checkpoint(node, inner):
             # Its backward runs the forward again, which leads to more than its edges do.
             assert inner is not None
             event = Event(Kind.OPERATION, name_of(node), place, (inner,))
+            event.hooks = hooks
             tags[number] = event.result(sizes, True)
             return
         inputs: dict[Value, bool] = {}
@@ -219,12 +231,13 @@ class Nodes:
         event = Event(Kind.OPERATION, name_of(node), place, (*inputs, *rest), tuple(walls))
         if node._sequence_nr() < self.started:
             event.why = EARLIER
+        event.hooks = hooks
         tags[number] = event.result(sizes, True)
         if is_user_made(node):
             edges = [self._edge(*edge) for edge in node.next_functions]
             returned = Returned(event, edges, len(inputs))
             tags[RETURNED] = returned
-            node.register_hook(returned.hook())
+            returned.watch(node, self.differentiated)
 
     def made_inside(self, node: Node) -> bool:
         """Whether a node was made while the watch ran, in the same thread."""
@@ -253,19 +266,63 @@ class Nodes:
         return found
 
     def ask_functions(self, node: Node) -> None:
-        """Find out for which inputs the users' functions behind a node return no gradient."""
+        """Find out to which values the users' functions behind a node pass gradients."""
         stack, seen = [node], {node}
         while stack:
             at = stack.pop()
-            returned = at.metadata.get(self._key, _NONE).get(RETURNED) if is_user_made(at) else None
+            returned = self._function(at)
             if returned is not None and not returned.known:
-                given = returned_for_zeros(at)
-                if given is not None:
-                    returned.note(given)
+                self._try(at, returned)
             for to, _ in at.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
+
+    def _try(self, node: Node, returned: Returned) -> None:
+        """Try the ``backward`` of a user's function."""
+        event = returned.event
+        try:
+            returned.note(returned_for_zeros(node, self.differentiated))
+        except Exception as error:  # The user's code may raise anything.
+            if returned.others:
+                self._owner.not_known(
+                    f"{event.call}.backward fails on zeros ({type(error).__name__}: {error}); whether it "
+                    f"differentiates what {event.call}.forward uses besides its arguments is not known"
+                )
+
+    def _function(self, node: Node) -> Returned | None:
+        """What is known of the gradients of a user's function."""
+        found: Returned | None = node.metadata.get(self._key, _NONE).get(RETURNED)
+        return found
+
+    def differentiated(self, function: Node, losses: Sequence[torch.Tensor], inside: Backwards) -> None:
+        """Note that the ``backward`` of a user's function differentiates tensors itself.
+
+        Where that leads to values from outside of the function, these get gradients from it.
+        """
+        returned = self._function(function)
+        if returned is None:
+            return
+        event = returned.event
+        stack: list[tuple[Node, int]] = [(loss.grad_fn, loss.output_nr) for loss in losses]
+        seen, found = set(stack), []
+        while stack:
+            at, number = stack.pop()
+            if type(at) is _LEAF_NODE:
+                value = None if inside.made(at.variable) else self._leaf(at.variable)
+            else:
+                value = self.known(at, number)
+            if value is not None and (value.event.serial < event.serial or not value.event.inputs):
+                found.append(value)
+                continue
+            if is_user_made(at) and inside.is_trial:
+                returned_for_zeros(at, lambda _, more, trial: self.differentiated(function, more, trial))
+            elif is_user_made(at):
+                self.imported(at, number, None)  # What its own backward does is seen when it runs.
+            edges = {(to, k) for to, k, passes in self._next(at) if to is not None and passes} - seen
+            seen |= edges
+            stack.extend(edges)
+        returned.passes(found)
 
 
 def name_of(node: Node) -> str:

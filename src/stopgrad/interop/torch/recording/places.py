@@ -98,10 +98,19 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
     return code, 0
 
 
-def forward_of_function(frame: FrameType | None) -> FrameType | None:
-    """The frame that applies the ``autograd.Function`` whose forward *frame* is in."""
+def forwards_of_functions(frame: FrameType | None) -> list[FrameType]:
+    """The frames that apply the ``autograd.Function``s whose forwards *frame* is in, innermost first."""
+    found = []
     while frame is not None:
         if frame.f_code is _APPLY:
-            return frame
+            found.append(frame)
         frame = frame.f_back
-    return None
+    return found
+
+
+def hooks_of(tensor: torch.Tensor) -> tuple[RawLocation, ...]:
+    """Where the hooks of a tensor are written, through which its gradient goes; without PyTorch's own."""
+    codes = [getattr(hook, "__code__", None) for hook in (tensor._backward_hooks or {}).values()]
+    return tuple(
+        [(code, 0) for code in codes if isinstance(code, CodeType) and not _is_between(code.co_filename)]
+    )

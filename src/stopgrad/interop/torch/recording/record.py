@@ -1,8 +1,8 @@
 """The record of a watch: events, the values that they made, and the regions without gradients.
 
 The record holds no tensor and no autograd node. An event refers to the values that it took, and a value to
-the event that made it, but nothing refers to later events. So what no tensor and no node leads to any more
-is freed by itself.
+the event that made it, but nothing refers to later events, except perhaps to leaves. So what no tensor and no
+node leads to any more is freed by itself.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class Event:
         walls: the inputs that get no gradient: position, status, reason.
         results: dtype and sizes of each result.
         region: the region without gradients in which it happened, or None.
+        hooks: the lines of hooks through which the gradient of a result goes.
     """
 
-    __slots__ = ("call", "inputs", "kind", "place", "region", "results", "serial", "walls", "why")
+    __slots__ = ("call", "hooks", "inputs", "kind", "place", "region", "results", "serial", "walls", "why")
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Event:
         self.kind, self.call, self.place = kind, call, place
         self.inputs, self.walls, self.region, self.why = inputs, walls, region, why
         self.results: list[tuple[Any, ...]] = []
+        self.hooks: tuple[RawLocation, ...] = ()
 
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
         """Add a result; its value."""
@@ -103,10 +105,35 @@ class Value:
 
 
 class Target(NamedTuple):
-    """A subject of a question: a value, and whether its tensor requires a gradient."""
+    """A subject of a question.
+
+    Attributes:
+        value: what is asked about.
+        needs: whether its tensor requires a gradient.
+        argument: whether ``torch.func`` differentiates with respect to it, whatever it requires.
+        hooks: where the hooks of its tensor are written.
+    """
 
     value: Value
     needs: bool
+    argument: bool = False
+    hooks: tuple[RawLocation, ...] = ()
+
+
+class Backward(NamedTuple):
+    """A backward pass.
+
+    Attributes:
+        kind: ``"backward"`` or ``"grad"``.
+        losses: what is differentiated.
+        place: the line.
+        given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
+    """
+
+    kind: str
+    losses: tuple[Value, ...]
+    place: RawLocation | None
+    given: tuple[tuple[Value, bool], ...] = ()
 
 
 class Region:
@@ -155,6 +182,17 @@ def stop(value: Value, call: str, why: str, place: RawLocation | None, region: R
     return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
 
 
+def found_by(call: Backward) -> Value:
+    """The loss of a backward pass of ``torch.func``, made of its arguments in one operation."""
+    walls = [
+        (i, "not differentiable", "torch.func found no gradient for it")
+        for i, (_, some) in enumerate(call.given)
+        if not some
+    ]
+    made = Event(Kind.OPERATION, "torch.func", call.place, tuple([x for x, _ in call.given]), tuple(walls))
+    return made.result(call.losses[0].sizes, True)
+
+
 def forward_around(region: Region | None) -> Region | None:
     """The innermost forward of an ``autograd.Function`` that a region is or lies in."""
     while region is not None and region.runs is None:
@@ -169,12 +207,21 @@ def entering(inner: Value) -> list[Value]:
     stack, seen = [inner.event], {inner.event}
     while stack:
         for value in stack.pop().inputs:
-            if forward is None or not forward.holds(value.event.region):
+            if forward is None or not _made_in(forward, value.event):
                 found[value] = None
             elif value.event not in seen:
                 seen.add(value.event)
                 stack.append(value.event)
     return list(found)
+
+
+def _made_in(forward: Region, event: Event) -> bool:
+    """Whether an event happened in a forward, or is what is seen outside of something that did."""
+    while event.kind is Kind.STOP or event.kind is Kind.WRITTEN:
+        if forward.holds(event.region):
+            return True
+        event = event.inputs[-1].event
+    return forward.holds(event.region)
 
 
 def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:
@@ -186,4 +233,5 @@ def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]
             if value.event not in found and value.event not in known:
                 found[value.event] = None
                 stack.append(value.event)
-    return sorted(found, key=lambda event: event.serial)
+    # A function may be found to lead to a leaf that was met later, and data to be an alias of one.
+    return sorted(found, key=lambda event: (event.serial if event.inputs else 0, event.kind is not Kind.STOP))

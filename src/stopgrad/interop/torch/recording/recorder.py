@@ -17,8 +17,19 @@ from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.calls import Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
-from stopgrad.interop.torch.recording.places import place_of, user_frame
-from stopgrad.interop.torch.recording.record import Event, Kind, Region, Target, Value, left, now, stop
+from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame
+from stopgrad.interop.torch.recording.record import (
+    Backward,
+    Event,
+    Kind,
+    Region,
+    Target,
+    Value,
+    left,
+    now,
+    stop,
+)
+from stopgrad.interop.torch.recording.sharded import whole_parameters
 from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
@@ -35,6 +46,13 @@ def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter
     return list(module.named_parameters())  # A method of the user's own, without that argument.
 
 
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor that one of ``torch.func`` wraps, perhaps several times."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def tensors_in(*trees: object) -> Iterator[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
     transformed = _functorch.peek_interpreter_stack() is not None
@@ -43,9 +61,7 @@ def tensors_in(*trees: object) -> Iterator[Tensor]:
     while stack:
         tree = stack.pop()
         if isinstance(tree, torch.Tensor):
-            while transformed and _functorch.is_functorch_wrapped_tensor(tree):
-                tree = _functorch.get_unwrapped(tree)
-            yield tree
+            yield unwrapped(tree) if transformed else tree
         elif isinstance(tree, (list, tuple)):
             stack.extend(reversed(tree))
         elif isinstance(tree, dict):
@@ -81,8 +97,7 @@ class Recorder(Values):
     def __init__(self) -> None:
         super().__init__()
         self.modules: Any = weakref.WeakSet()
-        self.lost: dict[str, None] = {}
-        self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
+        self.backwards: list[Backward] = []
         self._began = 0
 
     def begin(self) -> None:
@@ -136,7 +151,8 @@ class Recorder(Values):
         self._known_leaf(tensor, None)
         held = self.memory.held(tensor)
         assert held is not None
-        return Target(held.value if held.root is None else held.root, tensor.requires_grad)
+        value = held.value if held.root is None else held.root
+        return Target(value, tensor.requires_grad, hooks=hooks_of(tensor))
 
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
@@ -148,6 +164,7 @@ class Recorder(Values):
             prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
             found |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
         known = {id(tensor) for tensor in found.values()}
+        known.update(id(tensor) for tensor in whole_parameters(modules).values())
         rest = [held() for held in self.memory.all_held() if held.root is not None]
         leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
         return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
@@ -174,13 +191,15 @@ class Recorder(Values):
         try:
             used = self._used((args[:1], {}) if call.alike else (args, kwargs), place, here)
             self._began = now()
-            if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
+            if act is Act.BACKWARD or act is Act.GRAD:
                 self._backward(call, args, kwargs, place, here)
         except Exception as error:
             self.lose(call, place, error)
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
         try:
+            if act is Act.GRAD and len(args) > 1:
+                self._given(args[1], result)
             _ACTIONS[act](self, call, used, result, place, here)
         except Exception as error:
             self.lose(call, place, error)
@@ -189,7 +208,8 @@ class Recorder(Values):
     def lose(self, call: Call, place: RawLocation | None, error: Exception) -> None:
         """Note that a call could not be recorded."""
         where = "" if place is None else f" at {place_text(decode(place))}"
-        self.lost[f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"] = None
+        told = f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"
+        self.not_known(f"{told}; what comes of it is not known")
 
     def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
@@ -212,9 +232,9 @@ class Recorder(Values):
     ) -> None:
         """Record that a backward pass begins."""
         losses = next(iter([*args, *kwargs.values()]), ())
-        values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
+        values = tuple([self.value_of(unwrapped(tensor), place, here) for tensor in tensors_in(losses)])
         kind = "grad" if call.act is Act.GRAD else "backward"
-        self.backwards.append((kind, values, place))
+        self.backwards.append(Backward(kind, values, place))
 
     def _operation(
         self,
@@ -455,6 +475,23 @@ class Recorder(Values):
                 self.memory.hold(tensor, value, value.event.serial)
                 self._remember(tensor, value)
 
+    def _hooked(
+        self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """Record that a result of an operation got a hook; a leaf's are found when it is asked about."""
+        tensor, value = used[0].tensor, used[0].value
+        if place is not None and value.event.kind is not Kind.LEAF and hooks_of(tensor):
+            value.event.hooks += (place,)
+
+    def _given(self, inputs: Sequence[Tensor], result: Sequence[Tensor | None]) -> None:
+        """Note of a backward pass of ``torch.func`` at which arguments gradients arrived."""
+        given = {
+            self.target(unwrapped(x)).value: grad is not None
+            for x, grad in zip(inputs, result, strict=True)
+            if _functorch.is_functorch_wrapped_tensor(x)
+        }
+        self.backwards[-1] = self.backwards[-1]._replace(given=tuple(given.items()))
+
     def _nothing(self, *_: object) -> None:
         """Record nothing."""
 
@@ -484,4 +521,5 @@ _ACTIONS: dict[Act, Callable[..., None]] = {
     Act.GRAD: Recorder._graded,
     Act.REQUIRE: Recorder._require,
     Act.ATTACH: Recorder._attach,
+    Act.HOOK: Recorder._hooked,
 }

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointFunction
 
-from stopgrad.interop.torch.recording.places import Entry, forward_of_function, place_of, user_frame
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.places import Entry, forwards_of_functions, place_of, user_frame
 from stopgrad.interop.torch.recording.record import Region
 
 
@@ -42,17 +43,26 @@ class Regions:
         """The region without gradients that is being run; None while gradients are on."""
         if torch.is_grad_enabled():
             return None
-        inner, frame = self.region, forward_of_function(sys._getframe(1))
-        if frame is None:
-            if inner is None:
-                inner = self.region = Region(None, "gradients are off", None)
-            return inner
-        function, place = frame.f_locals["cls"], place_of(user_frame(frame.f_back))
-        key = function, place, inner
-        around = self._forwards.get(key)
-        if around is None:
-            around = self._forwards[key] = Region(inner, forward_name(function), place, runs=function)
-        return inner if around.holds(inner) else around
+        here = self.region
+        frames = forwards_of_functions(sys._getframe(1))
+        if here is None and not frames:
+            here = self.region = Region(None, "gradients are off", None)
+        for frame in reversed(frames):
+            here = self._forward(frame.f_locals["cls"], place_of(user_frame(frame.f_back)), here)
+        return here
+
+    def _forward(self, function: type, place: RawLocation | None, here: Region | None) -> Region:
+        """The region of a function's forward: one around *here*, if that lies in it, or one inside."""
+        around = here
+        while around is not None:
+            if around.runs is function and around.place == place:
+                assert here is not None
+                return here
+            around = around.outer
+        key = function, place, here
+        if key not in self._forwards:
+            self._forwards[key] = Region(here, forward_name(function), place, runs=function)
+        return self._forwards[key]
 
     def switch(self, on: bool) -> None:
         """Note that gradients are switched on or off."""

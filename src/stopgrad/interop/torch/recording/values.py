@@ -21,6 +21,7 @@ class Values(Regions):
         memory: what is noted of tensors and their memory.
         nodes: the autograd nodes that are known.
         departures: the values that left for Python.
+        lost: for reports, what could not be found out.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,11 @@ class Values(Regions):
         self.memory = Memory()
         self.nodes = Nodes(self)
         self.departures = Departures()
+        self.lost: dict[str, None] = {}
+
+    def not_known(self, what: str) -> None:
+        """Note for reports what could not be found out."""
+        self.lost[what] = None
 
     def leaf(self, tensor: Tensor) -> Value:
         """The value of a leaf to which an autograd edge leads, made while the leaf required a gradient."""
@@ -121,6 +127,11 @@ class Values(Regions):
         """A tensor without a node, met for the first time: data, a leaf, or a new view of known memory."""
         store = self.memory.store(tensor)
         sizes = sizes_of(tensor)
+        first = None if store is None else store.first
+        if store is not None and tensor.requires_grad and first is not None:
+            alias = store.value
+            if first.root is alias and not first.needs and not alias.event.inputs:  # Nothing was written.
+                return self._met_behind_alias(tensor, alias, first)
         if store is not None:
             content = left(store.value, None)
             value = stop(content, "alias", "shares memory, not history", place) if content.open else content
@@ -140,7 +151,17 @@ class Values(Regions):
         self.memory.written(tensor, value, value.event.serial)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
+        self.memory.met_through(tensor, held)
         return held
+
+    def _met_behind_alias(self, tensor: Tensor, alias: Value, first: Held) -> Held:
+        """A leaf whose memory was met before, through a tensor that was detached from it earlier."""
+        place = first.value.event.place
+        value = Event(Kind.LEAF, "leaf", None).result(sizes_of(tensor), True)
+        behind = stop(value, "alias", "shares memory, not history", place)
+        behind.event.serial = alias.event.serial  # The leaf was there before its alias.
+        alias.event.inputs = (behind,)
+        return self.memory.hold(tensor, value, first.serial, root=value)
 
     def _came_back(self, tensor: Tensor, place: RawLocation | None) -> list[Value]:
         """The value that left for NumPy from which a tensor, met for the first time, may have been made."""

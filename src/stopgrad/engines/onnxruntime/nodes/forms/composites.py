@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.base.arrays import Array
+from stopgrad.base.types import Size
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
 from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
@@ -25,17 +26,23 @@ from stopgrad.ops.neural.units import Softsign
 from stopgrad.ops.reductions.reduce import Mean
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_LONG = 2048
+"""For longer rows, operators are written out: runtimes add a row's numbers one by one in float32."""
+
+
+def _is_long(sizes: Sequence[Size]) -> bool:
+    return is_known(sizes) and math.prod(sizes) > _LONG
 
 
 def _softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
-    if len(axis) != 1:
+    if len(axis) != 1 or _is_long([x.shape[axis[0]]]):
         return Softmax.lower(xp, x, axis=axis)
     return xp.node("Softmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
 def _log_softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
     """Not for float64, for which the runtime's operator gets infinities wrong."""
-    if len(axis) != 1 or x.dtype == _FLOAT64:
+    if len(axis) != 1 or _is_long([x.shape[axis[0]]]) or x.dtype == _FLOAT64:
         return LogSoftmax.lower(xp, x, axis=axis)
     return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
 
@@ -46,7 +53,13 @@ def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float)
     last = tuple(range(first, x.ndim))
     sizes = x.shape[first:]
     rounded = x.dtype == _FLOAT64 and float(np.float32(epsilon)) != epsilon  # Attributes are float32.
-    if tuple(sorted(axis)) != last or not is_known(sizes) or not math.prod(sizes) or rounded:
+    if (
+        tuple(sorted(axis)) != last
+        or not is_known(sizes)
+        or not math.prod(sizes)
+        or rounded
+        or _is_long(sizes)
+    ):
         return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)
     ones = np.ones(sizes, x.dtype)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)

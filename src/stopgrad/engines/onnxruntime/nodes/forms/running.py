@@ -10,6 +10,8 @@ import numpy as np
 from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.forms.parts import highest, lowest, number
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
+from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.reducing import FEW
 from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.reductions.recurrence import LinearRecurrence
@@ -72,7 +74,11 @@ def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool
 
 
 def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-    return _by_operator("CumSum", xp, x, axis, exclusive, reverse)
+    """In float64, unless there are few numbers: the runtime adds them one by one."""
+    size = x.shape[axis]
+    if x.dtype != np.float32 or (is_known([size]) and size <= FEW):
+        return _by_operator("CumSum", xp, x, axis, exclusive, reverse)
+    return xp.cast(_by_operator("CumSum", xp, xp.value(x, np.float64), axis, exclusive, reverse), x.dtype)
 
 
 def _cumprod(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
@@ -94,7 +100,8 @@ def _extremum(function: str, start: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _logsumexp(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
-    return _running(xp, x, axis, reverse, xp.logaddexp, -np.inf)
+    """In float64, since each step rounds a logarithm whose last digit may be more than the step."""
+    return xp.cast(_running(xp, xp.value(x, np.float64), axis, reverse, xp.logaddexp, -np.inf), x.dtype)
 
 
 def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Any:

@@ -1,0 +1,27 @@
+"""Parameters that PyTorch's ``fully_shard`` keeps in parts, and computes with as whole tensors of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def whole_parameters(modules: Iterable[torch.nn.Module]) -> dict[int, torch.Tensor]:
+    """The whole parameters that sharded ones are computed with, by the identity of the latter.
+
+    ``fully_shard`` gathers a parameter from all processes into a new leaf, and hands the gradient that
+    arrives there on to the part that the module has. Autograd knows nothing of either.
+    """
+    kind: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+    found = {}
+    for module in modules:
+        if isinstance(module, kind):
+            state: Any = module._get_fsdp_state()
+            for group in getattr(state, "_fsdp_param_groups", ()):
+                for one in group.fsdp_params:
+                    if hasattr(one, "_unsharded_param"):  # Only after it was gathered once.
+                        found[id(one.sharded_param)] = one._unsharded_param
+    return found

@@ -1,0 +1,146 @@
+"""Users' ``autograd.Function``s in loaded programs keep the gradients that their ``backward`` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+torch = pytest.importorskip("torch")
+sgt = pytest.importorskip("stopgrad.torch")
+Function = torch.autograd.Function
+
+
+class Reversal(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: float) -> Any:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return -ctx.factor * g, None
+
+
+reverse = Reversal.apply
+
+
+class Saving(Function):
+    """Several results, one without a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        y, rank = torch.exp(x * w), x.argsort(-1).to(x.dtype)
+        ctx.save_for_backward(x, w, y)
+        ctx.mark_non_differentiable(rank)
+        return y, rank, x * 3.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, nothing: Any, h: Any) -> Any:
+        x, w, y = ctx.saved_tensors
+        return g * y * w + h * 3.0, g * y * x
+
+
+class Forgetful(Saving):
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        return Saving.backward(ctx, *gs)[0], None
+
+
+class Newer(Function):
+    """With its context set up apart, and another function in its forward and its backward."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return Reversal.apply(torch.sin(x), 5.0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return Reversal.apply(g, 2.0) * torch.cos(x)
+
+
+def several(x: Any) -> Any:
+    y, rank, z = Saving.apply(x, x * 2.0)
+    return (y * rank).sum() + (z * y).sum()
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "reversal": lambda x: (reverse(x * 2.0, 0.5) * x).sum(),
+    "several": several,
+    "newer": lambda x: (Newer.apply(x * x) * x).sum(),
+    "in a row": lambda x: (Newer.apply(reverse(Newer.apply(x), 3.0))).sum(),
+}
+
+
+def gradients(f: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+    """The gradient of a function, and that of the gradient's squares."""
+    x = x.clone().requires_grad_()
+    (first,) = torch.autograd.grad(f(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x)
+    return first.detach().numpy(), second.numpy()
+
+
+QUICK = "reversal"
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
+)
+def test_the_gradient_is_that_of_backward(name: str) -> None:
+    f = PROGRAMS[name]
+    x = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+    model = sgt.load(f, x)
+    np.testing.assert_allclose(model(x.numpy()), f(x).numpy(), rtol=1e-12)
+    first = sg.grad(model)
+    second = sg.grad(lambda a: sg.reduce_sum(sg.square(first(a))))
+    for made, wanted in zip((first(x.numpy()), second(x.numpy())), gradients(f, x), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_what_backward_returns_none_for_is_stopped() -> None:
+    x = np.ones(3, np.float32)
+    model = sgt.load(lambda x, w: Forgetful.apply(x, w)[0].sum(), torch.ones(3), torch.ones(3))
+    flow = sg.explain(model, x, x)
+    assert [flow[key].status for key in flow] == ["flows", "stopped"]
+
+
+class Item(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.from_numpy(np.sign(g.numpy()))
+
+
+class Dirty(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        x.mul_(2.0)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2.0
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [(Item, "Item.backward cannot be traced"), (Dirty, "Dirty.forward writes into its arguments")],
+)
+def test_what_cannot_be_kept_is_refused(function: Any, told: str) -> None:
+    with pytest.raises(sg.StopgradError, match=told):
+        sgt.load(lambda x: function.apply(x * 1.0).sum(), torch.ones(3))
+    assert "apply" not in vars(torch.autograd.function._SingleLevelFunction)
