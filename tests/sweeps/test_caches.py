@@ -67,7 +67,7 @@ CHANGES = {
     "stopgrad.base.source._INSTRUCTIONS": "numbers below source.INSTRUCTIONS",
     "stopgrad.base.source._INTERNAL": "names of files: source.FILES",
     "stopgrad.base.source._positions": "places in code: lru_cache(8)",
-    "stopgrad.base.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
+    "stopgrad.base.structure._LEAVES": "types of leaves, users' too",
     "stopgrad.interop.torch.recording.calls._CALLS": "what is known of PyTorch's functions, each once",
     "stopgrad.interop.torch.recording.nodes._DTYPES": "names of PyTorch's dtypes",
     "stopgrad.interop.torch.recording.places._INTERNAL": "names of files: source.FILES",

@@ -14,7 +14,8 @@ Spec: TypeAlias = optree.PyTreeSpec
 
 NAMESPACE = "stopgrad"
 """The namespace under which dataclasses are registered with optree."""
-_SEEN: set[type] = set()
+_LEAVES: set[type] = set()
+"""Types that are leaves for good. No dataclass: it may have become a structure since it was met as a leaf."""
 
 
 def _register(kind: type) -> None:
@@ -45,13 +46,14 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Spec]:
     """
     while True:
         leaves, spec = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
-        if _SEEN.issuperset(map(type, leaves)):
+        if _LEAVES.issuperset(map(type, leaves)):
             return leaves, spec
-        for kind in {*map(type, leaves)} - _SEEN:  # Dataclasses count as leaves until they are registered.
+        for kind in {*map(type, leaves)} - _LEAVES:  # Dataclasses count as leaves until they are registered.
             if dataclasses.is_dataclass(kind):
                 with contextlib.suppress(ValueError):  # By another thread, or before an interrupt.
                     _register(kind)
-            _SEEN.add(kind)
+            else:
+                _LEAVES.add(kind)
 
 
 def is_leaf(x: object) -> bool:

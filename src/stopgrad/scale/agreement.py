@@ -144,19 +144,23 @@ class Comparison:
     def _get(self, name: str, deadline: float) -> Any:
         """What another process writes before the deadline; None if it does not."""
         while True:
-            # Not for long at a time, because no signal is handled meanwhile.
-            left = min(max(deadline - time.monotonic(), 0.001), 2.0)
+            left = deadline - time.monotonic()
             with contextlib.suppress(_Late):
-                return json.loads(self._read(name, math.ceil(1e3 * left)))
+                return json.loads(self._read(name, min(left, 2.0)))
             self._heed_failures()
-            if time.monotonic() >= deadline:
+            if left <= 0:
                 return None
 
-    def _read(self, name: str, milliseconds: int) -> str:
+    def _read(self, name: str, seconds: float) -> str:
+        """What another process writes within these seconds; at the deadline, what is there already."""
+        place = f"{self.room}/{name}"
         try:
-            return self.client.blocking_key_value_get(f"{self.room}/{name}", milliseconds)
+            if seconds <= 0:  # This process waited for others: a wait of 1 ms could miss what is there.
+                return self.client.key_value_try_get(place)
+            # Not for long at a time, because no signal is handled meanwhile.
+            return self.client.blocking_key_value_get(place, math.ceil(1e3 * seconds))
         except RuntimeError as error:
-            if "DEADLINE_EXCEEDED" in str(error):
+            if "DEADLINE_EXCEEDED" in str(error) or "NOT_FOUND" in str(error):
                 raise _Late from None
             raise DistributedError(f"{self.what}: process 0 is gone: {error}") from error
 
