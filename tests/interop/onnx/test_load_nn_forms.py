@@ -133,6 +133,19 @@ def test_a_resize_to_the_size_of_another_tensor() -> None:
     np.testing.assert_allclose(sgo.load(opened)(x, skip), expected, 1e-5, 1e-6)
 
 
+def test_a_resize_of_a_part_that_is_cut_out() -> None:
+    nodes = [helper.make_node("Resize", ["x", "part", "", "sizes"], ["y"], mode="linear",
+             coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=7.0)]  # fmt: skip
+    stored = {
+        "part": np.array([0, 0, 0.1, 0.3, 1, 1, 0.6, 1.2], np.float32),  # The starts, then the ends.
+        "sizes": np.array([1, 2, 5, 4]),
+    }
+    model = _model(nodes, {"x": (1, 2, 6, 7)}, ["y"], **stored)
+    x = floats(1, 2, 6, 7).astype(np.float32)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(sgo.load(model)(x), expected, 1e-5, 1e-6)
+
+
 def test_factors_of_a_product() -> None:
     a, b, c = floats(2, 3), floats(3, 4, seed=1), floats(4, seed=2)
     for factor in (0.5, 2.0):
