@@ -202,6 +202,13 @@ class Store:
                 raise RuntimeError("DEADLINE_EXCEEDED: as JAX says it")
             return str(self.values[key])
 
+    def key_value_try_get(self, key: str) -> str:
+        with self.changed:
+            self.reads += 1
+            if key not in self.values:
+                raise RuntimeError("NOT_FOUND: as JAX says it")
+            return str(self.values[key])
+
     def key_value_dir_get(self, folder: str) -> list[tuple[str, str]]:
         with self.changed:
             return [(k, v) for k, v in self.values.items() if k.startswith(folder)]
