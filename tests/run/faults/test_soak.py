@@ -142,7 +142,7 @@ def test_what_is_kept_is_found(tmp_path: Path) -> None:
     for n in range(1, 7):
         thread, file = threading.Thread(target=done.wait), (tmp_path / "file").open("w")
         thread.start()
-        kept.append((sg.Graph(), b"x" * 2**24, thread, file))
+        kept.append((sg.Graph(), b"x" * 2**26, thread, file))
         found.append(census(n, n * 1000))
     done.set()
     for _, _, thread, file in kept:
