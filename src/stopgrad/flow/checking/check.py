@@ -12,7 +12,7 @@ from stopgrad.base.errors import ArgumentError, DTypeError
 from stopgrad.base.source import Location
 from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
-from stopgrad.flow.checking.compared import Comparison, Rows, compared
+from stopgrad.flow.checking.compared import Comparison, Rows, compared, distance
 from stopgrad.flow.checking.differences import JUMP, SMOOTH
 from stopgrad.flow.checking.frozen import Holding, Posed, evaluate, holds, moving, pose
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
@@ -85,7 +85,8 @@ def check_gradients(
     Returns:
         A :class:`GradientCheck`: for each x a :class:`Checked` with the error, the step and the worst
         element. An element at a kink (a corner of relu, a tie of a maximum) passes if its gradient lies
-        between the one-sided derivatives, and is reported.
+        between the one-sided derivatives, and is reported; so is one whose derivative is infinite, and the
+        gradient, too.
 
     Raises:
         GradientError: generated and numeric gradients differ; the message is the report. Or a gradient is
@@ -282,12 +283,11 @@ def _of_input(x: Output, comparisons: Sequence[Comparison]) -> Checked:
 
 def _error(rows: Rows) -> float:
     """The largest difference relative to the largest derivative; at kinks from the one-sided ones."""
-    if not np.all(np.isfinite(rows.generated)):
+    if np.any(np.isnan(rows.generated) & (rows.excess > 1.0)):
         return float("inf")
-    outside = np.fmax(np.fmax(rows.low - rows.generated, rows.generated - rows.high), 0.0)
-    apart = np.where(rows.kind == SMOOTH, np.abs(rows.generated - rows.numeric), outside)
+    apart = distance(rows.generated, rows.numeric, rows.low, rows.high, rows.kind)
     greatest = float(np.fmax.reduce(apart, None, initial=0.0))
-    return greatest / rows.scale if greatest else 0.0
+    return greatest / rows.scale if 0.0 < greatest < np.inf else greatest
 
 
 def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
@@ -331,7 +331,9 @@ def _reason(rows: Rows, at: tuple[int, int]) -> str:
 def _kinks(x: Output, one: Comparison, rows: Rows) -> list[Kink]:
     found = []
     for i in range(len(rows.kind) if rows.kind.size else 0):
-        gap = np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i])
+        steep = np.isinf(rows.low[i]) | np.isinf(rows.high[i])
+        with np.errstate(invalid="ignore"):
+            gap = np.where(steep, np.inf, np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i]))
         leap = np.nonzero(rows.kind[i] == JUMP)[0]
         j = int(leap[0]) if leap.size else int(np.argmax(gap))
         if leap.size or gap[j] > rows.allowed[i, j]:

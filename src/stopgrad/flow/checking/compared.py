@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stopgrad.flow.checking.differences import SMOOTH, Slope
+from stopgrad.flow.checking.differences import KINK, SMOOTH, Slope
 from stopgrad.flow.checking.frozen import Posed
 from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph.build import emit
@@ -25,8 +25,17 @@ ELEMENTWISE = 64
 UNITS = 16
 """The most results that are also differentiated one by one."""
 
-COLUMNS = 256
+COLUMNS = 1 << 16
 """The most results that are compared one by one in forward mode; of more, weighted sums are."""
+
+CORNER = 8
+"""The most numbers with kinks that are examined together."""
+
+NEIGHBOURS = 32
+"""The number of points nearby at which slopes are taken where something differs."""
+
+FLAT = 0.01
+"""The change of slopes around a corner, relative to the largest, that is no kink."""
 
 DENSE, SINGLE = 4, 4
 """For large inputs: the number of random directions, and of numbers that are moved alone."""
@@ -156,22 +165,40 @@ class Rows:
 
 
 def _weighted(
-    weights: NumpyArray, slope: Slope
+    weights: NumpyArray | None, slope: Slope
 ) -> tuple[NumpyArray, NumpyArray, NumpyArray, NumpyArray, NumpyArray]:
-    """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
-    counts = weights != 0.0  # A result of weight 0 does not count, even if it is infinite.
+    """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results.
 
-    def total(factor: float | NumpyArray, values: NumpyArray) -> NumpyArray:
-        found: NumpyArray = np.sum(np.where(counts, factor * values, 0.0), -1)
-        return found
-
+    Without weights, of each result by itself.
+    """
     with np.errstate(all="ignore"):
+        if weights is None:
+            sides = slope.below, slope.above
+            return slope.value, slope.error, np.fmin(*sides), np.fmax(*sides), slope.kind
         # Kinks of several results may point in opposite ways: each derivative is between its own two.
-        sides = weights * slope.below, weights * slope.above
-        low, high = total(1.0, np.fmin(*sides)), total(1.0, np.fmax(*sides))
-        value, error = total(weights, slope.value), total(np.abs(weights), slope.error)
-        kind = np.max(np.where(counts, slope.kind, SMOOTH), -1, initial=SMOOTH)
+        below, above = weights * slope.below, weights * slope.above
+        low, high = (_total(weights, side) for side in (np.fmin(below, above), np.fmax(below, above)))
+        value, error = _total(weights, weights * slope.value), _total(weights, abs(weights) * slope.error)
+        kind = np.max(np.where(weights != 0.0, slope.kind, SMOOTH), -1, initial=SMOOTH)
         return value, error, low, high, kind
+
+
+def _total(factors: NumpyArray, terms: NumpyArray) -> NumpyArray:
+    """Sums of terms; one whose factor is 0 does not count, even if it is infinite."""
+    found: NumpyArray = np.sum(np.where(factors != 0.0, terms, 0.0), -1)
+    return found
+
+
+def _products(vectors: NumpyArray, others: NumpyArray) -> NumpyArray:
+    """The scalar product of each vector with each of the others, as :func:`_total` has it."""
+    if np.all(np.isfinite(others)):
+        return vectors @ others.T
+    return np.array([_total(vector, vector * others) for vector in vectors])
+
+
+def _sizes(weights: NumpyArray | None, values: NumpyArray) -> NumpyArray:
+    """Sums of sizes, weighted; without weights, each by itself."""
+    return values if weights is None else np.abs(weights) @ values
 
 
 class Order:
@@ -181,6 +208,7 @@ class Order:
         number: the order.
         generated, numeric: the two kinds of derivatives.
         cotangents: the weightings of results with which they are compared; the first has ones.
+        outcomes: those in forward mode; None to compare each result by itself.
         pulled: the gradients, by weighting and x.
     """
 
@@ -201,7 +229,7 @@ class Order:
         if 1 < count <= UNITS:
             rows += list(np.diag(factors(self.generator, count)))
         self.cotangents = np.array(rows)
-        self.outcomes = np.eye(count) if count <= COLUMNS else self.cotangents
+        self.outcomes = None if count <= COLUMNS else self.cotangents
         self.pulled = (
             [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
         )
@@ -228,6 +256,8 @@ class Comparison:
         self.directions = [self._measured(v, place) for v, place in self._chosen()] if self._size else []
         self.rows = self._compared(self.directions)
         self._look_closer()
+        if self.passed:
+            self._look_along_corner()
 
     @property
     def passed(self) -> bool:
@@ -285,14 +315,28 @@ class Comparison:
         with np.errstate(all="ignore"):
             if mode == "reverse":
                 pulled = np.array([by_x[self.which] for by_x in order.pulled])
-                generated, spread = vectors @ pulled.T, np.sqrt(np.square(vectors) @ np.square(pulled).T)
+                generated = _products(vectors, pulled)
+                spread = np.sqrt(_products(np.square(vectors), np.square(pulled)))
             else:
-                pushed = [order.generated.pushed(self.which, v) for v in vectors]
-                generated = np.array([weights @ t if weights is order.cotangents else t for t in pushed])
+                generated = np.array([order.generated.pushed(self.which, v) for v in vectors])
+                if weights is not None:
+                    generated = generated @ weights.T
                 spread = np.abs(generated)
-            return self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
+            rows = self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
+        excused = np.isnan(generated) & self._beside_steep(weights, directions)
+        rows.excess = np.where(excused, 0.0, rows.excess)
+        return rows
 
-    def _turned(self, weights: NumpyArray, directions: Sequence[Direction]) -> NumpyArray:
+    def _beside_steep(self, weights: NumpyArray | None, directions: Sequence[Direction]) -> NumpyArray:
+        """Where a result with an infinite slope elsewhere counts nothing: 0 times infinity is NaN there."""
+        values = np.array([direction.slope.value for direction in directions])
+        still = (values == 0.0) & np.any(np.isinf(values), 0)
+        if weights is None:
+            return still
+        found: NumpyArray = np.any(still, 1)[:, None] | (np.isinf(values).any(0) & (weights == 0.0)).any(1)
+        return found
+
+    def _turned(self, weights: NumpyArray | None, directions: Sequence[Direction]) -> NumpyArray:
         """How much each derivative changes as x changes by its size: its usual size where it is 0 by chance.
 
         It is not smaller where the derivative itself is 0. So it measures rounding at minima, where the
@@ -300,7 +344,7 @@ class Comparison:
         """
         return np.array(
             [
-                self._scale * (np.abs(weights) @ d.slope.bend) / np.sqrt(np.sum(np.square(d.vector)))
+                self._scale * _sizes(weights, d.slope.bend) / np.sqrt(np.sum(np.square(d.vector)))
                 for d in directions
             ]
         )
@@ -308,7 +352,7 @@ class Comparison:
     def _judged(
         self,
         mode: str,
-        weights: NumpyArray,
+        weights: NumpyArray | None,
         generated: NumpyArray,
         spread: NumpyArray,
         turned: NumpyArray,
@@ -319,10 +363,10 @@ class Comparison:
         kind: NumpyArray,
     ) -> Rows:
         settings = self.settings
-        size = np.fmax(np.fmax(np.abs(generated), np.abs(value)), spread)
-        largest = np.max(np.where(np.isfinite(size), size, 0.0), 0, initial=0.0)
+        size = np.fmax(np.fmax(_finite(generated), _finite(value)), _finite(spread))
+        largest = np.max(size, 0, initial=0.0)
         # The derivative with which the value changes by its own size as x does.
-        unit = np.abs(weights) @ self._numeric.terms / _at_least_one(self._point)
+        unit = _sizes(weights, self._numeric.terms) / _at_least_one(self._point)
         roundings = min(ROUNDINGS * settings.epsilon, settings.rtol)
         rounding = np.fmax(roundings * np.max(np.fmax(unit, largest), initial=0.0), roundings * turned)
         slack = settings.atol
@@ -332,12 +376,11 @@ class Comparison:
         least = settings.rtol * np.fmax(np.max(np.fmax(unit, largest), initial=0.0), turned)
         limit = np.fmax(np.fmax(allowed, least), UNSETTLED * np.fmax(size, largest))
         doubt = SAFETY * error
-        outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
-        apart = np.where(kind == SMOOTH, np.abs(generated - value), outside)
+        apart = distance(generated, value, low, high, kind)
         excess = np.where(apart == 0.0, 0.0, apart / (allowed + np.where(doubt <= limit, doubt, 0.0)))
         unsettled = ~(doubt <= limit) & ((apart != 0.0) | (kind != SMOOTH))
         excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
-        excess = np.where(np.isfinite(generated), excess, np.inf)
+        excess = np.where(np.isnan(generated), np.inf, excess)
         # If all derivatives are rounding errors of zeros, they are not compared with each other.
         zeros = float(np.max(rounding, initial=0.0)) / max(settings.rtol, 1e-12)
         scale = max(float(np.max(largest, initial=0.0)), zeros)
@@ -383,8 +426,49 @@ class Comparison:
             found = slope if found is None else found.improved_by(slope)
             if self._passes(Direction(vector, place, found, "central")):
                 break
-        assert found is not None
+        else:
+            assert found is not None
+            if self._numeric.is_double:
+                own = np.where(self._point == 0.0, self._scale, np.abs(self._point))
+                near, rounding = self._slopes_near(vector[None], NEIGHBOURS, own)
+                found = found.among(near[:, 0], rounding)
         return Direction(vector, place, found, "central")
+
+    def _look_along_corner(self) -> None:
+        """Compare directions in which several kinks make none, as when all that are tied for a maximum move.
+
+        Each number alone may have any derivative between the one-sided ones there, but their sum may not.
+        """
+        places = [d.place for d in self.directions if d.place is not None and np.any(d.slope.kind == KINK)]
+        if not self.by_number or not 2 <= len(places) <= CORNER or not self._numeric.is_double:
+            return
+        units = np.array([self._unit(place) for place in places])
+        sizes = np.full(self._size, self._scale)
+        near = _finite_ones(self._slopes_near(units, len(places) + CORNER, sizes)[0])
+        changes = (near - near[0]).swapaxes(0, 1).reshape(len(places), -1)
+        bends, vectors = np.linalg.eigh(changes @ changes.T)
+        straight = vectors.T[bends <= np.square(FLAT * np.max(np.abs(near), initial=0.0))] @ units
+        found = [self._measured(vector, None) for vector in straight]
+        self.directions += [direction for direction in found if np.all(direction.slope.kind == SMOOTH)]
+        self.rows = self._compared(self.directions)
+
+    def _slopes_near(
+        self, vectors: NumpyArray, count: int, sizes: NumpyArray
+    ) -> tuple[NumpyArray, NumpyArray]:
+        """The slopes along vectors at random points nearby, relative to sizes; and their rounding errors.
+
+        The slopes are ordered by points, vectors, results.
+        """
+        away = sizes * 2.0**-18
+        steps = [2.0**-8 * np.min(away[vector != 0.0]) for vector in vectors]
+        found = []
+        with np.errstate(all="ignore"):
+            for _ in range(count):
+                beside = self.order.generator.uniform(-away, away)
+                moved = [(beside + h * v, beside - h * v) for h, v in zip(steps, vectors, strict=True)]
+                values = [[self._numeric.moved(self.which, x) for x in pair] for pair in moved]
+                found.append([(a - b) / (2.0 * h) for h, (a, b) in zip(steps, values, strict=True)])
+        return np.array(found), self._numeric.terms * 2.0**-52 / np.min(steps)
 
     def _search(self, i: int) -> None:
         """Find the number that differs along a direction, setting aside those with kinks."""
@@ -422,6 +506,25 @@ class Comparison:
             ]
             places = halves[int(apart[1] > apart[0])]
         return int(places[0])
+
+
+def distance(
+    generated: NumpyArray, value: NumpyArray, low: NumpyArray, high: NumpyArray, kind: NumpyArray
+) -> NumpyArray:
+    """How far derivatives are from numeric ones; at kinks, from those on both sides. Infinities can agree."""
+    with np.errstate(invalid="ignore"):
+        outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
+        return np.where(kind == SMOOTH, np.where(generated == value, 0.0, np.abs(generated - value)), outside)
+
+
+def _finite_ones(values: NumpyArray) -> NumpyArray:
+    """Values; 0 for what is not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _finite(values: NumpyArray) -> NumpyArray:
+    """Absolute values; 0 for what is not finite."""
+    return np.where(np.isfinite(values), np.abs(values), 0.0)
 
 
 def _at_least_one(point: NumpyArray) -> float:

@@ -6,8 +6,9 @@ from its values at smaller and smaller steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ _SAFETY = 8.0
 
 The estimate is the change by the last step of an extrapolation, and no bound.
 """
+
+_STEEP = 5
+"""The number of last secants that must grow for a slope to count as infinite."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Slope:
     """The slope of a function in one direction, for each of its results.
 
     Attributes:
-        value: the slope by central differences; if these do not exist, from one side.
+        value: the slope by central differences; if these do not exist, from one side. It is infinite where
+            secants grow without a limit.
         error: an estimate of its error.
         below, above: the slopes on both sides; at a jump, those beside it.
         kind: SMOOTH, KINK or JUMP.
@@ -81,7 +86,8 @@ class Slope:
         If both seem certain and differ, the smaller steps are right: large ones skip what these see.
         """
         better = other.error < self.error
-        conflict = np.abs(other.value - self.value) > _SAFETY * (other.error + self.error)
+        with np.errstate(invalid="ignore"):  # Two infinite slopes are no conflict.
+            conflict = np.abs(other.value - self.value) > _SAFETY * (other.error + self.error)
         finer = other.step < self.step
         fine_error, fine_value = np.where(finer, (other.error, other.value), (self.error, self.value))
         better = np.where(conflict & (fine_error <= 0.01 * np.abs(fine_value)), finer, better)
@@ -90,6 +96,23 @@ class Slope:
         )
         chosen.bend = _least((self.bend, other.bend))
         return chosen
+
+    def among(self, near: Array, rounding: Array) -> Slope:
+        """The slope at a kink, where those of points around it, which have this rounding, differ.
+
+        Moving one of several tied numbers may change nothing on either side, and yet a sorted result be that
+        number (Clarke 1975, "Generalized gradients and applications").
+        """
+        low, high = np.fmin.reduce(near), np.fmax.reduce(near)
+        kink = high - low > 0.01 * np.fmax(np.abs(low), np.abs(high)) + 1e3 * rounding
+        kink &= self.kind != JUMP
+        return replace(
+            self,
+            below=np.where(kink, np.fmin(low, np.fmin(self.below, self.above)), self.below),
+            above=np.where(kink, np.fmax(high, np.fmax(self.below, self.above)), self.above),
+            error=np.where(kink, 0.0, self.error),
+            kind=np.where(kink, KINK, self.kind),
+        )
 
 
 class _Extrapolation:
@@ -134,9 +157,14 @@ class _Side:
         self.limit = here
         self.doubt = np.full(here.size, np.inf)
         self.last: Array | None = None
+        self.step = math.nan
+        self.secants: list[Array] = []
+        self.rounding = np.zeros_like(here)
 
     def add(self, values: Array, step: float, noise: Array) -> None:
-        self.slope.add(self.sign * (values - self.here) / step, noise / step, step)
+        secant = self.sign * (values - self.here) / step
+        self.slope.add(secant, noise / step, step)
+        self.secants, self.rounding, self.step = [*self.secants[1 - _STEEP :], secant], noise / step, step
         if self.last is not None:
             gap = step * (self.ratio - 1.0)
             self.beside.add(self.sign * (self.last - values) / gap, noise / gap, step)
@@ -149,6 +177,20 @@ class _Side:
         """The distance of the limit on this side from the value at the point; 0 if they may be equal."""
         gap = np.abs(self.limit - self.here)
         return np.where(gap > _SAFETY * self.doubt + 1e3 * noise, gap, 0.0)
+
+    def steep(self) -> Array:
+        """Infinity, with its sign, where the slope grows without a limit; else 0.
+
+        The secants of a function that has a slope approach it by ever smaller changes, those of a root by
+        ever larger ones, and those of x log x by equal ones.
+        """
+        if len(self.secants) < _STEEP:
+            return np.zeros_like(self.here)
+        changes = np.diff(self.secants, axis=0)
+        grows = np.all(changes * np.sign(self.secants[-1]) > _SAFETY * self.rounding, 0)
+        grows &= np.all(np.abs(changes[1:]) >= 0.9 * np.abs(changes[:-1]), 0)
+        grows &= np.abs(self.secants[-1]) > 1.25 * np.abs(self.secants[0])
+        return np.where(grows, np.copysign(np.inf, self.secants[-1]), 0.0)
 
     def way(self) -> Array:
         """The change of the function in the last step, from its limit."""
@@ -224,37 +266,47 @@ def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float, l
 
 def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, aim: float) -> Slope:
     value, error, step = central.value, central.error, central.step
-    above, below = ahead.slope.value, behind.slope.value
-    one_sided = ahead.slope.error + behind.slope.error
-    sides = np.fmax(np.abs(above), np.abs(below))
-    # What is small beside the other slopes may be rounding inside the function.
-    least = 1e-9 * np.max(sides, initial=0.0, where=np.isfinite(sides))
-    kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * sides + least
     # A corner that is nearer than the last step looks like a small jump.
     way = np.fmax(ahead.way(), behind.way())
     leaps = ahead.leap(noise) > way, behind.leap(noise) > way
+    (above, from_above), (below, from_below) = (
+        _one_sided(side, leaps) for side, leaps in zip((ahead, behind), leaps, strict=True)
+    )
+    sides = np.fmax(np.abs(above), np.abs(below))
+    # What is small beside the other slopes may be rounding inside the function.
+    least = 1e-9 * np.max(sides, initial=0.0, where=np.isfinite(sides))
+    apart = _SAFETY * (from_above + from_below) + 10.0 * aim * sides + least
+    steep = np.isinf(sides)
+    kink = np.where(steep, above != below, np.abs(above - below) > apart)
     kind = np.where(leaps[0] | leaps[1], JUMP, np.where(kink, KINK, SMOOTH))
-    above = np.where(leaps[0], ahead.beside.value, above)
-    below = np.where(leaps[1], behind.beside.value, below)
-    one_sided = np.where(leaps[0], ahead.beside.error, ahead.slope.error)
-    one_sided = one_sided + np.where(leaps[1], behind.beside.error, behind.slope.error)
-    for side, other in ((ahead, behind), (behind, ahead)):
-        # At the edge of its domain the function has only one side.
-        edge = np.isinf(other.slope.error) & np.isfinite(side.slope.error) & np.isinf(central.error)
-        value = np.where(edge, side.slope.value, value)
-        error = np.where(edge, side.slope.error, error)
-        step = np.where(edge, side.slope.step, step)
-        kind = np.where(edge, SMOOTH, kind)
+    for side, slope, doubt, other in (
+        (ahead, above, from_above, from_below),
+        (behind, below, from_below, from_above),
+    ):
+        # At the edge of its domain the function has only one side; or it is equally steep on both.
+        alone = np.isinf(other) & np.isfinite(doubt) & np.isinf(central.error) | steep & (above == below)
+        value = np.where(alone, slope, value)
+        error = np.where(alone, doubt, error)
+        step = np.where(alone, np.where(steep, side.step, side.slope.step), step)
+        kind = np.where(alone, SMOOTH, kind)
     smooth = kind == SMOOTH
     return Slope(
         np.where(smooth, value, (above + below) / 2.0),
-        np.where(smooth, error, one_sided),
+        np.where(smooth, error, from_above + from_below),
         np.where(smooth, value, below),
         np.where(smooth, value, above),
         kind,
         step,
         np.zeros_like(value),
     )
+
+
+def _one_sided(side: _Side, leaps: Array) -> tuple[Array, Array]:
+    """The slope on one side of the point, beside it where the function leaps; and its error."""
+    steep = np.where(leaps, 0.0, side.steep())
+    slope = np.where(leaps, side.beside.value, side.slope.value)
+    error = np.where(leaps, side.beside.error, side.slope.error)
+    return np.where(steep == 0.0, slope, steep), np.where(steep == 0.0, error, 0.0)
 
 
 def complex_slope(curve: Callable[[complex], tuple[Array, Array]], here: Array, size: float) -> Slope | None:

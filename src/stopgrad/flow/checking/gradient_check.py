@@ -41,12 +41,12 @@ class Worst:
 
 @dataclass(frozen=True)
 class Kink:
-    """An element at which there are only two one-sided derivatives.
+    """An element at which there are only two one-sided derivatives, or at which the derivative is infinite.
 
     Attributes:
-        index: the element of the input; None for a random direction.
+        index: the element of the input; None for a direction of several elements.
         generated: the generated derivative, which must lie between the one-sided ones.
-        low, high: these, in order.
+        low, high: these, in order, with those of points around it; twice the same where it is infinite.
         jump: whether the function jumps there; the one-sided derivatives are then those beside the jump.
         order: 1 or 2.
     """
@@ -260,23 +260,34 @@ def _of_input(name: str, found: Checked) -> Section:
     parts = [Paragraph(found.reason, indent=6)] if found.reason else []
     worst = found.worst
     if worst is not None and not found.passed:
-        where = "along a random direction" if worst.index is None else f"at {_index(worst.index)}"
+        where = (
+            "along a direction of several elements" if worst.index is None else f"at {_index(worst.index)}"
+        )
         parts += [
             Paragraph(f"worst {where}, order {worst.order}, {worst.mode} mode:", indent=6),
             Paragraph(f"generated {worst.generated:.10g}", indent=8),
             Paragraph(f"numeric   {worst.numeric:.10g}", indent=8),
             Paragraph(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", indent=8),
         ]
-    if found.kinks:
-        shown = [
-            f"{'direction' if k.index is None else _index(k.index)} ({k.low:.4g} to {k.high:.4g})"
-            for k in found.kinks[:_SHOWN]
-        ]
-        more = f" and {len(found.kinks) - _SHOWN} more" if len(found.kinks) > _SHOWN else ""
-        what = "no derivative, only one-sided ones, at"
-        parts.append(Paragraph(f"{what} {', '.join(shown)}{more}", indent=6))
+    steep = [_place(k) for k in found.kinks if k.low == k.high]
+    kinks = [f"{_place(k)} ({k.low:.4g} to {k.high:.4g})" for k in found.kinks if k.low != k.high]
+    if kinks:
+        parts.append(Paragraph(f"no derivative, only one-sided ones, at {_some(kinks)}", indent=6))
+    if steep:
+        told = "the derivative is infinite, which sg.trace_nan follows, at"
+        parts.append(Paragraph(f"{told} {_some(steep)}", indent=6))
     title = Paragraph(*pieces, f", error {found.error:.1e}, {found.method}", indent=2)
     return Section(title, parts, apart=False)
+
+
+def _place(kink: Kink) -> str:
+    return "direction" if kink.index is None else _index(kink.index)
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first few of some texts."""
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{', '.join(texts[:_SHOWN])}{more}"
 
 
 def _compared(found: Checked) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,7 @@ class Numeric:
     Attributes:
         here: its values.
         terms: the size of the terms that add up to them: *terms* if given, because these cancel.
+        is_double: whether they are computed in double precision.
         operations: those between the xs and ys.
         notes: notes for the reader.
     """
@@ -90,6 +91,7 @@ class Numeric:
         wide = self._in_double(exact)
         self._plain = wide or Frozen(posed, ys, {}, settings.holding)
         self._steps = Steps.of(2.0**-52 if wide else settings.epsilon)
+        self.is_double = self._steps.epsilon < 1e-12
         self.here = flat(self._plain.here)
         self.terms = np.fmax(np.abs(self.here), terms)
         self._inside = min(ROUNDINGS * self._steps.epsilon, settings.rtol) * terms
@@ -139,20 +141,17 @@ class Numeric:
 
     def along(self, which: int, direction: NumpyArray, size: float) -> Slope:
         """The slopes of ys as one x moves in a direction, by differences with steps relative to *size*."""
-        curve = self._curve(which, direction)
-        return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0, self._inside)
-
-    def _curve(self, which: int, direction: NumpyArray) -> Callable[[float], NumpyArray]:
-        point = self.point(which)
-        shape = self._plain.points[which].shape
-        is_complex = self._plain.points[which].dtype.kind == "c"
 
         def curve(step: float) -> NumpyArray:
-            moved = point + step * direction
-            moved = moved.view(np.complex128) if is_complex else moved
-            return flat(self._plain.at(which, moved.reshape(shape)))
+            return self.moved(which, step * direction)
 
-        return curve
+        return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0, self._inside)
+
+    def moved(self, which: int, change: NumpyArray) -> NumpyArray:
+        """The values of ys where one x is changed by a vector."""
+        there, like = self.point(which) + change, self._plain.points[which]
+        there = there.view(np.complex128) if like.dtype.kind == "c" else there
+        return flat(self._plain.at(which, there.reshape(like.shape)))
 
     def by_complex_step(self, which: int, direction: NumpyArray, size: float) -> Slope | None:
         """The same by a step along the imaginary axis; None if that is not possible."""
