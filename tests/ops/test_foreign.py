@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import copy
+import json
+import random
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,6 +23,7 @@ from stopgrad.graph.graph import Graph
 from stopgrad.graph.op import Status
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.foreign import foreign, foreign_stop
+from stopgrad.ops.structural.programs import Step, written
 
 
 @pytest.fixture
@@ -98,7 +106,8 @@ def test_a_record_says_nothing_of_stops_on_plain_data_and_of_what_is_only_logged
 
 def test_text_keeps_foreign_operations(graph: Graph) -> None:
     x = graph.output("x")
-    foreign([x], "jax.frob", [("float32", 3)], walls=[(0, "stopped", "so")], reach=[(0,)], program=b"\0\xff")
+    frob = Step("jax.frob", (("float32", 3),), ((0, "stopped", "so"),), ((0,),), code=b"\0\xff")
+    foreign([x], *frob[:4], program=written([frob]))
     foreign_stop(x, "Tensor.detach", "detach")
     assert sg.Graph.from_text(graph.to_text()).to_text() == graph.to_text()
 
@@ -113,9 +122,88 @@ def test_what_was_only_recorded_has_no_gradient_to_generate_and_no_value(graph: 
             session.run(z, {x: np.ones(3, np.float32)})
 
 
-def test_walls_name_operands_that_are_there(graph: Graph) -> None:
-    with pytest.raises(sg.ShapeError, match="operands that it does not have"):
-        foreign([graph.output("x")], "torch.tanh", [("float32", 3)], walls=[(1, "stopped", "so")])
+def program(*heads: Any, code: bytes = b"") -> str:
+    """The text of a program that says anything."""
+    return base64.b64encode(json.dumps(heads).encode() + b"\n" + code).decode()
+
+
+HEAD: list[Any] = [2, "c", [["float32", 3]], [], [], [], [], [], ""]
+NEXT: list[Any] = [2, "d", [["float32", 3]], [], [], [], [0], [0], ""]
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no name": {"call": ""},
+    "a result without dtype": {"results": ((),)},
+    "a result of no known dtype": {"results": (("float33", 3),)},
+    "walls that are numbers": {"walls": (0,)},
+    "a wall without a reason": {"walls": ((0, "stopped"),)},
+    "a wall at a name": {"walls": (("a", "stopped", "so"),)},
+    "a wall at a truth": {"walls": ((False, "stopped", "so"),)},
+    "a wall of no status": {"walls": ((0, "flows", "so"),)},
+    "a wall whose reason is a number": {"walls": ((0, "stopped", 5),)},
+    "a wall before the first operand": {"walls": ((-1, "stopped", "so"),)},
+    "a wall behind the last operand": {"walls": ((1, "stopped", "so"),)},
+    "two walls of one operand": {"walls": ((0, "stopped", "so"), (0, "undefined", "so"))},
+    "a dependence on no operand": {"reach": ((1,),)},
+    "a dependence on a name": {"reach": (("a",),)},
+    "dependences that are numbers": {"reach": (0,)},
+    "more dependences than results": {"reach": ((0,), (0,))},
+    "no base64": {"program": "@@@@"},
+    "no ASCII": {"program": "\xe9"},
+    "no JSON": {"program": base64.b64encode(b"hello\nxx").decode()},
+    "too deep": {"program": base64.b64encode(b"[" * 100_000).decode()},
+    "a number of 5,000 digits": {"program": base64.b64encode(b"[[" + b"9" * 5000 + b"]]\n").decode()},
+    "no steps": {"program": program()},
+    "steps that are numbers": {"program": program(5)},
+    "a step with one field": {"program": program([1])},
+    "code of a negative length": {"program": program([-2, *HEAD[1:]], code=b"xx")},
+    "less code than it says": {"program": program(HEAD, code=b"x")},
+    "more code than it says": {"program": program(HEAD, code=b"xxx")},
+    "a gradient for no operand": {"program": program(HEAD, [*NEXT[:6], [1], [0], ""], code=b"xxxx")},
+    "a gradient of no result": {"program": program(HEAD, [*NEXT[:6], [0], [1], ""], code=b"xxxx")},
+    "a gradient twice": {"program": program(HEAD, [*NEXT[:6], [0, 0], [0], ""], code=b"xxxx")},
+    "a gradient with more results": {
+        "program": program(HEAD, [2, "d", [["float32", 3]] * 2, *NEXT[3:]], code=b"xxxx")
+    },
+    "a refusal of no result": {"program": program([*HEAD[:5], [[1, "so"]], *HEAD[6:]], code=b"xx")},
+    "a wall in a gradient at no operand": {
+        "program": program(HEAD, [*NEXT[:3], [[2, "stopped", "so"]], *NEXT[4:]], code=b"xxxx")
+    },
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_is_refused_when_it_is_read(graph: Graph, what: str) -> None:
+    right = {"call": "c", "results": (("float32", 3),), "walls": (), "reach": (), "program": ""}
+    line = "f: float32[3] = Foreign(x, call={call!r}, results={results!r}, walls={walls!r}, "
+    line += "reach={reach!r}, program={program!r})"
+    text = graph.to_text()
+    sg.Graph.from_text(text + line.format(**right, **{}))
+    sg.Graph.from_text(text + line.format(**{**right, "program": program(HEAD, NEXT, code=b"xxxx")}))
+    with pytest.raises(sg.GraphError, match="line 3 of the graph's text"):
+        sg.Graph.from_text(text + line.format(**{**right, **WRONG[what]}))
+
+
+def test_programs_that_say_anything_are_refused_or_keep_what_they_say() -> None:
+    generator = random.Random(0)
+    pieces: list[Any] = [0, 1, 2, 7, -1, True, None, 0.5, "", "stopped", "float32", [], [0], [["float32", 3]]]
+    kept = 0
+    for _ in range(1500):
+        heads = copy.deepcopy([HEAD, NEXT][: generator.randrange(1, 3)])
+        for _ in range(generator.randrange(1, 3)):
+            head = generator.choice(heads)
+            head[generator.randrange(len(head))] = copy.deepcopy(generator.choice(pieces))
+        with sg.Graph().as_default() as graph:
+            x = sg.placeholder(sg.float32, [3], name="x")
+            try:
+                (y,) = foreign([x], "c", [("float32", 3)], program=program(*heads, code=b"xxxx"))
+            except sg.ArgumentError:
+                continue
+            kept += 1
+            assert sg.explain(y, [x])[x].status == "flows"
+            with contextlib.suppress(sg.GradientError):
+                sg.gradients(y, [x])
+            assert Graph.from_text(graph.to_text()).to_text() == graph.to_text()
+    assert kept > 20
 
 
 # --------------------------------------------------------------------------------------------- programs

@@ -555,6 +555,10 @@ class Op:
         """Make implicit parts of the operation explicit; called before it is written or copied."""
 
     @classmethod
+    def trust(cls, op: Operation) -> None:
+        """Let native code that the operation carries run; called if a graph is loaded as trusted."""
+
+    @classmethod
     def handed_on(cls, op: Operation) -> Sequence[int]:
         """The operands, one for each output, that replace it before running; empty if it stays."""
         return () if cls.passes is None else (cls.passes,)

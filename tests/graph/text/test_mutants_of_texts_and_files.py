@@ -79,6 +79,7 @@ def test_the_seeds_hold_everything_that_a_text_can_say() -> None:
     text = "\n".join(seeds.texts())
     for part in (
         "inside no_gradient 1/2",
+        "program='W1",
         "for 1:",
         "body(",
         "nan",

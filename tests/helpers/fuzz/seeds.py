@@ -14,6 +14,8 @@ from stopgrad.base.samples import Values
 from stopgrad.base.types import dim
 from stopgrad.graph.build import emit
 from stopgrad.graph.op import REGISTRY
+from stopgrad.ops.structural.foreign import foreign, foreign_stop
+from stopgrad.ops.structural.programs import Step, written
 
 
 def operations() -> list[sg.Graph]:
@@ -77,7 +79,16 @@ def pictures() -> None:
     sg.gradients(sg.concat(parts, 0), [x, k])
 
 
-BUILDERS: list[Callable[[], None]] = [network, loops, gates, pictures]
+def programs() -> None:
+    x, y = (sg.placeholder(sg.float32, [3], name=name) for name in "xy")
+    kinds = (("float32", 3), ("int64", 2))
+    first = Step("lax.two", kinds, ((1, "disconnected", "no"),), ((0,), (0,)), ((1, "why"),), code=b"abc")
+    then = Step("gradient of lax.two", (("float32", 3),), towards=(0,), wants=(0,), code=b"\0\xff")
+    z, _ = foreign([x, y], *first[:4], program=written([first, then, Step("", reason="no more")]))
+    sg.gradients(sg.reduce_sum(foreign_stop(z, "Tensor.detach", "detach") + z), [x])
+
+
+BUILDERS: list[Callable[[], None]] = [network, loops, gates, pictures, programs]
 
 
 def graphs() -> list[sg.Graph]:

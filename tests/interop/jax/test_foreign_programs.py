@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import stopgrad as sg
 import stopgrad.jax as sgj
 from stopgrad.graph.graph import Graph
 from stopgrad.interop.jax.foreign import foreign_of
+from stopgrad.ops.structural.programs import Step, steps_of, written
 
 pytestmark = pytest.mark.slow
 
@@ -210,6 +212,59 @@ def test_text_and_files_keep_programs(graph: Graph, tmp_path: Path) -> None:
         with again.as_default():
             (gradient,) = sg.gradients(z, [again.output("x")])
         np.testing.assert_array_equal(sg.Session(again).run(gradient, {"x:0": X}), wanted[1])
+
+
+def changed(code: bytes, generator: random.Random) -> bytes:
+    """The code of a program with some bytes changed, left out or added."""
+    made = bytearray(code)
+    for _ in range(generator.choice((1, 1, 2, 4))):
+        i = generator.randrange(len(made))
+        made[i : i + generator.choice((0, 1, 3))] = generator.randbytes(generator.choice((0, 1, 3)))
+    return bytes(made) if made != code else changed(code, generator)
+
+
+def in_text(graph: Graph, steps: Sequence[Step], changing: Callable[[bytes], bytes]) -> str:
+    """The text of a graph, with other code in one of its programs."""
+    others = [step._replace(code=changing(step.code)) if step.code else step for step in steps]
+    return graph.to_text().replace(written(steps), written(others))
+
+
+def test_code_from_elsewhere_runs_only_if_it_is_trusted(graph: Graph, tmp_path: Path) -> None:
+    x = graph.output("x")
+    (y,) = foreign_of(*BESSEL, [x])
+    wanted = sg.Session(graph).run(y, {x: X})
+    strange = Graph.from_text(in_text(graph, steps_of(y.op.program, 1), lambda code: code + b"\0"))
+    strange.save(tmp_path / "graph.sg")
+    for found in (strange, Graph.load(tmp_path / "graph.sg")):  # Saving and loading makes it no safer.
+        with pytest.raises(sg.EngineError, match=r"If you trust where it comes from, load .* trusted=True"):
+            sg.Session(found).run(found.output(y.name), {"x:0": X})
+    trusted = Graph.load(tmp_path / "graph.sg", trusted=True)
+    np.testing.assert_array_equal(sg.Session(trusted).run(trusted.output(y.name), {"x:0": X}), wanted)
+
+
+def test_damaged_code_never_reaches_jax(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, generator, read = graph.output("x"), random.Random(0), []
+    (y,) = foreign_of(*BESSEL, [x])
+    monkeypatch.setattr(jax.export, "deserialize", lambda code: read.append(code))
+    for _ in range(100):
+        found = Graph.from_text(
+            in_text(graph, steps_of(y.op.program, 1), lambda code: changed(code, generator))
+        )
+        with pytest.raises(sg.EngineError, match="If you trust where it comes from"):
+            sg.Session(found).run(found.output(y.name), {"x:0": X})
+    assert not read
+
+
+def test_trusted_code_that_does_not_fit_is_an_error_of_ours(graph: Graph) -> None:
+    x = graph.output("x")
+    (y,) = foreign_of(*BESSEL, [x])
+    (wide,) = foreign_of(*BESSEL, [sg.placeholder(sg.float32, [4])])
+    other = steps_of(wide.op.program, 1)[0].code
+    for code, says in ((other, "takes other arrays"), (b"nothing", "JAX cannot read the program")):
+        text = in_text(graph, steps_of(y.op.program, 1), lambda _, code=code: code)
+        found = Graph.from_text(text, trusted=True)
+        with pytest.raises(sg.EngineError, match=says):
+            sg.Session(found).run(found.output(y.name), {"x:0": X})
 
 
 def test_in_a_function_of_ours_that_jax_traces() -> None:

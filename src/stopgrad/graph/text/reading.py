@@ -81,16 +81,17 @@ class Reader:
 
     Args:
         array: finds arrays that are not in the text.
+        trusted: whether native code that operations bring may run.
 
     Attributes:
         operations: all operations, also those in bodies, in the order of their lines.
         blocks: the ``no_gradient`` blocks, in the order in which the text names them first.
     """
 
-    def __init__(self, array: FindArray) -> None:
+    def __init__(self, array: FindArray, trusted: bool = False) -> None:
         self.operations: list[Operation] = []
         self.blocks: list[Region] = []
-        self._array = array
+        self._array, self._trusted = array, trusted
         self._graphs: dict[str, _Text] = {}
         self._sizes: dict[str, Dim] = {}
         self._blocks: dict[str, Region] = {}
@@ -108,6 +109,8 @@ class Reader:
         without_gc(self._read_lines, open_graphs, text)
         if len(open_graphs) > 1:
             raise GraphError("the graph's text ends inside a graph; a closing brace is missing")
+        for op in self.operations if self._trusted else ():
+            op.definition.trust(op)
         return whole.graph
 
     def _read_lines(self, open_graphs: list[_Text], text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.base.types import DType, TensorType, int32, int64, tensor_type, uint8
@@ -48,16 +49,21 @@ def save(graph: Graph, path: AnyPath) -> None:
     write_arrays(path, arrays)
 
 
-def load(path: AnyPath) -> Graph:
+def load(path: AnyPath, *, trusted: bool = False) -> Graph:
     """The graph that :func:`save` wrote.
 
     The file may come from anywhere: nothing in it is executed, no file that it names is opened, and the cost
     of reading is bounded by its length.
 
+    Args:
+        path: the path of the file.
+        trusted: whether programs of JAX that the file brings may run: native code, which can do anything.
+
     Raises:
         GraphError: the file holds no graph, or one of its lines cannot be read.
         FileError: the file cannot be read.
     """
+    trusting = flag(trusted, "Graph.load: trusted")
     with ArrayFile(path) as file:
 
         def constant(name: str, type: TensorType) -> NumpyArray:
@@ -65,7 +71,7 @@ def load(path: AnyPath) -> Graph:
                 raise GraphError(f"the file holds no array {name[:60]!r}")
             return file.read(_CONSTANT + name, type, f"the array {name[:60]!r}")
 
-        reader = Reader(constant)
+        reader = Reader(constant, trusting)
         try:
             text = _column(file, "graph", uint8).tobytes().decode()
             graph = reader.read(text)

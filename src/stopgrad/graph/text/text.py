@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
 from stopgrad.base.types import TensorType
 from stopgrad.graph.files import check_array
@@ -44,7 +45,7 @@ def to_text(graph: Graph) -> str:
     return "".join([f"{line}\n" for line in Writer().lines(graph)])
 
 
-def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None) -> Graph:
+def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None, *, trusted: bool = False) -> Graph:
     """The graph that :func:`to_text` wrote.
 
     The text may come from anywhere: nothing in it is executed, and the cost of reading is bounded by its
@@ -53,6 +54,7 @@ def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None) -> Grap
     Args:
         text: as :func:`to_text` writes it.
         arrays: the values of large constants, by their names in the text.
+        trusted: whether programs of JAX that the text brings may run: native code, which can do anything.
 
     Raises:
         GraphError: names the line that cannot be read, or whose types do not follow from its operands.
@@ -72,7 +74,7 @@ def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None) -> Grap
         check_array(given[name].dtype, given[name].shape, type, "the mapping", f"the array {name[:60]!r}")
         return given[name]
 
-    return Reader(array).read(text)
+    return Reader(array, flag(trusted, "from_text: trusted")).read(text)
 
 
 Graph.to_text = to_text  # type: ignore[method-assign, assignment]

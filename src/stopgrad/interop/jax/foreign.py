@@ -23,7 +23,8 @@ from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import complex128, dtype_of, float64, int64, uint64
 from stopgrad.graph.graph import Output, describe
 from stopgrad.graph.op import Status
-from stopgrad.ops.structural.foreign import Step, foreign, written
+from stopgrad.ops.structural.foreign import foreign
+from stopgrad.ops.structural.programs import Step, trust, written
 
 ORDER = 2
 """The highest order of the derivatives that are exported."""
@@ -287,7 +288,7 @@ def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
     for platforms in (_PLATFORMS, None):  # Not every primitive exists on all platforms.
         try:
             made = jax.export.export(jax.jit(function), platforms=platforms)(*known)
-            return bytes(made.serialize()), ""
+            return trust(bytes(made.serialize())), ""
         except ImportError as error:
             return b"", f"JAX cannot write it ({error}); pip install 'stopgrad[jax]'"
         except Exception as error:

@@ -6,11 +6,8 @@ operations. A framework that can run them adds a serialised program.
 
 from __future__ import annotations
 
-import base64
-import functools
-import json
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +26,6 @@ from stopgrad.graph.defining import (
     Operation,
     Output,
     Rule,
-    ShapeError,
     Sizes,
     Status,
     TensorType,
@@ -37,51 +33,8 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.gates.stopping import Gate
+from stopgrad.ops.structural.programs import Step, check_call, computed, steps_of, trust, written
 from stopgrad.ops.structural.sources import zeros_like
-
-
-class Step(NamedTuple):
-    """How JAX computes a foreign operation, or a derivative of it.
-
-    Attributes:
-        call, results, walls, reach: as for :class:`Foreign`.
-        refused: the results whose derivative JAX lacks, and why.
-        towards: for a derivative: the operands of the step before for which it computes cotangents.
-        wants: for a derivative: the results of the step before whose cotangents it takes, after that step's
-            operands.
-        reason: why there is no code.
-        code: a serialised ``jax.export.Exported``; empty where there is none.
-    """
-
-    call: str
-    results: tuple[tuple[Any, ...], ...] = ()
-    walls: tuple[tuple[int, str, str], ...] = ()
-    reach: tuple[tuple[int, ...], ...] = ()
-    refused: tuple[tuple[int, str], ...] = ()
-    towards: tuple[int, ...] = ()
-    wants: tuple[int, ...] = ()
-    reason: str = ""
-    code: bytes = b""
-
-
-def written(steps: Sequence[Step]) -> bytes:
-    """The program of a foreign operation: the steps for the operation and its successive derivatives."""
-    heads = [(len(step.code), *step[:-1]) for step in steps]
-    return b"\n".join([json.dumps(heads).encode(), b"".join([step.code for step in steps])])
-
-
-@functools.lru_cache(64)
-def _read(program: str) -> tuple[Step, ...]:
-    head, _, codes = base64.b64decode(program).partition(b"\n")
-    found, start = [], 0
-    for size, *told in json.loads(head):
-        found.append(Step(*map(_as_tuples, told))._replace(code=codes[start : start + size]))
-        start += size
-    return tuple(found)
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _pullback(
@@ -94,7 +47,7 @@ def _pullback(
             "at, without what computes it; import the program itself with stopgrad.torch.load or "
             "stopgrad.jax.load"
         )
-    first, *more = _read(op.program)
+    first, *more = steps_of(op.program, len(op.inputs))
     lacking = {i: reason for i, status, reason in op.walls if status == Status.UNDEFINED}
     reasons = [lacking[i] for i in live if i in lacking] or [r for i, r in first.refused if gs[i] is not None]
     if not reasons and not (more and more[0].code):
@@ -118,14 +71,6 @@ def _conjugate(g: Output) -> Output:
     return conj(g) if g.dtype.is_complex else g
 
 
-@functools.lru_cache(64)
-def _loaded(xp: Namespace, code: bytes) -> Callable[..., Any]:
-    """The function of a serialised program of JAX, whose ``vmap`` calls it for one example after another."""
-    call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
-    batched: Callable[..., Any] = xp.jax.custom_batching.sequential_vmap(call)
-    return batched
-
-
 class Foreign(Op):
     """An operation of another framework.
 
@@ -138,7 +83,8 @@ class Foreign(Op):
             taken from the operand.
         reach: for each result the positions of the operands that it depends on; ``()`` where each result
             depends on all of them.
-        program: code for it and its derivatives, from :func:`written`, in base64; empty if there is none.
+        program: code for it and its derivatives, from :func:`stopgrad.ops.structural.programs.written`; empty
+            if there is none.
 
     Returns:
         The results.
@@ -148,8 +94,9 @@ class Foreign(Op):
     def infer(
         *tensors: TensorType, call: str, results: Sizes, walls: Sizes, reach: Sizes, program: str
     ) -> tuple[TensorType, ...]:
-        if any(not 0 <= position < len(tensors) for position, *_ in walls):
-            raise ShapeError(f"the walls of {call} name operands that it does not have")
+        check_call(call, results, walls, reach, len(tensors))
+        if program:
+            steps_of(program, len(tensors))
         return tuple([d.tensor_type(d.dtype_of(dtype), tuple(sizes)) for dtype, *sizes in results])
 
     gradient = Joint(_pullback)
@@ -162,12 +109,13 @@ class Foreign(Op):
     )
 
     @staticmethod
-    def xla(xp: Namespace, *tensors: Array, call: str, program: str, **_: object) -> Any:
-        step = _read(program)[0] if program else Step(call, reason="it was recorded to be looked at")
+    def xla(xp: Namespace, *tensors: Array, call: str, results: Sizes, program: str, **_: object) -> Any:
+        step = Step(call, reason="it was recorded to be looked at")
+        if program:
+            step = steps_of(program, len(tensors))[0]
         if not step.code:
             raise EngineError(f"there is nothing that computes {call}: {step.reason}")
-        made = _loaded(xp, step.code)(*tensors)
-        return made[0] if len(made) == 1 else made
+        return computed(xp, step, tensors, results)
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
@@ -183,6 +131,11 @@ class Foreign(Op):
         return str(op.call)
 
     @classmethod
+    def trust(cls, op: Operation) -> None:
+        for step in steps_of(op.program, len(op.inputs)) if op.program else ():
+            trust(step.code)
+
+    @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
         return [frozenset(inputs) for inputs in op.reach] or None
 
@@ -193,7 +146,7 @@ def foreign(
     results: Sequence[Sequence[Any]],
     walls: Sequence[tuple[int, str, str]] = (),
     reach: Sequence[Sequence[int]] = (),
-    program: bytes = b"",
+    program: str = "",
     graph: Graph | None = None,
 ) -> tuple[Output, ...]:
     """Build an operation of another framework, and return its results.
@@ -202,10 +155,11 @@ def foreign(
         inputs, call, results, walls, reach, program: as for :class:`Foreign`.
         graph: the graph to build in if there are no inputs and there is no current graph.
     """
-    encoded = base64.b64encode(program).decode()
     kinds = tuple([tuple(result) for result in results])
     reached = tuple([tuple(positions) for positions in reach])
-    return d.emit(Foreign, tuple(inputs), (call, kinds, tuple(walls), reached, encoded), None, graph).outputs
+    return d.emit(
+        Foreign, tuple(inputs), (call, kinds, tuple(map(tuple, walls)), reached, program), None, graph
+    ).outputs
 
 
 Foreign.function = foreign
