@@ -1,10 +1,15 @@
-"""The folders of cached files, which can be made again."""
+"""The folders of cached files, which can be made again, and files that tell whether they are whole."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import stat
+import warnings
 from pathlib import Path
+
+from stopgrad.base.source import to_user
 
 
 def cache_folder() -> Path:
@@ -26,14 +31,86 @@ def cache_folder() -> Path:
 def private_folder(name: str) -> Path | None:
     """A folder of the cache for executable files, made if it does not exist.
 
-    None if it cannot be made, or if another user could have written to it.
+    None if it cannot be made, or if another user could have written to it, of which a warning is given once.
+    What is in it is trusted like the installed package.
     """
     folder = cache_folder() / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        found, above = folder.lstat(), folder.parent.stat()
+        if os.name == "posix" and found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode):
+            found = _closed(folder, found)
     except OSError:
         return None
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+    if os.name != "posix":
+        return folder
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    kept = above.st_uid in (0, os.getuid()) and (not above.st_mode & _OTHERS or above.st_mode & stat.S_ISVTX)
+    if own and kept and not found.st_mode & _OTHERS:
+        return folder
+    if str(folder) not in _TOLD:
+        _TOLD.add(str(folder))
+        warnings.warn(
+            f"{folder} is not used: another user owns it, or could write to it, and what is in it would be "
+            "run. Remove it, or name another folder in STOPGRAD_CACHE_DIR",
+            RuntimeWarning,
+            stacklevel=to_user(),
+        )
+    return None
+
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_TOLD: set[str] = set()
+"""The folders of which a warning was given."""
+
+
+def _closed(folder: Path, found: os.stat_result) -> os.stat_result:
+    """Take from others the right to read a folder of ours; what they could have written to stays as it is."""
+    if found.st_mode & 0o077 and not found.st_mode & _OTHERS:
+        folder.chmod(0o700)
+        return folder.lstat()
+    return found
+
+
+# ----------------------------------------------------------------------------------------------- sealed files
+
+_MARK = b"stopgrad 1\n"
+_HEAD = len(_MARK) + 8 + 32
+
+
+def seal(key: str, content: bytes) -> bytes:
+    """The beginning of a file that holds something under a key: version, length and SHA-256 of both.
+
+    Examples:
+        >>> len(seal("key", b"content"))
+        51
+    """
+    digest = hashlib.sha256(key.encode() + b"\0" + content).digest()
+    return _MARK + len(content).to_bytes(8, "little") + digest
+
+
+def unsealed(path: Path, key: str) -> bytes | None:
+    """What a file holds under a key; None if there is none. One that is not as it was written is removed.
+
+    Links are not followed, and another user's files not read.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            _remove(path)
         return None
-    return None if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and os.name == "posix" else folder
+    with open(file, "rb") as stream:
+        found = os.fstat(file)
+        own = os.name != "posix" or found.st_uid == os.getuid()
+        if own and stat.S_ISREG(found.st_mode) and found.st_size >= _HEAD:
+            head, content = stream.read(_HEAD), stream.read()
+            if head == seal(key, content):
+                return content
+    _remove(path)
+    return None
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

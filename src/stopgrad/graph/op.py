@@ -365,8 +365,7 @@ class Op:
       negative, or nowhere positive, if the operand is.
     - ``magnitudes``: a bound of the result, by the absolute values of the operands.
     - ``not_holomorphic``: if it takes complex operands and is not holomorphic, why not.
-    - ``flops``: a function from an operation of known sizes to its floating-point operations, if these are
-      not one for each element.
+    - ``flops``: maps an operation of known sizes to its floating-point operations; by default one an element.
     - ``unsound``: where it returns a finite number although there is no right one.
     - ``cures``: what helps if it makes a NaN or an infinity, the most specific first.
     - ``stops``: whether the gate deliberately hides something from the gradient; ablation opens it.
@@ -569,8 +568,9 @@ class Op:
         handed_on = cls.handed_on(op)
         if handed_on:
             return handed_on[i]
-        alone = len(cls.moves) == 1 and cls.moves[0] in cls.operands
-        return cls.operands.index(cls.moves[0]) if alone else None
+        return (
+            cls.operands.index(*cls.moves) if len(cls.moves) == 1 and cls.moves[0] in cls.operands else None
+        )
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
@@ -584,10 +584,7 @@ class Op:
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """For each output, the inputs on which it depends; None for all.
-
-        Gradients pass to those that have a rule, and end before the others.
-        """
+        """For each output, the inputs on which it depends; None for all. Gradients pass those with rules."""
         return None
 
     @classmethod

@@ -1,7 +1,8 @@
 """Compiled programs on disk: what one process has compiled with XLA, the next one loads.
 
 The name of a file is a digest of the graph, the options and everything known to change the result. XLA's
-executables are code, so files are read only from a folder that no other user can write to.
+executables are code, and JAX unpickles them: files are read only from a folder that no other user can write
+to, and only if they are as they were written.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.errors import FileError
-from stopgrad.base.folders import private_folder
+from stopgrad.base.folders import private_folder, seal, unsealed
 from stopgrad.base.machine import processor
 from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.options import compile_lowered
@@ -76,8 +77,12 @@ class Programs:
         if folder is None or graph is None:
             return compile_lowered(lower(), options)
         path = folder / self._key(graph, options, (details, [device.id for device in devices]))
-        with contextlib.suppress(Exception):  # If anything is wrong with the file, it is made again.
-            return self._load(path, len(inputs), len(outputs), run_on)
+        data = unsealed(path, path.name)
+        if data is not None:
+            with contextlib.suppress(Exception):  # What JAX cannot load is made again.
+                compiled = self._load(data, len(inputs), len(outputs), run_on)
+                os.utime(path)
+                return compiled
         start = time.perf_counter()
         compiled = compile_lowered(lower(), options)
         if time.perf_counter() - start >= WORTH:
@@ -100,19 +105,16 @@ class Programs:
         )
         return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
 
-    def _load(self, path: Path, inputs: int, outputs: int, devices: Sequence[Any]) -> Any:
-        data = path.read_bytes()
+    def _load(self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any]) -> Any:
         if LAPACK in data:
             self._find_lapack()
         structure = self._jax.tree_util.tree_structure
-        compiled = self._serialize.deserialize_and_load(
+        return self._serialize.deserialize_and_load(
             data,
             structure(((0,) * inputs, {})),
             structure([0] * outputs),
             execution_devices=devices,  # Else it would run on all devices.
         )
-        os.utime(path)
-        return compiled
 
     def _find_lapack(self) -> None:
         """Have JAX look up LAPACK's functions, which it does on lowering a call of one, but not on loading.
@@ -126,6 +128,7 @@ class Programs:
         data, _, _ = self._serialize.serialize(compiled)
         _make_room(path.parent, len(data))
         with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+            stream.write(seal(path.name, data))
             stream.write(data)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,96 @@ def test_several_processes_build_at_once_and_leave_one_library(tmp_path: Path) -
     # The next one finds it, and needs no compiler: a command that fails has another name, so it is the same.
     assert said(SAY, STOPGRAD_CACHE_DIR=str(tmp_path)) in paths
     assert said(COMPUTE, STOPGRAD_CACHE_DIR=str(tmp_path)) == "computed"
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> dict[str, str]:
+    """An environment whose compiler has a library at once: that of these kernels which is there already."""
+    path = library().path
+    assert path is not None
+    compiler, calls = tmp_path / "c++", tmp_path / "calls"
+    compiler.write_text(
+        f"#!/bin/sh\necho called >> {calls}\n"
+        f'while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done\ncp {path} "$out"\n'
+    )
+    compiler.chmod(0o755)
+    return {"CXX": str(compiler), "STOPGRAD_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def calls(folder: Path) -> int:
+    """How often the compiler was called."""
+    return len((folder / "calls").read_text().splitlines())
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "one bit", "another name", "a link", "a folder"])
+def test_a_library_that_is_not_as_it_was_built_is_not_found(tmp_path: Path, damage: str) -> None:
+    module = sys.modules[library.__module__]
+    content = random.Random(0).randbytes(1000)
+    (tmp_path / "made").write_bytes(content)
+    path = tmp_path / module._sealed("kernels", tmp_path / "made")
+    path.write_bytes(content)
+    assert module._whole(tmp_path, "kernels") == path
+    assert module._whole(tmp_path, "other") is None
+    if damage == "another name":
+        path = path.rename(path.with_name(path.name[:-8] + "00000.so"))
+    elif damage in ("a link", "a folder"):
+        path.unlink()
+        path.symlink_to(tmp_path / "made") if damage == "a link" else path.mkdir()
+    else:
+        changed = {"empty": b"", "half": content[:500], "one bit": bytes([content[0] ^ 1]) + content[1:]}
+        path.write_bytes(changed[damage])
+    assert module._whole(tmp_path, "kernels") is None
+    assert path.is_dir() or not path.exists()
+
+
+@needs_compiler
+def test_a_library_of_which_half_is_left_is_built_again(quick: dict[str, str], tmp_path: Path) -> None:
+    path = Path(said(SAY, **quick))
+    whole, often = path.read_bytes(), calls(tmp_path)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert said(COMPUTE, **quick) == "computed"
+    assert calls(tmp_path) == 2 * often
+    assert path.read_bytes() == whole
+    assert len(list(path.parent.iterdir())) == 1
+
+
+@needs_compiler
+def test_what_a_killed_build_left_is_removed_after_a_while(quick: dict[str, str]) -> None:
+    folder = Path(quick["STOPGRAD_CACHE_DIR"]) / "native"
+    for name, age in (("build-old", 3600), ("build-new", 0)):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "rows.o").write_bytes(b"x")
+        then = time.time() - age
+        os.utime(folder / name, (then, then))
+    folder.chmod(0o700)
+    assert said(SAY, **quick).endswith(".so")
+    assert [path.name for path in folder.glob("build-*")] == ["build-new"]
+
+
+@needs_compiler
+def test_a_processor_with_other_features_gets_its_own_library(quick: dict[str, str]) -> None:
+    """Where one folder serves several machines."""
+    path = said(SAY, **quick)
+    other = said(
+        f"""{SAY.splitlines()[1]}
+import sys
+sys.modules[library.__module__].processor = lambda: "sse2"
+{SAY}""",
+        **quick,
+    )
+    assert other.endswith(".so")
+    assert other != path
+    assert said(SAY, **quick) == path
+
+
+@needs_compiler
+def test_a_full_disk_only_means_no_kernels(quick: dict[str, str]) -> None:
+    full = f"""if True:
+        import errno, os
+        def replace(*_): raise OSError(errno.ENOSPC, "No space left on device")
+        os.replace = replace
+        {SAY.strip().replace(chr(10), chr(10) + 8 * " ")}
+        {COMPUTE.strip().replace(chr(10), chr(10) + 8 * " ")}
+        """
+    assert said(full, **quick) == "none: OSError: [Errno 28] No space left on device\ncomputed"
+    assert said(SAY, **quick).endswith(".so")

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
@@ -150,10 +151,24 @@ def _built() -> Path:
         raise EngineError(
             f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
         )
-    path = folder / f"{name}.so"
-    if not path.exists():
-        build(path, compiler, "native")
-    return path
+    return _whole(folder, name) or build(folder, name, compiler, "native")
+
+
+def _whole(folder: Path, name: str) -> Path | None:
+    """The library of a name that is as it was built; those that are not are removed.
+
+    What a library holds is hashed in its file's name, so that the hash and the library cannot come apart.
+    """
+    for path in sorted(folder.glob(f"{name}-*.so")):
+        with contextlib.suppress(OSError):
+            if path.name == _sealed(name, path) and not path.is_symlink():
+                return path
+            path.unlink()
+    return None
+
+
+def _sealed(name: str, library: Path) -> str:
+    return f"{name}-{hashlib.sha256(library.read_bytes()).hexdigest()}.so"
 
 
 def _compiler() -> list[str]:
@@ -167,27 +182,39 @@ def _compiler() -> list[str]:
     raise EngineError(f"no C++ compiler was found ({looked_for})")
 
 
-def build(path: Path, compiler: Sequence[str], level: str) -> None:
+def build(folder: Path, name: str, compiler: Sequence[str], level: str) -> Path:
     """Compile all sources into a library. Several processes may do so at once, without harm.
 
     Args:
-        path: of the library.
+        folder: where it is put.
+        name: the beginning of its file's name.
         compiler: its command.
         level: for which processor, as the compiler's option ``-march`` calls it; ``native`` for this one.
+
+    Returns:
+        The library's file.
     """
+    for left in folder.glob("build-*"):  # By a process that was killed.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > 2 * _SECONDS:
+                shutil.rmtree(left)
     ffi = require("jax.ffi", "the xla engine", "xla")
     options = [*FLAGS, f"-march={level}", "-I", ffi.include_dir()]
-    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
-        objects = [Path(folder) / f"{source.stem}.o" for source in sources()]
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as made_in:
+        objects = [Path(made_in) / f"{source.stem}.o" for source in sources()]
         _run(
             [
                 [*compiler, *options, "-c", str(source), "-o", str(made)]
                 for source, made in zip(sources(), objects, strict=True)
             ]
         )
-        whole = Path(folder) / "kernels.so"
+        whole = Path(made_in) / "kernels.so"
         _run([[*compiler, "-shared", "-o", str(whole), *map(str, objects)]])
+        with whole.open("rb") as file:
+            os.fsync(file)
+        path = folder / _sealed(name, whole)
         os.replace(whole, path)
+    return path
 
 
 def _run(commands: Sequence[Sequence[str]]) -> None:
