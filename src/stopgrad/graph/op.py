@@ -568,9 +568,8 @@ class Op:
         handed_on = cls.handed_on(op)
         if handed_on:
             return handed_on[i]
-        return (
-            cls.operands.index(*cls.moves) if len(cls.moves) == 1 and cls.moves[0] in cls.operands else None
-        )
+        alone = len(cls.moves) == 1 and cls.moves[0] in cls.operands
+        return cls.operands.index(cls.moves[0]) if alone else None
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
