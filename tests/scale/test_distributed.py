@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import re
 import socket
@@ -47,11 +48,16 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
         return [*pool.map(kept, calls)]
 
 
-def comes(address: str, count: int, index: int, timeout: float = 10.0) -> Callable[[], list[str]]:
+SECRET = "what only these processes know"
+
+
+def comes(
+    address: str, count: int, index: int, timeout: float = 10.0, secret: str = SECRET
+) -> Callable[[], list[str]]:
     """A process that meets the others; JAX's runtime listens next where process 0 has."""
 
     def come() -> list[str]:
-        hosts = rendezvous.meet(address, address, count, index, timeout)
+        hosts = rendezvous.meet(address, address, count, index, timeout, secret)
         if index == 0:
             with socket.create_server(rendezvous.split_address(address)) as runtime:
                 runtime.settimeout(5)
@@ -119,32 +125,186 @@ def test_places_that_do_not_go_together_are_an_error_in_all(
     assert any(says.format(HOST) in error.message for error in found[1:])
 
 
+def line(**fields: object) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+STRANGE = [
+    *(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00\xff\n", b"[1]\n", b"null\n", b"{}\n", b"{" * 100_000),
+    *(b'{"index": "1", "count": 2}\n', b'{"index": 1', b"", b'{"who": 1}\n', b'{"who": true}\n' * 1000),
+    b'{"index": ' + b"9" * 5000 + b"}\n",
+    line(index=1, count=3, host="somebody"),
+    line(index=999, count=3, host="somebody", nonce="", proof=""),
+    line(index=1, count=7, host="somebody", nonce="0", proof="\xe9"),
+    line(index=1, count=3, host={"a": 1}, nonce=[1], proof=1),
+]
+
+
 @pytest.mark.slow
 def test_strangers_are_not_heeded() -> None:
     address = free_address()
-    strange = [
-        *(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00\xff\n", b"[1]\n", b"null\n", b"{}\n", b"{" * 100_000),
-        *(b'{"index": "1", "count": 2}\n', b'{"index": 1', b"", b'{"who": 1}\n'),
-    ]
-
     place = rendezvous.split_address(address)
     with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as open_ones:
         zero = pool.submit(comes(address, 3, 0))
         time.sleep(0.3)
-        for words in strange:
+        for words in STRANGE:
             for stays in (False, True):  # On the line.
                 endpoint = open_ones.enter_context(socket.create_connection(place, timeout=5))
                 with contextlib.suppress(ConnectionError):
                     endpoint.sendall(words)
                 if not stays:
                     endpoint.close()
-        # Killed before all were there, a process comes again.
-        with socket.create_connection(place) as endpoint:
-            endpoint.sendall(b'{"index": 2, "count": 3, "host": "gone"}\n')
-            time.sleep(0.1)
-        time.sleep(0.1)
+        for _ in range(3 * rendezvous.STRANGERS):
+            open_ones.enter_context(socket.create_connection(place, timeout=5))
         one = pool.submit(comes(address, 3, 1))
         assert comes(address, 3, 2)() == zero.result() == one.result() == [HOST] * 3
+
+
+def test_a_process_that_left_may_come_again() -> None:
+    address = free_address()
+    with ThreadPoolExecutor(2) as pool:
+        zero = pool.submit(comes(address, 3, 0))
+        time.sleep(0.2)
+        with socket.create_connection(rendezvous.split_address(address)) as endpoint:
+            guest, heard = rendezvous._Guest(address, 3, 2, 5.0, SECRET), bytearray()
+            assert guest._introduced(endpoint, heard, time.monotonic() + 5.0) is not None
+            endpoint.sendall(b'{"who": true}\n')
+            assert b"missing" in endpoint.recv(1000)
+        one = pool.submit(comes(address, 3, 1))
+        assert comes(address, 3, 2)() == zero.result() == one.result() == [HOST] * 3
+
+
+def test_a_process_without_the_secret_does_not_come_in() -> None:
+    address = free_address()
+    zero, stranger = at_once(comes(address, 2, 0, 0.8), comes(address, 2, 1, 0.6, "another secret"))
+    assert "process 1 of 2 did not come within 0.8 s" in zero.message
+    assert re.search(r"callers that did not know the run's secret: \d+\. Look", zero.message)
+    assert "process 0 did not come within 0.6 s" in stranger.message
+    assert "somebody else answers, or process 0 has another secret" in stranger.message
+
+
+def test_what_was_said_on_one_line_proves_nothing_on_another() -> None:
+    """Who listens to the network can repeat what a process said, and gets nowhere."""
+    address = free_address()
+    place = rendezvous.split_address(address)
+    with ThreadPoolExecutor(1) as pool:
+        zero = pool.submit(at_once, comes(address, 2, 0, 1.0))
+        time.sleep(0.2)
+        with socket.create_connection(place) as first, socket.create_connection(place) as second:
+            nonce = json.loads(first.recv(1000))["nonce"]
+            said = {"index": 1, "count": 2, "host": "h", "nonce": "n"}
+            said["proof"] = rendezvous._proof(SECRET, "guest", nonce, "n", 1, 2, "h")
+            second.recv(1000)
+            second.sendall(line(**said))
+            second.settimeout(5.0)
+            assert second.recv(1000) == b""  # It was hung up on.
+        ((error,),) = [zero.result()]
+        assert "process 1 of 2 did not come" in error.message
+
+
+FALSE = {
+    "garbage": b"\xff\xfe\n",
+    "no line": b"x" * (1 << 20),
+    "hosts at once": line(hosts=["h", "h"]),
+    "a number": line(nonce=1) + line(hosts=["h", "h"]),
+    "hosts without a proof": line(nonce="n") + line(said=json.dumps({"hosts": ["h", "h"]}), proof=""),
+    "an error without a proof": line(nonce="n") + line(error="you are wrong"),
+    "a proof that is none": line(nonce="n") + line(said="{}", proof=5),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", FALSE)
+def test_a_false_process_0_is_not_believed(what: str) -> None:
+    def answer(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                endpoint, _ = server.accept()
+                with endpoint:
+                    endpoint.sendall(FALSE[what])
+                    endpoint.settimeout(0.2)
+                    endpoint.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(DistributedError, match=r"process 0 did not come within 0\.4 s") as caught:
+            comes(address, 2, 1, 0.4)()
+        assert "you are wrong" not in caught.value.message
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_a_process_that_is_none_of_the_run_is_an_error_that_says_so() -> None:
+    address = free_address()
+    zero, one = at_once(comes(address, 2, 0, 5.0), comes(address, 2, 2, 5.0))
+    assert zero.message == one.message == f"a process on {HOST} says that it is number 2 of 2"
+
+
+@pytest.mark.slow
+def test_without_descriptors_for_strangers_ours_come_in() -> None:
+    resource = pytest.importorskip("resource")
+    address = free_address()
+    place = rendezvous.split_address(address)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    strangers = subprocess.Popen(
+        [sys.executable, "-c", STRANGERS, *map(str, place), address, SECRET],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            zero = pool.submit(comes(address, 2, 0))
+            time.sleep(0.3)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 10, hard))
+            said, _ = strangers.communicate(b"come\n")
+            assert zero.result() == [HOST] * 2
+            assert said.decode().strip() == str([HOST] * 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        strangers.kill()
+
+
+STRANGERS = """if True:
+    import socket, sys
+    from stopgrad.scale import rendezvous
+    sys.stdin.readline()
+    host, port, address, secret = sys.argv[1:]
+    found = [socket.create_connection((host, int(port))) for _ in range(50)]
+    print(rendezvous.meet(address, address, 2, 1, 10.0, secret))
+    """
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:77", "[fe80::1]:77", "train-0.train:77"])
+def test_where_other_machines_come_the_run_needs_a_secret(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for secret in ("", "short"):
+        monkeypatch.setenv(distributed.SECRET, secret)
+        with pytest.raises(ArgumentError, match=r"the same secret of at least 16 .* STOPGRAD_RUN_SECRET"):
+            distributed._secret(address, address)
+    monkeypatch.setenv(distributed.SECRET, SECRET)
+    assert distributed._secret(address, address) == SECRET
+
+
+def test_on_one_machine_a_secret_may_be_left_out_unless_others_can_reach_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(distributed.SECRET, raising=False)
+    for address in ("127.0.0.1:77", "localhost:77", "[::1]:77"):
+        assert distributed._secret(address, address) == ""
+        with pytest.raises(ArgumentError, match="other machines reach"):
+            distributed._secret(address, ":77")
+
+
+def test_process_0_listens_at_its_own_address_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rendezvous.own_address("127.0.0.1:77") == "127.0.0.1:77"
+    assert rendezvous.own_address("localhost:77") == "localhost:77"
+    places = {"node1": "10.0.0.7", "debian": "127.0.1.1"}
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: [(0, 0, 0, "", (places[host], port))])
+    assert rendezvous.own_address("node1:77") == "node1:77"
+    assert rendezvous.own_address("debian:77") == ":77"  # Where no other machine would find it.
 
 
 @pytest.mark.slow
@@ -153,6 +313,8 @@ def test_a_port_that_is_taken_is_an_error_at_once() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(DistributedError, match=r"cannot listen on port \d+ of 127.0.0.1 \(Addr"):
             rendezvous.meet(address, address, 2, 0, 60.0)
+    with pytest.raises(DistributedError, match="say in the variable JAX_COORDINATOR_BIND_ADDRESS"):
+        rendezvous.meet("192.0.2.1:7777", "192.0.2.1:7777", 2, 0, 60.0)
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", "host:0", "host:70000", "host:12x", "host:-1"])

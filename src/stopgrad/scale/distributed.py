@@ -40,8 +40,8 @@ from stopgrad.scale.processes import process_count, process_index, runtime
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 
-COUNT, INDEX = "STOPGRAD_NUM_PROCESSES", "STOPGRAD_PROCESS_ID"
-"""The variables by which ``stopgrad launch`` tells each process its place.
+COUNT, INDEX, SECRET = "STOPGRAD_NUM_PROCESSES", "STOPGRAD_PROCESS_ID", "STOPGRAD_RUN_SECRET"
+"""The variables by which ``stopgrad launch`` tells each process its place, and the secret of the run.
 
 JAX itself knows one for the coordinator, ``JAX_COORDINATOR_ADDRESS``, but none for these.
 """
@@ -92,6 +92,12 @@ def initialize(
     ``jax.distributed`` detects by itself: Open MPI, Slurm, Cloud TPU, Kubernetes. If nothing is given and
     nothing detected, this is a run of one process and no error, so one script works for both.
 
+    Processes show each other that they know the run's secret, the same text in the variable
+    ``STOPGRAD_RUN_SECRET`` of each. ``stopgrad launch`` draws one. It must be given where the address is not
+    one of this machine alone. Process 0 listens at the coordinator's address only, or at that in
+    ``JAX_COORDINATOR_BIND_ADDRESS``. JAX's own service, which then takes its place, knows no secret: keep its
+    port inside a private network.
+
     If a process does not come in time, every other one raises an error that names it. Later on, JAX's runtime
     watches: if a process dies silently, all others are aborted after ``heartbeat_timeout`` seconds (at once
     if it was process 0) with a message that names it; this cannot be a Python error. A process that ends by
@@ -108,7 +114,7 @@ def initialize(
         heartbeat_timeout: seconds after which a silent process is taken for dead.
 
     Raises:
-        ArgumentError: an argument is invalid, or missing while others are given.
+        ArgumentError: an argument is invalid, or missing while others are given; there is no secret.
         DistributedError: a process did not come, two have the same index, it was called before, or JAX's
             devices are in use already.
 
@@ -148,10 +154,11 @@ def _initialize(
         _RUN.alone = True
         return
     address, count, index, local_device_ids = place
-    bind = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f":{rendezvous.split_address(address)[1]}"
+    bind = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or rendezvous.own_address(address)
     began = time.monotonic()
     if count > 1:
-        _RUN.hosts = dict(enumerate(rendezvous.meet(address, bind, count, index, seconds[0])))
+        secret = _secret(address, bind)
+        _RUN.hosts = dict(enumerate(rendezvous.meet(address, bind, count, index, seconds[0], secret)))
     if jax.config.jax_cpu_collectives_implementation is None:  # Without one, CPUs cannot communicate.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
@@ -161,6 +168,7 @@ def _initialize(
             index,
             local_device_ids,
             cluster_detection_method="deactivate",
+            coordinator_bind_address=bind if index == 0 else None,
             initialization_timeout=math.ceil(max(seconds[0] - (time.monotonic() - began), 10.0)),
             heartbeat_timeout_seconds=math.ceil(seconds[1]),
         )
@@ -189,6 +197,23 @@ def shutdown() -> None:
     except RuntimeError as error:
         raise DistributedError(f"distributed.shutdown: {error}") from error
     _RUN.hosts = {}
+
+
+def _secret(*addresses: str) -> str:
+    """The secret of the run, which is needed where other machines reach an address."""
+    secret = os.environ.get(SECRET, "")
+    if not secret and all(map(rendezvous.is_loopback, addresses)):
+        return ""
+    if len(secret) < _SHORTEST:
+        raise ArgumentError(
+            f"other machines reach {addresses[0]}: so that strangers cannot join the run, give all processes "
+            f"the same secret of at least {_SHORTEST} characters in the variable {SECRET}, for example what "
+            "'openssl rand -hex 32' prints"
+        )
+    return secret
+
+
+_SHORTEST = 16
 
 
 def _positive(seconds: float, name: str) -> float:

@@ -3,14 +3,19 @@
 If a process does not come, JAX's runtime aborts the others from C++, without a Python error and without
 naming it. So they meet here first, on the port that the runtime uses afterwards: process 0 listens, the
 others say who they are, and every process that came in time raises an error that names those that did not.
-Nothing else is sent here, and of what arrives only a few short fields are read.
+
+Whoever can reach the port can talk to process 0. So each side proves to the other that it knows the run's
+secret, by HMAC-SHA256 (RFC 2104) of what it says and of two numbers drawn for this connection. What proves
+nothing is dropped, and counted in the message about processes that did not come.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hmac
 import json
-import os
+import secrets
 import selectors
 import socket
 import time
@@ -19,8 +24,11 @@ from typing import Any
 
 from stopgrad.base.errors import ArgumentError, DistributedError
 
-LONGEST = 1 << 16
+LONGEST = 1 << 12
 """The most bytes that are read of a process that says who it is. Longer lines are not from our processes."""
+
+STRANGERS = 64
+"""The most connections of callers that have not proved yet who they are; then the oldest is dropped."""
 
 LONGEST_ANSWER = 1 << 26
 """The most bytes that are read of process 0, which names all hosts."""
@@ -39,7 +47,34 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def meet(address: str, bind_address: str, count: int, index: int, timeout: float) -> list[str]:
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address, so that no other needs to be told from ours.
+
+    Examples:
+        >>> is_loopback("localhost:1234"), is_loopback("10.0.0.1:1234")
+        (True, False)
+    """
+    host = split_address(address)[0]
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def own_address(address: str) -> str:
+    """Where process 0 listens: at the address by which the others know it.
+
+    It listens at all addresses of its machine if this machine's name means only itself there, as in Debian's
+    ``/etc/hosts``: at 127.0.1.1 no other machine would find it.
+    """
+    host, port = split_address(address)
+    with contextlib.suppress(OSError):
+        found = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        if not is_loopback(address) and all(place == "::1" or place.startswith("127.") for place in found):
+            return f":{port}"
+    return address
+
+
+def meet(
+    address: str, bind_address: str, count: int, index: int, timeout: float, secret: str = ""
+) -> list[str]:
     """Wait until all processes are here, and return the names of their hosts, in order.
 
     Args:
@@ -48,6 +83,7 @@ def meet(address: str, bind_address: str, count: int, index: int, timeout: float
         count: how many processes there are.
         index: the index of this process.
         timeout: seconds to wait.
+        secret: what all processes of the run know, and nobody else.
 
     Raises:
         DistributedError: one did not come in time, two say that they are the same one, or they do not agree
@@ -55,8 +91,8 @@ def meet(address: str, bind_address: str, count: int, index: int, timeout: float
     """
     deadline = time.monotonic() + timeout
     if index == 0:
-        return _Meeting(count, timeout).held(*split_address(bind_address), deadline)
-    return _Guest(address, count, index, timeout).admitted(deadline)
+        return _Meeting(count, timeout, secret).held(*split_address(bind_address), deadline)
+    return _Guest(address, count, index, timeout, secret).admitted(deadline)
 
 
 def named(indices: Collection[int], hosts: Mapping[int, str]) -> str:
@@ -73,33 +109,63 @@ def named(indices: Collection[int], hosts: Mapping[int, str]) -> str:
     return f"process{'es' if len(indices) > 1 else ''} {whole}"
 
 
+def _proof(secret: str, *said: object) -> str:
+    """What shows that whoever says this knows the secret."""
+    return hmac.digest(secret.encode(), json.dumps(said).encode(), "sha256").hex()
+
+
+def _proved(secret: str, proof: object, *said: object) -> bool:
+    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, _proof(secret, *said))
+
+
 # ------------------------------------------------------------------------------------------- process 0
 
 
 class _Connection:
-    """A connection to process 0, and the index of the process that called, once it has said it."""
+    """A connection to process 0.
+
+    Attributes:
+        endpoint: its socket.
+        heard: the beginning of a line.
+        nonce: the number that process 0 drew for it.
+        theirs: the number that the caller drew; None until it has proved that it knows the secret.
+        index: the caller's index.
+    """
 
     def __init__(self, endpoint: socket.socket) -> None:
         self.endpoint = endpoint
         self.heard = bytearray()
-        self.index: int | None = None
+        self.nonce = secrets.token_hex(16)
+        self.theirs: str | None = None
+        self.index = 0
 
-    def tell(self, **message: object) -> None:
-        """Send a line, unless the other side has left."""
+    def greet(self) -> bool:
+        """Send the number that the caller's proof must be about; returns whether that worked."""
+        try:
+            self.endpoint.send(json.dumps({"nonce": self.nonce}).encode() + b"\n")
+        except OSError:
+            return False
+        return True
+
+    def tell(self, secret: str, **message: object) -> None:
+        """Send a line with its proof, unless the other side has left."""
+        said = json.dumps(message)
+        line = {"said": said, "proof": _proof(secret, "host", self.nonce, self.theirs, said)}
         with contextlib.suppress(OSError):
             self.endpoint.settimeout(5.0)
-            self.endpoint.sendall(json.dumps(message).encode() + b"\n")
+            self.endpoint.sendall(json.dumps(line).encode() + b"\n")
             self.endpoint.setblocking(False)
 
 
 class _Meeting:
     """Process 0's side."""
 
-    def __init__(self, count: int, timeout: float) -> None:
-        self.count = count
-        self.timeout = timeout
+    def __init__(self, count: int, timeout: float, secret: str) -> None:
+        self.count, self.timeout, self.secret = count, timeout, secret
         self.hosts = {0: socket.gethostname()}
         self.present: dict[int, _Connection] = {}
+        self.strangers: dict[_Connection, None] = {}
+        self.dropped = 0
         self.selector = selectors.DefaultSelector()
 
     def held(self, host: str, port: int, deadline: float) -> list[str]:
@@ -127,20 +193,46 @@ class _Meeting:
                 raise DistributedError(self._complaint())
             for key, _ in self.selector.select(left):
                 if key.fileobj is listener:
-                    endpoint, _ = listener.accept()
-                    endpoint.setblocking(False)
-                    self.selector.register(endpoint, selectors.EVENT_READ, _Connection(endpoint))
-                else:
+                    self._accept(listener)
+                elif key.fileobj.fileno() >= 0:  # type: ignore[union-attr]  # It was not dropped meanwhile.
                     self._hear(key.data)
         self.selector.unregister(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            endpoint, _ = listener.accept()
+        except OSError:  # It has left, or there are no descriptors any more.
+            self._drop_oldest(0)
+            return
+        endpoint.setblocking(False)
+        caller = _Connection(endpoint)
+        self.selector.register(endpoint, selectors.EVENT_READ, caller)
+        self.strangers[caller] = None
+        if not caller.greet():
+            self._drop(caller)
+        self._drop_oldest(STRANGERS)
+
+    def _drop_oldest(self, most: int) -> None:
+        if len(self.strangers) > most:
+            self._drop(next(iter(self.strangers)))
+
+    def _drop(self, caller: _Connection) -> None:
+        self.selector.unregister(caller.endpoint)
+        caller.endpoint.close()
+        if self.present.get(caller.index) is caller:  # It may be restarted and come again.
+            del self.present[caller.index]
+        elif caller in self.strangers:
+            del self.strangers[caller]
+            self.dropped += 1
 
     def _complaint(self) -> str:
         missing = self._missing()
         gone = [i for i in missing if i in self.hosts]
         left = f"; {named(gone, self.hosts)} came, but left" if gone else ""
+        strange = f"; callers that did not know the run's secret: {self.dropped}" if self.dropped else ""
         return (
             f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{left}; "
-            f"{named([0, *self.present], self.hosts)} did. {_LOOK}"
+            f"{named([0, *self.present], self.hosts)} did{strange}. {_LOOK}"
         )
 
     def _missing(self) -> list[int]:
@@ -155,37 +247,40 @@ class _Meeting:
         *lines, caller.heard = caller.heard.split(b"\n")
         known = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
         if not heard or not known or len(caller.heard) > LONGEST:
-            self.selector.unregister(caller.endpoint)
-            caller.endpoint.close()
-            if caller.index is not None:  # It may be restarted and come again.
-                del self.present[caller.index]
+            self._drop(caller)
 
     def _understand(self, caller: _Connection, message: Mapping[str, Any]) -> bool:
         """Read the message of a caller; returns whether it is one of our processes."""
-        if message.get("who") is True:
-            caller.tell(missing=self._missing(), hosts={str(i): h for i, h in self.hosts.items()})
-            return True
-        index = message.get("index")
-        if type(index) is not int or index < 1 or caller.index is not None:
+        if caller.theirs is not None:
+            if message.get("who") is True:
+                hosts = {str(i): h for i, h in self.hosts.items()}
+                caller.tell(self.secret, missing=self._missing(), hosts=hosts)
+            return message.get("who") is True
+        index, count, host, theirs = (message.get(name) for name in ("index", "count", "host", "nonce"))
+        known = _proved(self.secret, message.get("proof"), "guest", caller.nonce, theirs, index, count, host)
+        if not known or not (type(index) is type(count) is int and type(host) is type(theirs) is str):
             return False
-        self._admit(caller, index, message)
+        self._admit(caller, index, count, host[:255], theirs)
         return True
 
-    def _admit(self, caller: _Connection, index: int, message: Mapping[str, Any]) -> None:
-        count, host = message.get("count"), str(message.get("host"))[:255]
+    def _admit(self, caller: _Connection, index: int, count: int, host: str, theirs: str) -> None:
         refused = None
         if count != self.count:
             refused = (
                 f"process {index} ({host}) was told of {count} processes, process 0 ({self.hosts[0]}) of "
                 f"{self.count}; give all the same num_processes"
             )
+        elif not 0 < index < self.count:
+            refused = f"a process on {host} says that it is number {index} of {count}"
         elif index in self.present:
             refused = (
                 f"two processes say that they are number {index}, on {host} and on "
                 f"{self.hosts[index]}; give each its own process_id"
             )
+        del self.strangers[caller]
+        caller.theirs = theirs
         if refused is not None:
-            caller.tell(error=refused)
+            caller.tell(self.secret, error=refused)
             raise DistributedError(refused)
         caller.index = index
         self.present[index] = caller
@@ -194,7 +289,7 @@ class _Meeting:
     def _close(self, **message: object) -> None:
         """Tell all processes the result, and wait briefly until they have received it."""
         for caller in self.present.values():
-            caller.tell(**message)
+            caller.tell(self.secret, **message)
         until = time.monotonic() + 2.0
         while self.present and time.monotonic() < until:
             for key, _ in self.selector.select(until - time.monotonic()):
@@ -218,9 +313,15 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        cure = (
+            "say in the variable JAX_COORDINATOR_BIND_ADDRESS at which of its own addresses it listens"
+            if elsewhere
+            else "take another port, and give all processes the same"
+        )
+        place = f"port {port} of {host or 'this host'}"
         raise DistributedError(
-            f"process 0 cannot listen on port {port} of {host or 'this host'} ({error.strerror or error}); "
-            "take another port, and give all processes the same"
+            f"process 0 cannot listen on {place} ({error.strerror or error}); {cure}"
         ) from None
     listener.setblocking(False)
     with listener:
@@ -233,11 +334,11 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 class _Guest:
     """The side of the other processes."""
 
-    def __init__(self, address: str, count: int, index: int, timeout: float) -> None:
+    def __init__(self, address: str, count: int, index: int, timeout: float, secret: str) -> None:
         self.address = address
         self.place = split_address(address)
-        self.timeout = timeout
-        self.introduction = {"index": index, "count": count, "host": socket.gethostname(), "pid": os.getpid()}
+        self.timeout, self.secret = timeout, secret
+        self.index, self.count, self.host = index, count, socket.gethostname()
         self.why = "nobody answers"
 
     def admitted(self, deadline: float) -> list[str]:
@@ -267,11 +368,11 @@ class _Guest:
         """The hosts of all; None if the listener is not process 0, or no longer."""
         asked, heard = False, bytearray()
         try:
-            endpoint.sendall(json.dumps(self.introduction).encode() + b"\n")
-            while True:
+            nonces = self._introduced(endpoint, heard, min(deadline, time.monotonic() + 10.0))
+            while nonces is not None:
                 endpoint.settimeout(max(deadline - time.monotonic(), 0.001) if not asked else 5.0)
                 try:
-                    message = _message(_line(endpoint, heard))
+                    message = self._heard(_line(endpoint, heard), nonces)
                 except TimeoutError:
                     if asked:
                         raise
@@ -279,14 +380,37 @@ class _Guest:
                     endpoint.sendall(b'{"who": true}\n')
                     continue
                 if message is None:
-                    self.why = "somebody else answers, or process 0 ended before all were there"
-                    return None
+                    break
                 self._heed(message)
                 if "hosts" in message and not asked:
                     return [str(host) for host in message["hosts"]]
         except OSError as error:
             self.why = str(error.strerror or error)
             return None
+        self.why = "somebody else answers, or process 0 has another secret, or ended before all were there"
+        return None
+
+    def _introduced(
+        self, endpoint: socket.socket, heard: bytearray, deadline: float
+    ) -> tuple[str, str] | None:
+        """Say who this is, with the proof; the numbers that both sides drew."""
+        endpoint.settimeout(max(deadline - time.monotonic(), 0.001))
+        theirs = (_message(_line(endpoint, heard)) or {}).get("nonce")
+        if not isinstance(theirs, str):
+            return None
+        nonce = secrets.token_hex(16)
+        proof = _proof(self.secret, "guest", theirs, nonce, self.index, self.count, self.host)
+        said = {"index": self.index, "count": self.count, "host": self.host, "nonce": nonce, "proof": proof}
+        endpoint.sendall(json.dumps(said).encode() + b"\n")
+        return theirs, nonce
+
+    def _heard(self, line: bytes, nonces: tuple[str, str]) -> dict[str, Any] | None:
+        """What process 0 says; None if it is not process 0."""
+        found = _message(line) or {}
+        said = found.get("said")
+        if not isinstance(said, str) or not _proved(self.secret, found.get("proof"), "host", *nonces, said):
+            return None
+        return _message(said.encode())
 
     def _heed(self, message: Mapping[str, Any]) -> None:
         if "error" in message:
@@ -295,7 +419,7 @@ class _Guest:
             hosts = {int(i): str(host) for i, host in message["hosts"].items()}
             raise DistributedError(
                 f"{named(message['missing'], hosts)} did not come within the {self.timeout:g} s that "
-                f"process {self.introduction['index']} waits. {_LOOK}"
+                f"process {self.index} waits. {_LOOK}"
             )
 
     def _await_runtime(self, deadline: float) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from types import FrameType
 from typing import IO, TextIO
 
 from stopgrad.base.namespaces import require
-from stopgrad.scale.distributed import COUNT, INDEX
+from stopgrad.scale.distributed import COUNT, INDEX, SECRET
 from stopgrad.tools.cli.common import OK, Commands
 
 GRACE = 5.0
@@ -91,6 +92,7 @@ class _Launch:
             "JAX_COORDINATOR_ADDRESS": address,
             "JAX_COORDINATOR_BIND_ADDRESS": address,
             COUNT: str(count),
+            SECRET: secrets.token_hex(32),
             "PYTHONUNBUFFERED": "1",
         }
         if devices is not None:
