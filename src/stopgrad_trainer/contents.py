@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad_trainer.exported import Array
-from stopgrad_trainer.needed import error, module
+from stopgrad_trainer.exported import Array, open_plain
+from stopgrad_trainer.needed import error, is_ours, module
 
 AnyPath = str | os.PathLike[str]
 
@@ -21,6 +21,9 @@ FORMAT = "stopgrad.training"
 VERSION = 1
 """The version of the manifest's schema. Additions to it do not change the number."""
 
+
+LONGEST = 1 << 26
+"""The most bytes of a manifest."""
 
 GRAPHS = ("train_step", "gradients", "eval", "predict", "merge")
 HELD = ("parameter", "state")
@@ -74,15 +77,20 @@ def contents(folder: AnyPath) -> Contents:
         raise error("ArgumentError", f"{folder!r:.60} is no path of a folder") from None
     path = home / "manifest.json"
     try:
-        with open(path, encoding="utf-8") as file:
-            manifest = json.load(file)
+        with open_plain(path) as file:
+            manifest = json.loads(file.read(LONGEST))
+        strange = [entry.name for entry in os.scandir(home) if not _is_usual(entry)]
     except FileNotFoundError:
         raise error(
             "MissingFileError",
             f"{home} is no training folder: it has no manifest.json; sgo.training writes one",
         ) from None
-    except (OSError, ValueError) as caught:
+    except (OSError, ValueError, RecursionError) as caught:
+        if is_ours(caught):
+            raise
         raise error("FileError", f"{path} cannot be read: {caught}") from caught
+    if strange:
+        raise error("FileError", f"{home} holds {strange[0]!r:.80}, on which a reader could wait for ever")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise error("FileError", f"{path} is no manifest of a training folder")
     if manifest.get("version") != VERSION:
@@ -95,6 +103,11 @@ def contents(folder: AnyPath) -> Contents:
         return _contents(home, manifest)
     except (KeyError, TypeError, AttributeError, ValueError) as caught:
         raise error("FileError", f"{path} is damaged: {type(caught).__name__}: {caught}") from caught
+
+
+def _is_usual(entry: os.DirEntry[str]) -> bool:
+    """Whether something in a folder is a file, a folder or a link, and no pipe, socket or device."""
+    return entry.is_symlink() or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
 
 
 def _contents(home: Path, manifest: dict[str, Any]) -> Contents:

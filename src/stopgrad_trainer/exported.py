@@ -6,9 +6,12 @@ that hold the graph are taken apart; all others are copied unchanged.
 
 from __future__ import annotations
 
+import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -108,14 +111,52 @@ def _taken_in(tensor: memoryview, folder: Path) -> bytes | memoryview:
         if field.number == _EXTERNAL and isinstance(field.value, memoryview):
             entry = {one.number: one.text for one in fields(field.value)}
             said[entry.get(_KEY, "")] = entry.get(_VALUE, "")
-    name = said.get("location", "")
-    if not name or Path(name).name != name:
-        raise error("FileError", f"the data of a weight lies in {name!r}, which is no file of the folder")
-    with open(folder / name, "rb") as file:
-        file.seek(int(said.get("offset") or 0))
-        data = file.read(int(said["length"]) if said.get("length") else -1)
+    data = _stored(folder, said.get("location", ""), said.get("offset") or "0", said.get("length", ""))
     kept = [field.whole for field in held if field.number not in (_EXTERNAL, _LOCATION)]
     return b"".join([*kept, _message(_RAW, data)])
+
+
+def _stored(folder: Path, name: str, offset: str, length: str) -> bytes:
+    """Data beside a model, from a plain file of its folder.
+
+    Raises:
+        FileError: it lies elsewhere, or there is not so much of it.
+    """
+    if not name or Path(name).name != name:
+        raise error("FileError", f"the data of a weight lies in {name!r:.80}, which is no file of the folder")
+    if not all(_NUMBER.fullmatch(number) for number in (offset, length or "0")):
+        raise error(
+            "FileError", f"the data of a weight lies at {offset!r:.40}, {length!r:.40} bytes of {name}"
+        )
+    with open_plain(folder / name) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = int(offset)
+        count = int(length) if length else size - start
+        if not 0 <= start <= start + count <= size:
+            raise error("FileError", f"{name} has {size} bytes, and a weight takes {count} from {start} on")
+        file.seek(start)
+        return file.read(count)
+
+
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A file of a training folder, open for reading: neither a link, nor a pipe, on which one would wait.
+
+    Raises:
+        OSError: there is none.
+        FileError: it is something else.
+    """
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
+    if not os.path.islink(path):
+        file = os.open(path, flags)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return open(file, "rb")
+        os.close(file)
+    raise error("FileError", f"{path} is no plain file")
 
 
 def _named(field: Field, number: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, contents, dtype_of, fed, show_shape
-from stopgrad_trainer.exported import Array, with_weights
+from stopgrad_trainer.exported import Array, open_plain, with_weights
 from stopgrad_trainer.needed import error, is_ours, module, part
 
 
@@ -199,7 +201,8 @@ class Trainer:
         with self._lock:
             weights = self._weights()
         try:
-            model = self._contents.files["predict"].read_bytes()
+            with open_plain(self._contents.files["predict"]) as stored:
+                model = stored.read()
             made = with_weights(model, weights, self._contents.folder)
         except OSError as caught:
             if is_ours(caught):
@@ -210,7 +213,11 @@ class Trainer:
 
     def _read(self, path: AnyPath) -> dict[str, Array]:
         state = self._contents.state
+        if not isinstance(path, (str, os.PathLike)):
+            raise error("ArgumentError", f"{path!r:.60} is no path of a file")
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # On a pipe it would wait.
+                raise error("FileError", f"{path} cannot be read: it is no file")
             with safe_open(path, "numpy") as file:
                 names = list(file.keys())
                 missing = [name for name in state if name not in names]
@@ -221,7 +228,7 @@ class Trainer:
                 arrays = {name: file.get_tensor(name) for name in state}
         except FileNotFoundError:
             raise error("MissingFileError", f"{path} cannot be read: there is no such file") from None
-        except (OSError, SafetensorError) as caught:
+        except (OSError, ValueError, SafetensorError) as caught:
             if is_ours(caught):
                 raise
             raise error("FileError", f"{path} cannot be read: {caught}") from caught

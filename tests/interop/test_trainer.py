@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx_training_tools import batches, mlp, model_of, normal
 
@@ -225,6 +227,86 @@ def test_manifests_that_were_changed_are_refused_or_run(folder: Path, tmp_path: 
         except sg.StopgradError:
             refused += 1
     assert refused > 20
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", ["x"], "", "/dev/zero", ".", "pipe", "a\0b", "none"])
+def test_a_state_is_read_from_a_file_alone(
+    path: Any, trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    before = trainer.state
+    with pytest.raises(sg.StopgradError) as caught:
+        trainer.restore(path)
+    assert not isinstance(caught.value, sg.InternalError)
+    for name, value in trainer.state.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_a_folder_with_a_pipe_is_refused_at_once(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    os.mkfifo(tmp_path / "weights.bin")
+    with pytest.raises(sg.FileError, match=r"holds 'weights.bin', on which a reader could wait for ever"):
+        Trainer(tmp_path)
+    (tmp_path / "weights.bin").unlink()
+    (tmp_path / "manifest.json").unlink()
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(sg.FileError, match="is no plain file"):
+        Trainer(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "1" * 10_000, "\ufeff{}", '{"format": 1e999}'])
+def test_a_manifest_that_is_no_json_of_ours_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(sg.FileError):
+        Trainer(tmp_path)
+
+
+OUTSIDE = {
+    "a link": ("link", "0", "16"),
+    "another folder": ("../secret", "0", "16"),
+    "an absolute path": ("/etc/passwd", "0", "16"),
+    "this folder": (".", "0", "16"),
+    "a folder": ("folder", "0", "16"),
+    "no name": ("", "0", "16"),
+    "nothing": ("nothing", "0", "16"),
+    "an offset that is a word": ("plain", "abc", "4"),
+    "a negative offset": ("plain", "-5", "4"),
+    "an offset behind the end": ("plain", "65", "0"),
+    "a negative length": ("plain", "0", "-1"),
+    "a length behind the end": ("plain", "60", "5"),
+    "a huge length": ("plain", "0", str(2**62)),
+    "a number of many digits": ("plain", "0", "9" * 5000),
+    "another alphabet's digits": ("plain", "\u0663", "4"),
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_what_is_exported_comes_from_the_folder_alone(what: str, folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for file in folder.iterdir():
+        (home / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "secret").write_bytes(b"secret" * 16)
+    (home / "plain").write_bytes(b"p" * 64)
+    (home / "link").symlink_to(tmp_path / "secret")
+    (home / "folder").mkdir()
+    model = onnx.load(home / "predict.onnx", load_external_data=False)
+    for name, place in (("weight", OUTSIDE[what]), ("right", ("plain", "48", "16"))):
+        tensor = model.graph.initializer.add(name=name, data_type=1, dims=[4], data_location=1)
+        for key, value in zip(("location", "offset", "length"), place, strict=True):
+            tensor.external_data.add(key=key, value=value)
+        if name == "weight":
+            (home / "predict.onnx").write_bytes(model.SerializeToString())
+            with pytest.raises(sg.FileError):
+                Trainer(home).export(tmp_path / "made.onnx")
+            assert not (tmp_path / "made.onnx").exists()
+            del model.graph.initializer[-1]
+    (home / "predict.onnx").write_bytes(model.SerializeToString())
+    Trainer(home).export(tmp_path / "made.onnx")
+    made = onnx.load(tmp_path / "made.onnx").graph.initializer
+    assert next(tensor.raw_data for tensor in made if tensor.name == "right") == b"p" * 16
 
 
 @pytest.fixture
