@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stopgrad.base.printable import printable
 from stopgrad.base.source import RawLocation, capture, decode
 
 
@@ -15,7 +16,7 @@ class StopgradError(Exception):
     """Base class of all errors of this package. It keeps the user's line that led to it, and prints it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self._place: RawLocation | str | None = capture()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -39,11 +40,11 @@ class StopgradError(Exception):
     def name_after(self, what: str) -> None:
         """Begin the message with the operation or function that it is about, unless it does already."""
         if self.args and _NAMED.match(self.message) is None:
-            self.args = (f"{what}: {self.message}",)
+            self.args = (printable(f"{what}: {self.message}"),)
 
     def __str__(self) -> str:
         where = self.where
-        return self.message if where in self.message else f"{self.message}\n  at {where}"
+        return self.message if where in self.message else printable(f"{self.message}\n  at {where}")
 
 
 def _restored(kind: type[StopgradError], args: tuple[Any, ...], state: dict[str, Any]) -> StopgradError:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stopgrad.base.namespaces import require
+from stopgrad.base.printable import printable
 from stopgrad.base.source import Location
 
 NUMBER = 6
@@ -111,7 +112,7 @@ def shown_file(file: str) -> str:
 
 def place(location: Location) -> str:
     """``file:line``, as reports show it."""
-    return f"{_printable(shown_file(location.file))}:{location.line}"
+    return f"{printable(shown_file(location.file))}:{location.line}"
 
 
 def in_short(location: Location) -> str:
@@ -134,10 +135,6 @@ def character_columns(location: Location) -> tuple[int, int] | None:
 
 
 # -------------------------------------------------------------------------------------------- parts
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else "".join([sign if sign.isprintable() else "?" for sign in text])
 
 
 def _characters(line: str, column: int) -> int:

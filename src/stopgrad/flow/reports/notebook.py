@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from stopgrad.base.printable import printable
 from stopgrad.flow.page.sources import shown_names
 from stopgrad.flow.reports.tree import DIM, STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import source_line
@@ -51,7 +52,7 @@ def _text(part: Paragraph) -> str:
 def _piece(piece: Piece) -> str:
     what, style = (piece, "") if isinstance(piece, str) else piece
     # Notebooks are shared, and need not say where their author's files are.
-    text = what if isinstance(what, str) else f"{shown_names([what.file])[0]}:{what.line}"
+    text = printable(what if isinstance(what, str) else f"{shown_names([what.file])[0]}:{what.line}")
     if not style:
         return escape(text)
     colour = STYLES[style].colour
@@ -86,6 +87,6 @@ def _table(part: Table) -> str:
     rows = []
     for row in part.rows:
         cells = zip(row, sides, strict=True)
-        shown = [f'<td style="text-align:{side}">{escape(cell)}</td>' for cell, side in cells]
+        shown = [f'<td style="text-align:{side}">{escape(printable(cell))}</td>' for cell, side in cells]
         rows.append(f"<tr>{''.join(shown)}</tr>")
     return f'<table style="margin-left:1.4em;{MONO};font-size:.92em">{"".join(rows)}</table>'

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from stopgrad.base.printable import printable
 from stopgrad.base.source import Location
 from stopgrad.flow.source_lines import character_columns, shown_file
 
@@ -67,7 +68,7 @@ def _command(notice: Notice) -> str:
 
 
 def _escaped(text: str, property: bool = False) -> str:
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    text = printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
 
 
@@ -94,14 +95,14 @@ def sarif(notices: Iterable[Notice]) -> str:
 
 
 def _identifier(rule: str) -> str:
-    return rule.replace(" ", "-")
+    return printable(rule).replace(" ", "-")
 
 
 def _result(notice: Notice) -> dict[str, Any]:
     found: dict[str, Any] = {
         "ruleId": _identifier(notice.rule),
         "level": notice.level,
-        "message": {"text": notice.message},
+        "message": {"text": printable(notice.message)},
     }
     if notice.location is not None:
         artifact = {"uri": _uri(notice.location.file)}

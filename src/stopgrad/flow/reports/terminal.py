@@ -7,11 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from stopgrad.base.namespaces import require
+from stopgrad.base.printable import printable
 from stopgrad.flow.reports.tree import STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import columns, place, source_line
-
-_CONTROL = {**dict.fromkeys([*range(32), *range(127, 160)], "?"), **dict.fromkeys(b"\t\n\v\f\r", " ")}
-"""Control characters that would move the cursor of a terminal, and their replacements."""
 
 
 def text_of(parts: Iterable[Part], width: int, color: bool | None = False) -> str:
@@ -53,7 +51,15 @@ def _paragraph(part: Paragraph, width: int, color: bool) -> Iterator[str]:
 def _read(piece: Piece) -> tuple[str, str]:
     """The text of a piece, and its style."""
     what, style = (piece, "") if isinstance(piece, str) else piece
-    return (what if isinstance(what, str) else place(what)).translate(_CONTROL), style
+    return _in_line(what if isinstance(what, str) else place(what)), style
+
+
+def _in_line(text: str) -> str:
+    """A text that stays in its line."""
+    return printable(text.translate(_BLANKS))
+
+
+_BLANKS = dict.fromkeys(b"\t\n\v\f\r", " ")
 
 
 def _cut_out(pieces: Sequence[tuple[str, str]], start: int, end: int) -> Iterator[tuple[str, str]]:
@@ -100,6 +106,7 @@ def _table(part: Table, width: int) -> Iterator[str]:
 
 def _cell(text: str, align: str, size: int) -> str:
     """A text of exactly *size* columns, cut at its left if it is longer."""
+    text = _in_line(text)
     if columns(text) > size:
         while columns(text) >= size > 0 and text:
             text = text[1:]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.base.printable import printable
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Acting,
@@ -128,7 +129,7 @@ class Foreign(Op):
 
     @classmethod
     def called(cls, op: Operation) -> str:
-        return str(op.call)
+        return printable(op.call)
 
     @classmethod
     def trust(cls, op: Operation) -> None:
@@ -187,7 +188,7 @@ class ForeignStop(Gate):
 
     @classmethod
     def called(cls, op: Operation) -> str:
-        return str(op.call)
+        return printable(op.call)
 
 
 @d.builds(ForeignStop)
