@@ -202,6 +202,14 @@ class Pow(Arithmetic):
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
+    def numpy(xp: Namespace, x: Array, y: Array) -> Any:
+        made = Pow.lower(xp, x, y)
+        if x.dtype.kind == "f" and y.size == 1 and np.all(y == 0.5):
+            # NumPy takes the root, which is another number at −∞ and −0 (IEEE 754-2019, 9.2.1).
+            return xp.where(xp.isneginf(x), xp.asarray(np.inf, x.dtype), made) + xp.zeros((), x.dtype)
+        return made
+
+    @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
         if x.dtype.kind in "iu":
             return _whole_power(xp, x, y, _squared)
