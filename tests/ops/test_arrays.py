@@ -203,6 +203,60 @@ def test_values_of_tensorflow() -> None:
     assert sg.shape(np.zeros((2, 0), np.int8), "int64").dtype == np.int64
 
 
+CHANGED: list[tuple[Any, str]] = [
+    (1.5, "int32"),
+    ([1.5, 2], "int32"),
+    (np.array([0.5]), "uint8"),
+    (np.array([2**40]), "int32"),
+    (np.array([-1]), "uint8"),
+    (np.array([np.nan, 1.0]), "int64"),
+    (2, "bool"),
+    (np.array([1j, 2.0]), "float32"),
+    (np.complex64(1j), "int32"),
+    (300, "uint8"),
+    (float("nan"), "int8"),
+    (1j, "float64"),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype"), CHANGED, ids=str)
+def test_numbers_that_a_dtype_cannot_hold_are_refused(value: Any, dtype: str) -> None:
+    with sg.Graph().as_default():
+        for make in (sg.constant, sg.parameter):
+            with pytest.raises(sg.DTypeError, match=f"cannot become a tensor of {dtype}"):
+                make(value, dtype=dtype)
+
+
+def test_numbers_that_a_dtype_holds_or_rounds_are_taken() -> None:
+    for value, dtype in (
+        (2.0, "int32"),
+        ([1.0, -3], "int8"),
+        (np.array([True]), "int32"),
+        (1, "bool"),
+        (np.array([2.0 + 0j]), "float32"),
+        (np.array([0.1]), "float32"),
+        (0.1, "bfloat16"),
+        (2**24 + 1, "float32"),
+    ):
+        with sg.Graph().as_default():
+            x = sg.constant(value, dtype=dtype)
+            made = sg.Session(engine="numpy").run(x)
+        assert x.dtype.name == dtype
+        np.testing.assert_allclose(made.astype(np.complex128), value, rtol=1e-2)
+
+
+def test_what_says_that_it_is_longer_than_memory_is_refused() -> None:
+    class Endless:
+        def __len__(self) -> int:
+            return 10**18
+
+        def __getitem__(self, i: int) -> float:
+            return 1.0
+
+    with pytest.raises(sg.DTypeError, match="there is not so much memory"), sg.Graph().as_default():
+        sg.parameter(Endless())
+
+
 def test_numbers_beside_tensors_become_tensors_of_the_dtype_that_is_asked_for() -> None:
     made = sg.convert_to_tensor([[np.float64(1.5), 2], [3, np.float64(4.0)]], sg.float64)
     assert (made.dtype, made.tolist()) == (np.float64, [[1.5, 2.0], [3.0, 4.0]])

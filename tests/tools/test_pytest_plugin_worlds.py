@@ -395,6 +395,22 @@ def test_one():
 """,
         ["the marker gradient_flow takes only, blocked, ignore, not just"],
     ),
+    "an option that is no pattern": (
+        """
+@pytest.mark.gradient_flow(only=5)
+def test_one():
+    Net()(X).sum().backward()
+""",
+        ["the marker gradient_flow takes only as a pattern, or a list of patterns, not 5"],
+    ),
+    "an option that holds no pattern": (
+        """
+@pytest.mark.gradient_flow(ignore=["head.*", None])
+def test_one():
+    Net()(X).sum().backward()
+""",
+        ["takes ignore as a pattern, or a list of patterns, not ['head.*', None]"],
+    ),
 }
 
 

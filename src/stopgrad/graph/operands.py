@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -69,7 +70,7 @@ def as_array(x: object, dtype: DType | None = None) -> NumpyArray:
             "fill it first, with x.filled(0.0), and keep its mask as a tensor of its own"
         )
     try:
-        array = np.asarray(x) if dtype is None else np.asarray(x, dtype.numpy)
+        array = np.asarray(x) if dtype is None else _converted(x, dtype)
     except GraphError:
         raise DTypeError(
             f"{shorten(x)} holds outputs of a graph, where an array is needed; "
@@ -82,12 +83,31 @@ def as_array(x: object, dtype: DType | None = None) -> NumpyArray:
         raise DTypeError(
             f"{shorten(x)} cannot become a tensor{f' of {dtype}' if dtype else ''}: {why}"
         ) from None
+    except MemoryError:
+        raise DTypeError(f"{shorten(x)} cannot become a tensor: there is not so much memory") from None
     if array.dtype.kind in _NO_NUMBERS:
         raise DTypeError(
             f"{shorten(x)} cannot become a tensor: it holds {_NO_NUMBERS[array.dtype.kind]}, not numbers"
         )
     dtype_of(array.dtype)
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
+
+
+def _converted(x: object, dtype: DType) -> NumpyArray:
+    """Numbers as an array of a dtype, which may round real numbers, and changes no others.
+
+    Raises:
+        ValueError: the dtype cannot hold them.
+    """
+    if dtype.is_floating and getattr(getattr(x, "dtype", None), "kind", "") != "c":
+        return np.asarray(x, dtype.numpy)
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        array = np.asarray(x, dtype.numpy)
+    checked = dtype.is_complex or (type(x) is int and dtype is not bool_)  # NumPy looks at single integers.
+    if not checked and not np.array_equal(np.asarray(x), array):
+        raise ValueError("it cannot hold these numbers; take another dtype, or convert them with sg.cast")
+    return array
 
 
 def _no_array(x: object) -> ShapeError:

@@ -67,8 +67,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
-        space, _, _ = what.rpartition(".")
-        shown = f"{_SPACES[space]}.{function.__name__}" if space in _SPACES else f"sg.{function.__name__}"
+        shown = f"{_space(what, function.__module__)}.{function.__name__}"
 
         @functools.wraps(function)
         def public(*args: object, **kwargs: object) -> Any:
@@ -114,7 +113,14 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
 
 
 _SPACES = {"np": "np", "optimizers": "sg.optimizers", "xp": "sg.xp"}
-"""The prefix of functions of these modules in ``help``."""
+
+
+def _space(what: str, module: str) -> str:
+    """Where users find a public function, as ``help`` in their program takes it."""
+    parts = module.split(".")
+    if parts[:2] == ["stopgrad", "interop"] and len(parts) > 2:
+        return f"stopgrad.{parts[2]}"  # Each has a door of its name.
+    return _SPACES.get(what.rpartition(".")[0], "sg")
 
 
 def _graph_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph | None:

@@ -269,7 +269,17 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
     if marker.args or unknown:
         wrong = unknown[0] if unknown else repr(marker.args[0])
         pytest.fail(f"the marker {NAME} takes {', '.join(_PATTERNS)}, not {wrong}", pytrace=False)
-    return {name: [value] if isinstance(value, str) else list(value) for name, value in marker.kwargs.items()}
+    return {name: _patterns(name, value) for name, value in marker.kwargs.items()}
+
+
+def _patterns(name: str, value: object) -> list[str]:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+        pytest.fail(
+            f"the marker {NAME} takes {name} as a pattern, or a list of patterns, not {value!r:.60}",
+            pytrace=False,
+        )
+    return list(found)
 
 
 def _check(watched: Training, options: dict[str, list[str]], itself: bool) -> None:

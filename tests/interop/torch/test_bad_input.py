@@ -625,3 +625,8 @@ def _no_leak() -> Iterator[None]:
     yield
     assert torch._C._len_torch_function_stack() == 0
     assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_help_is_named_as_it_is_found() -> None:
+    with pytest.raises(sg.ArgumentError, match=r"help\(stopgrad\.torch\.watch\) says what it takes"):
+        sgt.watch(3)
