@@ -19,10 +19,10 @@ from stopgrad_trainer.needed import error
 
 Array = np.ndarray[Any, Any]
 
-_GRAPH = 7
-_INITIALIZER, _INPUT = 5, 11
+GRAPH = 7
+INITIALIZER, _INPUT = 5, 11
 _INPUT_NAME = 1
-_DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
+DIMS, DATA_TYPE, TENSOR_NAME, RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 
 _CODES = {
@@ -78,8 +78,8 @@ def with_weights(model: bytes, weights: Mapping[str, Array], folder: Path) -> by
     """
     parts: list[bytes | memoryview] = []
     for field in fields(memoryview(model)):
-        if field.number == _GRAPH and isinstance(field.value, memoryview):
-            parts.append(_message(_GRAPH, _graph(field.value, weights, folder)))
+        if field.number == GRAPH and isinstance(field.value, memoryview):
+            parts.append(message(GRAPH, _graph(field.value, weights, folder)))
         else:
             parts.append(field.whole)
     made = b"".join(parts)
@@ -93,11 +93,11 @@ def _graph(graph: memoryview, weights: Mapping[str, Array], folder: Path) -> byt
     for field in fields(graph):
         if field.number == _INPUT and _named(field, _INPUT_NAME) in weights:
             continue
-        if field.number == _INITIALIZER and isinstance(field.value, memoryview):
-            parts.append(_message(_INITIALIZER, _taken_in(field.value, folder)))
+        if field.number == INITIALIZER and isinstance(field.value, memoryview):
+            parts.append(message(INITIALIZER, _taken_in(field.value, folder)))
         else:
             parts.append(field.whole)
-    parts += [_message(_INITIALIZER, _tensor(name, array)) for name, array in weights.items()]
+    parts += [message(INITIALIZER, _tensor(name, array)) for name, array in weights.items()]
     return b"".join(parts)
 
 
@@ -113,7 +113,7 @@ def _taken_in(tensor: memoryview, folder: Path) -> bytes | memoryview:
             said[entry.get(_KEY, "")] = entry.get(_VALUE, "")
     data = _stored(folder, said.get("location", ""), said.get("offset") or "0", said.get("length", ""))
     kept = [field.whole for field in held if field.number not in (_EXTERNAL, _LOCATION)]
-    return b"".join([*kept, _message(_RAW, data)])
+    return b"".join([*kept, message(RAW, data)])
 
 
 def _stored(folder: Path, name: str, offset: str, length: str) -> bytes:
@@ -167,47 +167,47 @@ def _named(field: Field, number: int) -> str:
 
 def _tensor(name: str, array: Array) -> bytes:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    dims = b"".join(_varint(_DIMS << 3) + _varint(size) for size in array.shape)
-    kind = _varint(_DATA_TYPE << 3) + _varint(_CODES[array.dtype.name])
-    return dims + kind + _message(_TENSOR_NAME, name.encode()) + _message(_RAW, little.tobytes())
+    dims = b"".join(_varint(DIMS << 3) + _varint(size) for size in array.shape)
+    kind = _varint(DATA_TYPE << 3) + _varint(_CODES[array.dtype.name])
+    return dims + kind + message(TENSOR_NAME, name.encode()) + message(RAW, little.tobytes())
 
 
 # ----------------------------------------------------------------------------------- protocol buffers
 
 
-def fields(message: memoryview) -> Iterator[Field]:
+def fields(whole: memoryview) -> Iterator[Field]:
     """The fields of a message, in order.
 
     Raises:
         FileError: it is damaged.
     """
-    at, end = 0, len(message)
+    at, end = 0, len(whole)
     while at < end:
         start = at
-        tag, at = _read_varint(message, at)
+        tag, at = _read_varint(whole, at)
         value: int | memoryview
         kind = tag & 7
         if kind == 0:
-            value, at = _read_varint(message, at)
+            value, at = _read_varint(whole, at)
         elif kind == 2:
-            length, at = _read_varint(message, at)
-            value, at = message[at : at + length], at + length
+            length, at = _read_varint(whole, at)
+            value, at = whole[at : at + length], at + length
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
-            value, at = message[at : at + length], at + length
+            value, at = whole[at : at + length], at + length
         else:
             raise error("FileError", f"the model is damaged: a field of kind {kind} at byte {start}")
         if at > end:
             raise error("FileError", "the model is truncated")
-        yield Field(tag >> 3, value, message[start:at])
+        yield Field(tag >> 3, value, whole[start:at])
 
 
-def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(whole: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(message) or shift > 63:
+        if at >= len(whole) or shift > 63:
             raise error("FileError", "the model is truncated or damaged")
-        byte = message[at]
+        byte = whole[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
@@ -223,5 +223,5 @@ def _varint(value: int) -> bytes:
     return bytes(made)
 
 
-def _message(number: int, content: bytes | memoryview) -> bytes:
+def message(number: int, content: bytes | memoryview) -> bytes:
     return b"".join([_varint(number << 3 | 2), _varint(len(content)), content])

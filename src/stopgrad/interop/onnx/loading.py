@@ -14,8 +14,9 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.base.source import Location
+from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
-from stopgrad.graph.operands import as_array, shorten
+from stopgrad.graph.operands import Literal, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import (
@@ -40,6 +41,7 @@ from stopgrad.interop.onnx.translating import (
     stored,
 )
 from stopgrad.interop.shared.conversions import Refused
+from stopgrad.ops.structural.sources import Parameter
 
 
 @guarded("load")
@@ -89,7 +91,7 @@ def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Mode
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
-        return _Loading(read(source), dict(known or {})).model()
+        return _Loading(read(source, lean=True), dict(known or {})).model()
 
 
 class _Loading:
@@ -100,6 +102,7 @@ class _Loading:
         self.proto, self.name = source.model, source.name
         self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
+        self.alike: dict[str, int] = {}  # How many sizes would have these names.
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
 
@@ -137,7 +140,7 @@ class _Loading:
         graph = self.proto.graph
         found: dict[str, Any] = {}
         read_as_known = _read_as_known(graph)
-        for name, array in stored(graph, self.source.folder):
+        for name, array in stored(graph, self.source.folder, self.source.places):
             found[name] = self._initializer(name, array, name in read_as_known)
         given = dict(self.known)
         for x in graph.input:
@@ -160,9 +163,10 @@ class _Loading:
         head, _, last = label_from(name).rpartition("/")
         place = Location(self.name, 0, source=f"initializer {name!r}")
         with Inside(prefix=scope_from(head), place=(place, 0)):
-            parameter = sg.parameter(np.array(array), name=last or "parameter")
+            value = Literal(_own(array))
+            parameter = emit(Parameter, (), (value, ()), last or "parameter").outputs[0]
         self.parameters[name] = parameter
-        return Known(array, initializer=name, output=parameter)
+        return Known(value.array, initializer=name, output=parameter)
 
     def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
         name = text(x.name)
@@ -209,9 +213,10 @@ class _Loading:
         name = re.sub(r"\W", "_", symbol)
         if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"_\d*", name):
             name = f"size_{name}"
-        taken = {repr(size) for size in self.sizes.values()}
-        while name in taken:
-            name += "_"
+        while name in self.alike:
+            self.alike[name] += 1
+            name = f"{name}_{self.alike[name]}"
+        self.alike[name] = 1
         try:
             return sg.dim(name)
         except sg.ShapeError:  # The name is reserved.
@@ -274,6 +279,14 @@ class _Loading:
         if missing:
             raise ArgumentError(f"{self.name} takes {shorten(names)}; {missing[0]!r} is missing")
         return [given[name] for name in names]
+
+
+def _own(array: np.generic | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that nobody else has and nobody changes: itself if it was made for us."""
+    found = np.asarray(array)
+    found = found if found.flags.owndata else np.array(found)
+    found.flags.writeable = False
+    return found
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from onnx import numpy_helper
 from stopgrad.base.errors import ArgumentError, FileError, MissingFileError, StopgradError
 from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import shorten
+from stopgrad.interop.onnx.apart import Place, without_arrays
 
 OLDEST = 13
 """The oldest version of ``ai.onnx`` that is read; older models are converted by onnx itself."""
@@ -33,19 +35,25 @@ class Source(NamedTuple):
         model: the ``ModelProto``.
         folder: the folder of its external data; None for a model that is in no file.
         name: its name in messages.
+        places: where initializers stand whose numbers were left out of the model, by name.
     """
 
     model: Any
     folder: str | None
     name: str
+    places: Mapping[str, Place] = {}
 
 
 ModelSource: TypeAlias = AnyPath | bytes | onnx.ModelProto | Source
 """What a model can be read from."""
 
 
-def read(source: ModelSource) -> Source:
+def read(source: ModelSource, lean: bool = False) -> Source:
     """A model from a path, from bytes, or as it is.
+
+    Args:
+        source: the model.
+        lean: whether to leave large arrays in the file, until they are asked for.
 
     Raises:
         MissingFileError, FileError: there is no such file, or it is no ONNX model that can be read.
@@ -66,13 +74,20 @@ def read(source: ModelSource) -> Source:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise FileError(f"{path!r} is no file")  # A pipe or device would be read without end.
         with open(path, "rb") as file:
-            content = file.read()
+            content, places = _content(path, file, lean)
     except FileNotFoundError as error:
         raise MissingFileError(f"there is no file {path!r}") from error
     except (OSError, ValueError) as error:
         raise FileError(f"{path!r} cannot be read: {error}") from error
     name = os.path.basename(path)
-    return Source(_parsed(content, name), os.path.dirname(os.path.abspath(path)), name)
+    return Source(_parsed(content, name), os.path.dirname(os.path.abspath(path)), name, places)
+
+
+def _content(path: str, file: BinaryIO, lean: bool) -> tuple[bytes, dict[str, Place]]:
+    if lean:
+        with contextlib.suppress(FileError, ValueError):  # What is empty or damaged is told by the parser.
+            return without_arrays(os.path.abspath(path), file)
+    return file.read(), {}
 
 
 def _parsed(content: bytes, name: str) -> Any:

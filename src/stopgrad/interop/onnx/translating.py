@@ -7,6 +7,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from stopgrad.graph.build import apply, emit
 from stopgrad.graph.builder import Inside, default_graph
 from stopgrad.graph.interpreter import constant_value
 from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.interop.onnx.apart import Place
 from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
 from stopgrad.interop.onnx.folding import LARGEST, folded
 from stopgrad.interop.onnx.operators import OPERATORS
@@ -343,11 +345,14 @@ def described(node: onnx.NodeProto, name: str) -> str:
 # ------------------------------------------------------------------------------------------------ graphs
 
 
-def stored(graph: onnx.GraphProto, folder: str | None) -> Iterator[tuple[str, Any]]:
-    """The initializers of a graph, each with its name."""
+def stored(
+    graph: onnx.GraphProto, folder: str | None, places: Mapping[str, Place] = MappingProxyType({})
+) -> Iterator[tuple[str, Any]]:
+    """The initializers of a graph, each with its name; those left in the file are read from there."""
     for tensor in graph.initializer:
         name = text(tensor.name)
-        yield name, array_from(tensor, folder, f"the initializer {name!r}")
+        what = f"the initializer {name!r}"
+        yield name, places[name].read(what) if name in places else array_from(tensor, folder, what)
     for sparse in graph.sparse_initializer:
         name = text(sparse.values.name)
         yield name, dense_from(sparse, folder, f"the initializer {name!r}")

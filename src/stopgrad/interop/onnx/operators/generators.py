@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
 from stopgrad.interop.onnx.sizing import sizes_known
@@ -63,6 +64,8 @@ def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | 
         if step == 0 or not all(map(math.isfinite, (first, last, step))):
             node.fail("a range has steps that are not 0, and finite limits")
         count = max(math.ceil((last - first) / step), 0)
+        if count > LARGEST:
+            node.fail(f"a range has no {count:.1e} elements")
         places = sg.range(0, count, dtype=sg.int64)
         return sg.add(brought(first, dtype), sg.multiply(brought(places, dtype), brought(step, dtype)))
     return sg.range(first, last, step, dtype=dtype)
