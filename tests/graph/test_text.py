@@ -36,6 +36,13 @@ def small_graph() -> tuple[sg.Graph, sg.Output, sg.Output, sg.Output]:
     return graph, x, loss, dw
 
 
+def test_places_along_an_axis_are_integers_in_a_text_too() -> None:
+    text = "x: float32[2] = Placeholder(dtype=float32, shape=(2,))\n"
+    text += "i: float32[2] = Placeholder(dtype=float32, shape=(2,))\n"
+    with pytest.raises(sg.GraphError, match="integers as indices"):
+        sg.Graph.from_text(f"{text}y: float32[2] = TakeAlongAxis(x, i, axis=0)")
+
+
 def test_the_text_shows_operations_operands_attributes_and_origins() -> None:
     graph = sg.Graph()
     with graph.as_default():

@@ -17,6 +17,7 @@ from onnx_training_tools import batches, mlp, model_of, normal
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from stopgrad.trainer import Trainer
+from stopgrad_trainer.exported import fields
 
 pytestmark = pytest.mark.slow
 
@@ -309,6 +310,29 @@ def test_what_is_exported_comes_from_the_folder_alone(what: str, folder: Path, t
     assert next(tensor.raw_data for tensor in made if tensor.name == "right") == b"p" * 16
 
 
+def test_data_that_a_model_says_to_hold_is_taken_from_it(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    model = onnx.load(tmp_path / "predict.onnx", load_external_data=False)
+    model.graph.initializer.add(name="w", data_type=1, dims=[1], raw_data=b"abcd", data_location=0)
+    assert model.graph.initializer[-1].HasField("data_location")
+    (tmp_path / "predict.onnx").write_bytes(model.SerializeToString())
+    Trainer(tmp_path).export(tmp_path / "made.onnx")
+    made = onnx.load(tmp_path / "made.onnx").graph.initializer
+    assert next(tensor.raw_data for tensor in made if tensor.name == "w") == b"abcd"
+
+
+def test_fields_of_every_kind_are_passed_over() -> None:
+    whole = b"\x08\x96\x01" + b"\x11" + b"8" * 8 + b"\x1a\x03abc" + b"\x25" + b"4" * 4 + b"\x28\x00"
+    found = list(fields(memoryview(whole)))
+    assert [field.number for field in found] == [1, 2, 3, 4, 5]
+    assert found[0].value == 150
+    assert [bytes(field.value) for field in found[1:4]] == [b"8" * 8, b"abc", b"4" * 4]
+    assert b"".join(field.whole for field in found) == whole
+    with pytest.raises(sg.FileError, match="truncated"):
+        list(fields(memoryview(whole[:9])))
+
+
 @pytest.fixture
 def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
@@ -354,6 +378,7 @@ import sys
 for name in ("onnx", "torch", "jax"):
     sys.modules[name] = None
 from stopgrad.trainer import Trainer
+from stopgrad_trainer.exported import fields
 trainer = Trainer({str(folder)!r})
 loss = trainer.step(x=[[1, 2, 3, 4]], labels=[1])
 trainer.predict(x=[[1, 2, 3, 4]])

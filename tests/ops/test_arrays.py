@@ -245,6 +245,17 @@ def test_numbers_that_a_dtype_holds_or_rounds_are_taken() -> None:
         np.testing.assert_allclose(made.astype(np.complex128), value, rtol=1e-2)
 
 
+def test_bins_that_are_met_once_are_met() -> None:
+    np.testing.assert_array_equal(sg.bincount(np.array([1, 1, 2]), binary_output=True), [0, 1, 1])
+
+
+@pytest.mark.parametrize("dtype", ["longdouble", "clongdouble"])
+def test_numbers_of_a_dtype_that_there_is_not_are_refused(dtype: str) -> None:
+    if np.dtype(dtype).itemsize > 2 * 8:
+        with sg.Graph().as_default(), pytest.raises(sg.DTypeError, match="is no element type of stopgrad"):
+            sg.constant(np.ones(2, dtype))
+
+
 def test_what_says_that_it_is_longer_than_memory_is_refused() -> None:
     class Endless:
         def __len__(self) -> int:

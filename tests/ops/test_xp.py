@@ -394,6 +394,7 @@ def test_arrays_of_what_is_none_yet() -> None:
         with pytest.raises(sg.ArgumentError, match="copy=False cannot be kept"):
             xp.asarray(obj, dtype=dtype, copy=False)
     assert np.shares_memory(xp.from_dlpack(x), x)
+    assert not np.shares_memory(xp.from_dlpack(x, copy=True), x)
     with pytest.raises(sg.ArgumentError, match="no __dlpack__"):
         xp.from_dlpack([1.0])
     (found,) = run(lambda x: xp.asarray([[x[0], x[1]], [x[2], 5.0]]), (x,), {}, "numpy")

@@ -249,6 +249,12 @@ def test_static_values_that_are_equal_but_not_the_same_are_told_apart() -> None:
     assert [float(h(1.0, c)) for c in (0.0, -0.0)] == [1.0, -1.0]
 
 
+def test_calls_like_the_last_one_heed_what_is_static() -> None:
+    f = sg.function(lambda x, n: x * n, engine="xla", static_argnums=1)
+    x = np.ones(2, np.float32)
+    assert [float(f(x, n)[0]) for n in (2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 2.0)] == [2, 2, 2, 3, 3, 3, 2]
+
+
 def test_static_structures_are_not_looked_into() -> None:
     @dataclass(frozen=True)
     class Config:

@@ -73,6 +73,13 @@ def test_untuned_the_preferred_way_is_taken(compiled: list[str]) -> None:
     assert compiled == ["slow"]
 
 
+def test_a_report_says_how_long_compiling_took() -> None:
+    began = time.perf_counter()
+    f = sg.function(lambda x: sg.exp(x) * 3.0, engine="numpy")
+    f(np.ones(3))
+    assert 0.0 <= f.report()[-1].compiling <= time.perf_counter() - began
+
+
 def test_strict_is_the_plain_way_whatever_is_measured(compiled: list[str]) -> None:
     assert sg.function(double, engine="two_ways", strict=True, tune="full")(1.5) == 3.0
     assert compiled == ["plain"]

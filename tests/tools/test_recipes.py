@@ -225,6 +225,13 @@ def test_training_on_attacked_digits_withstands_the_attack() -> None:
 # --------------------------------------------------------------------------------------------- targets
 
 
+def test_the_distance_of_simsiam_is_least_where_directions_agree() -> None:
+    x = np.array([[3.0, 4.0], [0.0, 2.0]])
+    assert targets.distance(x, 5.0 * x) == pytest.approx(-1.0)
+    assert targets.distance(x, -x) == pytest.approx(1.0)
+    assert targets.distance(x, x[:, ::-1] * [1.0, -1.0]) == pytest.approx(0.0)
+
+
 @pytest.mark.slow
 def test_simsiam_collapses_without_the_stop() -> None:
     x, _, test, _ = targets.load(0)

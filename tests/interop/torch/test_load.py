@@ -202,6 +202,17 @@ def test_attention_with_masks(form: str) -> None:
         assert np.abs(a - b.numpy()).max() < 1e-12
 
 
+def test_a_power_of_zero_has_no_slope_not_even_at_zero() -> None:
+    class Powers(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (x**0).sum() + (x**1).sum() + (x**2).sum()
+
+    x = np.array([0.0, -2.0, 3.0], np.float32)
+    value, slope = sg.value_and_grad(load(Powers(), torch.from_numpy(x)))(x)
+    assert value == 3.0 + 1.0 + 13.0
+    np.testing.assert_array_equal(slope, 1.0 + 2.0 * x)
+
+
 def test_the_second_derivative_of_a_model() -> None:
     module, _, x = _made("perceptron", torch.float64)
     model = load(module, x)

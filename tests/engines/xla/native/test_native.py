@@ -23,6 +23,7 @@ from native_rows import (
 import stopgrad as sg
 from stopgrad.engines.xla.native import convolution, pooling, rows, schedule
 from stopgrad.engines.xla.native.library import HERE, library
+from stopgrad.engines.xla.native.recording import Refused, shape_of
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import Region
 
@@ -92,6 +93,25 @@ def test_losses_labels_and_masks_with_their_gradients_in_one_program(found: list
     mask = np.arange(33) % 5 > 0
     agree(everything, floats(6, 33), floats(6, 33), labels, mask, rtol=1e-5, atol=1e-4)
     assert found
+
+
+def test_sizes_must_be_known() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, ["n", 4])
+        assert shape_of(sg.zeros([2, 4])) == (2, 4)
+        with pytest.raises(Refused, match="a symbolic size"):
+            shape_of(x)
+
+
+def test_one_number_a_row_is_taken_and_put_without_leaving_the_kernel(found: list[Region]) -> None:
+    x, labels = floats(6, 40), np.array([0, 5, 39, 7, 7, 1])[:, None]
+
+    def picked(x: Any) -> Any:
+        taken = sg.take_along_axis(x * 2.0, labels, -1)
+        return sg.reduce_sum(sg.exp(taken - sg.reduce_max(x, -1, keepdims=True)))
+
+    agree(sg.value_and_grad(picked), x, rtol=1e-5, atol=1e-6)
+    assert any(op.type == "TakeAlongAxis" for region in found for op in region.operations)
 
 
 def test_views_and_constants_are_no_instructions(found: list[Region]) -> None:
