@@ -7,9 +7,11 @@ arguments. A backward pass shows both; if none has run, the function's ``backwar
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any, Self
 
@@ -25,6 +27,10 @@ Tensor = torch.Tensor
 NOT_DIFFERENTIABLE = "not differentiable"
 _APPLIES = [getattr(BackwardCFunction, name, None) for name in ("apply", "apply_boxed")]
 _CODES = frozenset([getattr(function, "__code__", None) for function in _APPLIES])
+
+
+_AFTER = list(inspect.signature(torch.autograd.grad).parameters)[3:]
+"""What ``torch.autograd.grad`` takes after the outputs, the inputs, and the gradients of the outputs."""
 
 
 class Returned:
@@ -153,13 +159,16 @@ def _functions_around() -> Iterator[Node]:
 class _Trial(Backwards):
     """A trial of a function's ``backward``: what that would differentiate is seen, and not differentiated.
 
-    The leaves that it would reach have gradients of zero until the trial ends.
+    The leaves that it would reach have gradients of zero until the trial ends. What it writes into, such as the
+    tensors that its forward saved, is then what it was.
     """
 
     is_trial = True
 
     def __enter__(self) -> Self:
         self._kept: list[tuple[Tensor, Tensor | None]] = []
+        self._written: list[tuple[Tensor, Tensor]] = []
+        self._versions = ExitStack()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -167,6 +176,9 @@ class _Trial(Backwards):
         super().__exit__(*failure)  # type: ignore[no-untyped-call]
         for leaf, grad in reversed(self._kept):
             leaf.grad = grad
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._versions:
+            for tensor, before in reversed(self._written):
+                tensor.copy_(before)
 
     def __torch_function__(
         self,
@@ -176,12 +188,32 @@ class _Trial(Backwards):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         with torch._C.DisableTorchFunction():  # No watch that is running sees it.
+            kwargs = kwargs or {}
+            for tensor in _written_by(func, args, kwargs):
+                self._versions.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+                self._written.append((tensor, tensor.detach().clone()))
+            if (
+                call_of(func).act is Act.GRAD
+            ):  # What a forward made and kept is differentiated once more later.
+                args, kwargs = (
+                    args[:3],
+                    {**kwargs, **dict(zip(_AFTER, args[3:], strict=False)), "retain_graph": True},
+                )
             return super().__torch_function__(func, types, args, kwargs)
 
     def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for leaf in _leaves(self.losses(args, kwargs)):
             self._kept.append((leaf, leaf.grad))
             leaf.grad = torch.zeros_like(leaf)
+
+
+def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors that a call writes into."""
+    call, into = call_of(function), [kwargs.get("out")]
+    if (call.writes or call.apart) and args:
+        into.append(args[0])
+    each = [x for one in into for x in (one if isinstance(one, (list, tuple)) else [one])]
+    return [x for x in each if isinstance(x, torch.Tensor) and not x.is_inference()]
 
 
 def _leaves(losses: Sequence[Tensor]) -> list[Tensor]:
@@ -213,8 +245,18 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
         torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
         for about in node._input_metadata
     ]
-    with torch.random.fork_rng(generators), torch._C._EnableTorchFunction(), _Trial(seen), torch.no_grad():
-        found = node.apply(*zeros)
+    noted = {name: x.copy() if isinstance(x, (list, dict)) else x for name, x in vars(node).items()}
+    try:
+        with (
+            torch.random.fork_rng(generators),
+            torch._C._EnableTorchFunction(),
+            _Trial(seen),
+            torch.no_grad(),
+        ):
+            found = node.apply(*zeros)
+    finally:
+        vars(node).clear()
+        vars(node).update(noted)
     found = found if isinstance(found, tuple) else (found,)
     needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
     return [to is not None and next(needed) for to, _ in node.next_functions]

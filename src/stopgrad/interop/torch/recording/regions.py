@@ -64,6 +64,10 @@ class Regions:
             self._forwards[key] = Region(here, forward_name(function), place, runs=function)
         return self._forwards[key]
 
+    def ended(self, forward: Region) -> None:
+        """Note that a function's forward was left: the next one at its place is another."""
+        self._forwards.pop((forward.runs, forward.place, forward.outer), None)
+
     def switch(self, on: bool) -> None:
         """Note that gradients are switched on or off."""
         entry = Entry(sys._getframe(1))
@@ -73,6 +77,7 @@ class Regions:
         if entry.manager and (entry.constructs or entry.manager not in self._before):
             self._before[entry.manager] = self.region
         if on:
+            self.here()  # So that a forward which switches gradients on is known before it makes anything.
             self.region = None
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)

@@ -60,6 +60,7 @@ class Values(Regions):
                 inner = None
             else:
                 place = forward.place
+                self.ended(forward)
             self.memory.release(tensor)
             value = self.nodes.imported(node, number, place, inner)
             self._remember(tensor, value)
