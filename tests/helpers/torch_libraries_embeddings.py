@@ -48,7 +48,10 @@ def supervised_contrastive() -> Case:
 def circle() -> Case:
     """Weights of pairs are their similarities, without gradient."""
     losses = library("pytorch_metric_learning.losses.circle_loss")
-    lines = ("torch.relu(self.op - anchor_positive.detach())", "torch.relu(anchor_negative.detach() - self.on)")
+    lines = (
+        "torch.relu(self.op - anchor_positive.detach())",
+        "torch.relu(anchor_negative.detach() - self.on)",
+    )
     return metric(embedder(), losses.CircleLoss(), *[Line(text, losses.CircleLoss) for text in lines])
 
 
@@ -84,7 +87,15 @@ def mined_triplets() -> Case:
 
 
 def transformer(**options: Any) -> nn.Module:
-    sizes = {"image_size": 8, "patch_size": 4, "num_classes": 3, "dim": 8, "depth": 1, "heads": 2, "mlp_dim": 8}
+    sizes = {
+        "image_size": 8,
+        "patch_size": 4,
+        "num_classes": 3,
+        "dim": 8,
+        "depth": 1,
+        "heads": 2,
+        "mlp_dim": 8,
+    }
     return library("vit_pytorch").ViT(dim_head=4, **sizes, **options)
 
 
@@ -141,9 +152,7 @@ def without_momentum() -> Case:
     """SimSiam: the encoder is its own target."""
     byol = library("byol_pytorch.byol_pytorch")
     net = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(36, 6))
-    model = byol.BYOL(
-        net, 8, -1, 4, 8, augment_fn=same, use_momentum=False, use_simplicial_embeddings=False
-    )
+    model = byol.BYOL(net, 8, -1, 4, 8, augment_fn=same, use_momentum=False, use_simplicial_embeddings=False)
     x = torch.rand(4, 3, 8, 8)
     partly = dict.fromkeys(("net.*", "online_encoder.*"), "partly stopped")
     return Case(model, lambda: model(x), partly, cut_at_targets(byol))
@@ -179,7 +188,13 @@ def teacher_of_itself() -> Case:
 def masked_patches() -> Case:
     """The class token and the head of the encoder play no part in it."""
     mae = library("vit_pytorch.mae")
-    model = mae.MAE(encoder=transformer(pool="mean"), decoder_dim=8, masking_ratio=0.5, decoder_heads=2, decoder_dim_head=4)
+    model = mae.MAE(
+        encoder=transformer(pool="mean"),
+        decoder_dim=8,
+        masking_ratio=0.5,
+        decoder_heads=2,
+        decoder_dim_head=4,
+    )
     x = torch.rand(2, 3, 8, 8)
     apart = dict.fromkeys(("encoder.cls_token", "encoder.mlp_head.*"), "disconnected")
     return Case(stirred(model), lambda: model(x), apart)
@@ -189,7 +204,15 @@ def masked_patches() -> Case:
 def distilled_transformer() -> Case:
     """A teacher that requires gradients is used without."""
     distill = library("vit_pytorch.distill")
-    sizes = {"image_size": 8, "patch_size": 4, "num_classes": 3, "dim": 8, "depth": 1, "heads": 2, "mlp_dim": 8}
+    sizes = {
+        "image_size": 8,
+        "patch_size": 4,
+        "num_classes": 3,
+        "dim": 8,
+        "depth": 1,
+        "heads": 2,
+        "mlp_dim": 8,
+    }
     teacher = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
     model = distill.DistillWrapper(student=distill.DistillableViT(**sizes), teacher=teacher)
     x, y = torch.rand(2, 3, 8, 8), torch.tensor([0, 2])
@@ -275,7 +298,9 @@ def similarity_of_cosines() -> Case:
 def cached_negatives() -> Case:
     """Gradients of embeddings are kept and handed on by a hook when the loss is differentiated."""
     model, batches = sentences()
-    criterion = library("sentence_transformers.losses").CachedMultipleNegativesRankingLoss(model, mini_batch_size=2)
+    criterion = library("sentence_transformers.losses").CachedMultipleNegativesRankingLoss(
+        model, mini_batch_size=2
+    )
     return Case(model, lambda: criterion(batches[:2], None))
 
 

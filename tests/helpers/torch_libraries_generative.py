@@ -13,7 +13,9 @@ from torch_libraries import Case, Line, case, library, stirred
 
 def unet(**options: Any) -> nn.Module:
     package = library("denoising_diffusion_pytorch")
-    return package.Unet(dim=8, dim_mults=(1, 2), attn_dim_head=4, attn_heads=2, full_attn=(False, True), **options)
+    return package.Unet(
+        dim=8, dim_mults=(1, 2), attn_dim_head=4, attn_heads=2, full_attn=(False, True), **options
+    )
 
 
 @case("denoising-diffusion-pytorch")
@@ -60,7 +62,9 @@ def elucidated() -> Case:
     model = package.ElucidatedDiffusion(unet(random_fourier_features=True), image_size=8)
     x = torch.rand(2, 3, 8, 8)
     frozen = {"net.time_mlp.0.weights": "stopped"}
-    return Case(model, lambda: model(x), frozen, (Line("", keys="net.time_mlp.0.weights", reason="requires_grad"),))
+    return Case(
+        model, lambda: model(x), frozen, (Line("", keys="net.time_mlp.0.weights", reason="requires_grad"),)
+    )
 
 
 @case("denoising-diffusion-pytorch")
@@ -68,7 +72,13 @@ def weights_of_norm_one() -> Case:
     """Karras's network normalises its weights in place, before each step of training."""
     module = library("denoising_diffusion_pytorch.karras_unet")
     model = module.KarrasUnet(
-        image_size=8, dim=8, dim_max=8, num_downsamples=1, num_blocks_per_stage=1, attn_res=(4,), attn_dim_head=4
+        image_size=8,
+        dim=8,
+        dim_max=8,
+        num_downsamples=1,
+        num_blocks_per_stage=1,
+        attn_res=(4,),
+        attn_dim_head=4,
     )
     x, noise, times = torch.rand(2, 4, 8, 8), torch.randn(2, 4, 8, 8), torch.tensor([0.1, 0.7])
     frozen = {"to_time_emb.0.weights": "stopped"}
@@ -155,7 +165,9 @@ def finite_scalars() -> Case:
 @case("vector-quantize-pytorch")
 def lookup_free() -> Case:
     module = library("vector_quantize_pytorch.lookup_free_quantization")
-    model, x = around(module.LFQ(codebook_size=8, dim=3, entropy_loss_weight=0.1, commitment_loss_weight=0.2), 3)
+    model, x = around(
+        module.LFQ(codebook_size=8, dim=3, entropy_loss_weight=0.1, commitment_loss_weight=0.2), 3
+    )
 
     def loss() -> torch.Tensor:
         found, _, aside = model["quantizer"](model["encoder"](x))

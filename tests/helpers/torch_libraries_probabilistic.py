@@ -21,7 +21,11 @@ class Slope(nn.Module):
 
 
 def differential() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    return nn.ModuleDict({"start": nn.Linear(3, 2), "slope": Slope()}), torch.randn(4, 3), torch.tensor([0.0, 1.0])
+    return (
+        nn.ModuleDict({"start": nn.Linear(3, 2), "slope": Slope()}),
+        torch.randn(4, 3),
+        torch.tensor([0.0, 1.0]),
+    )
 
 
 @case("torchdiffeq")
@@ -69,13 +73,16 @@ def adjoint_of_data() -> Case:
 def adjoint_of_chosen_parameters() -> Case:
     """Parameters that the adjoint is not told of get nothing from it: a mistake to find."""
     odes = library("torchdiffeq")
-    module = library("torchdiffeq._impl.adjoint")
     model, x, t = differential()
     only = (model["slope"].net.weight,)
-    line = Line("with torch.no_grad():", module.OdeintAdjointMethod.forward, "slope.net.bias")
+    line = Line(
+        "OdeintAdjointMethod.apply(", odes.odeint_adjoint, "slope.net.bias", "inside OdeintAdjointMethod"
+    )
     return Case(
         model,
-        lambda: odes.odeint_adjoint(model["slope"], model["start"](x), t, adjoint_params=only)[-1].square().mean(),
+        lambda: (
+            odes.odeint_adjoint(model["slope"], model["start"](x), t, adjoint_params=only)[-1].square().mean()
+        ),
         {"slope.net.bias": "stopped"},
         (line,),
     )
@@ -130,16 +137,25 @@ class Noisy(nn.Module):
 @case("torchsde")
 def stochastic() -> Case:
     sdes = library("torchsde")
-    model, y, t = nn.ModuleDict({"start": nn.Linear(3, 2), "sde": Noisy()}), torch.randn(4, 3), torch.tensor([0.0, 0.5])
+    model, y, t = (
+        nn.ModuleDict({"start": nn.Linear(3, 2), "sde": Noisy()}),
+        torch.randn(4, 3),
+        torch.tensor([0.0, 0.5]),
+    )
     return Case(
-        model, lambda: sdes.sdeint(model["sde"], model["start"](y), t, dt=0.1, method="euler")[-1].square().mean()
+        model,
+        lambda: sdes.sdeint(model["sde"], model["start"](y), t, dt=0.1, method="euler")[-1].square().mean(),
     )
 
 
 @case("torchsde")
 def stochastic_adjoint() -> Case:
     sdes = library("torchsde")
-    model, y, t = nn.ModuleDict({"start": nn.Linear(3, 2), "sde": Noisy()}), torch.randn(4, 3), torch.tensor([0.0, 0.5])
+    model, y, t = (
+        nn.ModuleDict({"start": nn.Linear(3, 2), "sde": Noisy()}),
+        torch.randn(4, 3),
+        torch.tensor([0.0, 0.5]),
+    )
     model["sde"].sde_type = "stratonovich"
 
     def loss() -> torch.Tensor:
@@ -195,12 +211,14 @@ def marginal_likelihood_by_conjugate_gradients() -> Case:
 @case("gpytorch")
 def predictions_of_a_process() -> Case:
     """In evaluation, what is kept of the training data is detached unless one asks otherwise."""
-    gp = library("gpytorch")
-    model, likelihood, _, _ = process()
+    kept = library("gpytorch.models.exact_prediction_strategies")
+    model, _, _, _ = process()
     model.eval()
+    nn.init.constant_(model.mean.raw_constant, 0.3)
     x = torch.rand(3, 2)
-    assert gp is not None
-    return Case(model, lambda: model(x).mean.square().sum())
+    line = Line("            mean_cache = mean_cache.detach()", kept.DefaultPredictionStrategy)
+    status = {"likelihood.*": "stopped", "*": "partly stopped"}
+    return Case(model, lambda: model(x).mean.square().sum(), status, (line,))
 
 
 @case("gpytorch")
@@ -213,12 +231,17 @@ def inducing_points() -> Case:
             found = gp.variational.CholeskyVariationalDistribution(len(points))
             strategy = gp.variational.VariationalStrategy(self, points, found, learn_inducing_locations=True)
             super().__init__(strategy)
-            self.mean, self.kernel = gp.means.ConstantMean(), gp.kernels.ScaleKernel(gp.kernels.MaternKernel())
+            self.mean, self.kernel = (
+                gp.means.ConstantMean(),
+                gp.kernels.ScaleKernel(gp.kernels.MaternKernel()),
+            )
 
         def forward(self, x: torch.Tensor) -> Any:
             return gp.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
 
-    model = nn.ModuleDict({"process": Sparse(torch.rand(5, 2)), "likelihood": gp.likelihoods.BernoulliLikelihood()})
+    model = nn.ModuleDict(
+        {"process": Sparse(torch.rand(5, 2)), "likelihood": gp.likelihoods.BernoulliLikelihood()}
+    )
     bound = gp.mlls.VariationalELBO(model["likelihood"], model["process"], num_data=20)
     x, y = torch.rand(8, 2), torch.randint(0, 2, (8,)).float()
     model["process"](x)  # The first call sets the variational parameters, from the prior.
@@ -229,7 +252,9 @@ def inducing_points() -> Case:
 def deep_kernel() -> Case:
     gp = library("gpytorch")
     model, likelihood, x, y = process()
-    both = nn.ModuleDict({"features": nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)), "process": model})
+    both = nn.ModuleDict(
+        {"features": nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2)), "process": model}
+    )
     evidence = gp.mlls.ExactMarginalLogLikelihood(likelihood, model)
 
     def loss() -> torch.Tensor:
@@ -242,7 +267,7 @@ def deep_kernel() -> Case:
 
 @case("botorch")
 def expected_improvement() -> Case:
-    """Where to look next: the candidates get the gradient, and the model's parameters, too."""
+    """Where to look next: the candidates get the gradient. Of the training data, what is kept is detached."""
     models, found = library("botorch.models"), library("botorch.acquisition")
     x = torch.rand(8, 2, dtype=torch.float64)
     model = models.SingleTaskGP(x, x.sin().sum(-1, keepdim=True))
@@ -250,7 +275,19 @@ def expected_improvement() -> Case:
     both = nn.Module()
     both.model, both.candidates = model, nn.Parameter(torch.rand(1, 2, dtype=torch.float64))
     improvement = found.LogExpectedImprovement(model, best_f=1.0)
-    return Case(both, lambda: -improvement(both.candidates))
+    return Case(both, lambda: -improvement(both.candidates), CANDIDATES, caches())
+
+
+CANDIDATES = {"*.raw_noise": "stopped", "*": "partly stopped"}
+"""Of the candidates, choices between formulas are comparisons, which have no derivative."""
+
+
+def caches() -> tuple[Line, ...]:
+    """What gpytorch keeps for predictions: of the mean, and of the covariance."""
+    kept = library("gpytorch.models.exact_prediction_strategies").DefaultPredictionStrategy
+    mean, covariance = "            mean_cache = mean_cache.detach()", "            res = res.detach()"
+    keys = [(mean, "model.*"), (covariance, "*.raw_noise"), (covariance, "*.raw_lengthscale")]
+    return tuple(Line(text, kept, key) for text, key in keys)
 
 
 @case("botorch")
@@ -265,7 +302,7 @@ def sampled_improvement() -> Case:
     both.model, both.candidates = model, nn.Parameter(torch.rand(2, 2, dtype=torch.float64))
     sampler = sampling.SobolQMCNormalSampler(torch.Size([16]), seed=0)
     improvement = found.qLogExpectedImprovement(model, best_f=0.5, sampler=sampler)
-    return Case(both, lambda: -improvement(both.candidates))
+    return Case(both, lambda: -improvement(both.candidates), CANDIDATES, caches())
 
 
 # ------------------------------------------------------------------------------------------------ pyro-ppl
@@ -307,9 +344,24 @@ def evidence_bound() -> Case:
     guide = guides.AutoNormal(model)
     guide(x, y)
     both = Inference(guide, model)
-    module = library("pyro.infer.trace_elbo")
-    line = Line("return loss + (surrogate_loss - surrogate_loss.detach())", module)
-    return Case(both, lambda: infer.Trace_ELBO().differentiable_loss(model, guide, x, y), {"*": "partly stopped"}, (line,))
+    return Case(
+        both,
+        lambda: infer.Trace_ELBO().differentiable_loss(model, guide, x, y),
+        {"*": "partly stopped"},
+        value_alone(),
+    )
+
+
+def value_alone(keys: str = "*") -> tuple[Line, ...]:
+    """The surrogate is taken off as a number, so that it has a gradient and no value."""
+    return (
+        Line(
+            "isinstance(x, numbers.Number) else x.item()",
+            library("pyro.infer.util").torch_item,
+            keys,
+            "came back at",
+        ),
+    )
 
 
 @case("pyro-ppl")
@@ -319,7 +371,12 @@ def evidence_bound_in_closed_form() -> Case:
     guide = guides.AutoDiagonalNormal(model)
     guide(x, y)
     both = Inference(guide, model)
-    return Case(both, lambda: infer.TraceMeanField_ELBO().differentiable_loss(model, guide, x, y))
+    return Case(
+        both,
+        lambda: infer.TraceMeanField_ELBO().differentiable_loss(model, guide, x, y),
+        {"*": "partly stopped"},
+        value_alone(),
+    )
 
 
 class Coins(nn.Module):
@@ -346,9 +403,11 @@ class Coins(nn.Module):
 def score_of_a_discrete_sample() -> Case:
     infer, module = library("pyro.infer"), library("pyro.infer.trace_elbo")
     model, y = Coins(), torch.randn(6)
+    sampling = library("pyro.distributions.torch_distribution").TorchDistributionMixin
     lines = (
         Line("log_r.add((stacks[name], log_r_term.detach()))", module),
-        Line("return loss + (surrogate_loss - surrogate_loss.detach())", module),
+        Line("else self.sample(sample_shape)", sampling, "found"),
+        *value_alone(),
     )
     return Case(
         model,
@@ -370,18 +429,24 @@ def flow_of_normflows(layers: Any) -> nn.Module:
 def forward_divergence() -> Case:
     flows = library("normflows")
     nets = [flows.nets.MLP([1, 8, 2], init_zeros=False) for _ in range(2)]
-    layers = [one for net in nets for one in (flows.flows.AffineCouplingBlock(net), flows.flows.Permute(2, "swap"))]
+    layers = [
+        one for net in nets for one in (flows.flows.AffineCouplingBlock(net), flows.flows.Permute(2, "swap"))
+    ]
     model, x = flow_of_normflows(layers), torch.randn(6, 2)
     return Case(stirred(model), lambda: model.forward_kld(x))
 
 
 @case("normflows")
 def residual_flow() -> Case:
-    """Its log-determinant is estimated, and differentiated, inside a function of the library's own."""
+    """Its log-determinant is estimated, and differentiated, inside a function of the library's own.
+
+    How many terms it has is drawn by NumPy, from a parameter's value.
+    """
     flows = library("normflows")
     net = flows.nets.LipschitzMLP([2, 8, 2], init_zeros=False, lipschitz_const=0.9)
     model, x = flow_of_normflows([flows.flows.Residual(net, reduce_memory=True)]), torch.randn(6, 2)
-    return Case(stirred(model), lambda: model.forward_kld(x))
+    apart = {"*.geom_p": "disconnected", "*.lamb": "disconnected"}
+    return Case(stirred(model), lambda: model.forward_kld(x), apart)
 
 
 class Standard(nn.Module):
@@ -396,17 +461,27 @@ def without_the_score() -> Case:
     """The path derivative: parameters are frozen for the second way through the flow."""
     flows = library("normflows")
     nets = [flows.nets.MLP([1, 8, 2], init_zeros=False) for _ in range(2)]
-    layers = [one for net in nets for one in (flows.flows.AffineCouplingBlock(net), flows.flows.Permute(2, "swap"))]
+    layers = [
+        one for net in nets for one in (flows.flows.AffineCouplingBlock(net), flows.flows.Permute(2, "swap"))
+    ]
     model = flow_of_normflows(layers)
     model.p = Standard()
-    return Case(stirred(model), lambda: model.reverse_kld(8, score_fn=False))
+    line = Line("param.requires_grad = flag", library("normflows.utils.optim").set_requires_grad)
+    return Case(
+        stirred(model), lambda: model.reverse_kld(8, score_fn=False), {"*": "partly stopped"}, (line,)
+    )
 
 
 @case("zuko")
 def spline_flow() -> Case:
+    """Which piece of the spline: a search has no derivative."""
     zuko = library("zuko")
-    model, x, y = zuko.flows.NSF(2, context=3, transforms=1, hidden_features=(8,)), torch.randn(6, 2), torch.randn(6, 3)
-    return Case(stirred(model), lambda: -model(y).log_prob(x).mean())
+    model, x, y = (
+        zuko.flows.NSF(2, context=3, transforms=1, hidden_features=(8,)),
+        torch.randn(6, 2),
+        torch.randn(6, 3),
+    )
+    return Case(stirred(model), lambda: -model(y).log_prob(x).mean(), {"*": "partly stopped"})
 
 
 @case("zuko")

@@ -111,7 +111,9 @@ def gpt_checkpointed_without_gradients() -> Case:
     """The known mistake: nothing that goes into the checkpointed blocks requires a gradient."""
     model, loss = checkpointed_behind_frozen_embeddings()
     model.disable_input_require_grads()
-    line = Line("", keys="transformer.[hw]*", reason="checkpoint(use_reentrant=True) of inputs that require no")
+    line = Line(
+        "", keys="transformer.[hw]*", reason="checkpoint(use_reentrant=True) of inputs that require no"
+    )
     return Case(model, loss, {"transformer.ln_f.*": "flows", "transformer.*": "stopped"}, (line,))
 
 

@@ -16,6 +16,7 @@ from torch_libraries import Case, Line, Verdict
 
 import stopgrad.torch as sgt
 from stopgrad import Flow, Status
+from stopgrad.interop.torch.recording.recorder import parameters_of
 
 FROZEN = "requires_grad is False"
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
@@ -55,7 +56,7 @@ class Run:
     def __init__(self, build: Callable[[], Case], watched: bool) -> None:
         _seed(0)
         self.case = case = build()
-        self.parameters = dict(case.model.named_parameters(remove_duplicate=False))
+        self.parameters = dict(parameters_of(case.model))
         self.got: list[dict[str, bool]] = []
         self.flows: list[Flow] = []
         self._seen: Any = None
@@ -78,11 +79,19 @@ class Run:
                 call.explain(case.model) for call in self._seen.backward_calls if call.kind == "backward"
             ]
         self.values = {} if loss is None else {"loss": loss.detach().clone()}
-        self.values |= {f"{name}.grad": p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
-        self.values |= {name: x.detach().clone() for name, x in case.model.state_dict(keep_vars=True).items() if isinstance(x, torch.Tensor)}
+        self.values |= {
+            f"{name}.grad": p.grad.clone() for name, p in self.parameters.items() if p.grad is not None
+        }
+        self.values |= {
+            name: x.detach().clone()
+            for name, x in case.model.state_dict(keep_vars=True).items()
+            if isinstance(x, torch.Tensor)
+        }
 
     def _note(self, name: str, parameter: torch.Tensor) -> None:
-        calls = [] if self._seen is None else [one for one in self._seen.backward_calls if one.kind == "backward"]
+        calls = (
+            [] if self._seen is None else [one for one in self._seen.backward_calls if one.kind == "backward"]
+        )
         at = max(len(calls) - 1, 0)
         while len(self.got) <= at:
             self.got.append({})
@@ -90,7 +99,9 @@ class Run:
         assert grad is not None
         for key, other in self.parameters.items():
             if other is parameter:
-                self.got[at][key] = bool(grad.to_dense().abs().max() > 0 if grad.is_sparse else grad.abs().max() > 0)
+                self.got[at][key] = bool(
+                    grad.to_dense().abs().max() > 0 if grad.is_sparse else grad.abs().max() > 0
+                )
 
 
 def _seed(seed: int) -> None:
@@ -116,7 +127,7 @@ def examined(build: Callable[[], Case]) -> Findings:
         for key in watched.parameters:
             found.parameters += 1
             _check_verdict(found, case, verdict, key, got.get(key), flow[key].status)
-            _check_lines(found, verdict, key, flow)
+            _check_lines(found, verdict, key, flow, not watched.parameters[key].requires_grad)
     found.changed = _different(plain.values, watched.values)
     return found
 
@@ -134,11 +145,11 @@ def _check_verdict(
         found.verdicts.append(f"{key}: {status}, not {wanted}")
 
 
-def _check_lines(found: Findings, verdict: Verdict, key: str, flow: Flow) -> None:
+def _check_lines(found: Findings, verdict: Verdict, key: str, flow: Flow, frozen: bool) -> None:
     """Compare the lines that cut paths to a parameter with those of the case.
 
-    Each of the case is told, and each stop that is told is of the case; of a parameter that gets no gradient,
-    whatever cuts. That a parameter itself is frozen, autograd says.
+    Each of the case is told, and each stop that is told is of the case; of a parameter that is not
+    differentiable, whatever cuts. That a parameter itself is frozen, autograd says.
     """
     cuts = flow[key].cuts
     lines = [line for line in verdict.cuts if fnmatch.fnmatchcase(key, line.keys)]
@@ -146,8 +157,8 @@ def _check_lines(found: Findings, verdict: Verdict, key: str, flow: Flow) -> Non
         if not any(_is(cut, line) for cut in cuts):
             found.lines.append(f"{key}: {line.text or line.reason!r} is not told")
     for cut in cuts:
-        told = cut.status == Status.STOPPED or not flow[key].arrives
-        if told and cut.reason != FROZEN and not any(_is(cut, line) for line in lines):
+        told = cut.status in (Status.STOPPED, flow[key].status)
+        if told and not (frozen and cut.reason == FROZEN) and not any(_is(cut, line) for line in lines):
             found.lines.append(f"{key}: {cut.reason} at {cut.location!r} is told")
 
 
@@ -163,7 +174,10 @@ def _is(cut: Any, line: Line) -> bool:
 
 def _different(plain: Mapping[str, torch.Tensor], watched: Mapping[str, torch.Tensor]) -> list[str]:
     """The values that are not the same, bit by bit."""
-    found = [f"{key} is there only {'without' if key in plain else 'with'} a watch" for key in plain.keys() ^ watched.keys()]
+    found = [
+        f"{key} is there only {'without' if key in plain else 'with'} a watch"
+        for key in plain.keys() ^ watched.keys()
+    ]
     for key in plain.keys() & watched.keys():
         a, b = (x.to_dense() if x.is_sparse else x for x in (plain[key], watched[key]))
         if a.dtype != b.dtype or a.numpy().tobytes() != b.numpy().tobytes():
