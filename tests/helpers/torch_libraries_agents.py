@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import torch
 from torch import nn
-from torch_libraries import Case, Line, Verdict, case, library, stirred
+from torch_libraries import Case, Line, Verdict, case, library
 
 # --------------------------------------------------------------------------------------------------- torchrl
 
@@ -60,7 +61,7 @@ def steps(policy: nn.Module, count: int = 6) -> Any:
     return data
 
 
-def summed(module: nn.Module, data: Any, names: str = "loss_") -> torch.Tensor:
+def summed(module: nn.Module, data: Any, names: str = "loss") -> torch.Tensor:
     """The losses that a loss module returns."""
     return sum(value for name, value in module(data.clone()).items() if name.startswith(names))
 
@@ -72,7 +73,17 @@ def advantage_actor_critic() -> Case:
     policy = actor()
     module, data = losses.A2CLoss(policy, critic()), steps(policy)
     module.make_value_estimator(losses.ValueEstimators.TD0)
-    return Case(module, lambda: summed(module, data))
+    return Case(module, lambda: summed(module, data), {"critic*": "partly stopped"}, detached_critic())
+
+
+def detached_critic() -> tuple[Line, ...]:
+    """Its parameters, for the value of a state; as its own target, for that of the next state."""
+    tensordict, values = library("tensordict.base"), library("torchrl.objectives.value.advantages")
+    return (
+        Line("            return x.detach()", tensordict.TensorDictBase.detach, "critic*"),
+        Line("data = [val.data for val in vals]", tensordict.TensorDictBase._data, "critic*"),
+        Line("            value_ = value_.detach()", values, "critic*"),
+    )
 
 
 @case("torchrl")
@@ -83,7 +94,7 @@ def advantage_actor_critic_once_more() -> Case:
     module, data = losses.A2CLoss(policy, critic()), steps(policy)
     module.make_value_estimator(losses.ValueEstimators.TD0)
     summed(module, data)
-    return Case(module, lambda: summed(module, data))
+    return Case(module, lambda: summed(module, data), {"critic*": "partly stopped"}, detached_critic())
 
 
 @case("torchrl")
@@ -100,8 +111,17 @@ def clipped_policy() -> Case:
 def soft_actor_critic() -> Case:
     losses = library("torchrl.objectives")
     policy = actor()
-    module, data = losses.SACLoss(policy, critic(True), num_qvalue_nets=2), steps(policy)
-    return Case(module, lambda: summed(module, data))
+    module = losses.SACLoss(policy, critic(True), num_qvalue_nets=2, target_entropy=-2.0)
+    data, own = steps(policy), library("torchrl.objectives.sac").SACLoss
+    target = "        with torch.no_grad():"
+    lines = (
+        Line(target, own._compute_target_v2, "log_alpha"),
+        Line(target, own._compute_target_v2, "actor*"),
+        Line(target, own._alpha.fget, "log_alpha"),
+        Line('return loss_actor, {"log_prob": log_prob.detach()}', own, "actor*"),
+        Line("            return x.detach()", library("tensordict.base").TensorDictBase.detach, "qvalue*"),
+    )
+    return Case(module, lambda: summed(module, data), {"*": "partly stopped"}, lines)
 
 
 @case("torchrl")
@@ -119,7 +139,12 @@ def deterministic_policy() -> Case:
     losses, nets = library("torchrl.objectives"), library("tensordict.nn")
     policy = nets.TensorDictModule(nn.Linear(4, 2), in_keys=["observation"], out_keys=["action"])
     module, data = losses.DDPGLoss(policy, critic(True)), steps(policy)
-    return Case(module, lambda: summed(module, data))
+    tensordict = library("tensordict.base").TensorDictBase
+    lines = (
+        Line("data = [val.data for val in vals]", tensordict._data, "actor*"),
+        Line("            return x.detach()", tensordict.detach, "value*"),
+    )
+    return Case(module, lambda: summed(module, data), {"*": "partly stopped"}, lines)
 
 
 # --------------------------------------------------------------------------- stable-baselines3, tianshou
@@ -324,10 +349,8 @@ def rows(**columns: list[str]) -> Any:
 
 
 def options_of(kind: Any, **options: Any) -> Any:
-    import tempfile
-
     return kind(
-        output_dir=tempfile.mkdtemp(),
+        output_dir=tempfile.gettempdir(),
         use_cpu=True,
         bf16=False,
         report_to=[],
@@ -408,7 +431,8 @@ def group_relative_policy() -> Case:
         "advantages": torch.tensor([0.7, -0.4]),
         "num_items_in_batch": torch.tensor(8),
     }
-    return Case(trainer.model, lambda: trainer._compute_loss(trainer.model, batch))
+    line = Line("old_per_token_logps = per_token_logps.detach() if", library("trl.trainer.grpo_trainer").GRPOTrainer)
+    return Case(
+        trainer.model, lambda: trainer._compute_loss(trainer.model, batch), {"*": "partly stopped"}, (line,)
+    )
 
-
-__all__ = ["stirred"]

@@ -143,7 +143,7 @@ class _Mode(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if types and not all([issubclass(kind, torch.Tensor) for kind in types]):
+        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
             # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
             for kind in types:
                 with self:

@@ -159,8 +159,8 @@ def _functions_around() -> Iterator[Node]:
 class _Trial(Backwards):
     """A trial of a function's ``backward``: what that would differentiate is seen, and not differentiated.
 
-    The leaves that it would reach have gradients of zero until the trial ends. What it writes into, such as the
-    tensors that its forward saved, is then what it was.
+    The leaves that it would reach have gradients of zero until the trial ends. What it writes into, such as
+    the tensors that its forward saved, is then what it was.
     """
 
     is_trial = True
