@@ -431,8 +431,9 @@ def group_relative_policy() -> Case:
         "advantages": torch.tensor([0.7, -0.4]),
         "num_items_in_batch": torch.tensor(8),
     }
-    line = Line("old_per_token_logps = per_token_logps.detach() if", library("trl.trainer.grpo_trainer").GRPOTrainer)
+    line = Line(
+        "old_per_token_logps = per_token_logps.detach() if", library("trl.trainer.grpo_trainer").GRPOTrainer
+    )
     return Case(
         trainer.model, lambda: trainer._compute_loss(trainer.model, batch), {"*": "partly stopped"}, (line,)
     )
-

@@ -328,3 +328,32 @@ def test_a_function_that_was_tried_does_afterwards_what_it_would_have_done() -> 
     assert seen.explain(loss, {"x": x})["x"].status == "flows"
     loss.backward()
     torch.testing.assert_close(x.grad, 3.0 * x.detach().exp() * 6.0)
+
+
+class Freeing(torch.autograd.Function):
+    """Frees the memory of its argument, and computes it again from the result, as reversible layers do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x.detach() * 2.0
+        x.untyped_storage().resize_(0)
+        ctx.kept = [(x, y)]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.kept.pop()
+        again = y / 2.0
+        y.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(again.untyped_storage().nbytes())
+        x.set_(again)
+        return 2.0 * g * x
+
+
+def test_memory_that_a_tried_function_frees_is_there_afterwards() -> None:
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    with sgt.watch() as seen:
+        loss = Freeing.apply(x + 1.0).sum()
+    assert seen.explain(loss, {"x": x})["x"].status == "flows"
+    loss.backward()
+    torch.testing.assert_close(x.grad, torch.tensor([2.0, 4.0, 6.0]))

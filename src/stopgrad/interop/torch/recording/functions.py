@@ -167,7 +167,7 @@ class _Trial(Backwards):
 
     def __enter__(self) -> Self:
         self._kept: list[tuple[Tensor, Tensor | None]] = []
-        self._written: list[tuple[Tensor, Tensor]] = []
+        self._written: list[_Memory] = []
         self._versions = ExitStack()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -177,8 +177,8 @@ class _Trial(Backwards):
         for leaf, grad in reversed(self._kept):
             leaf.grad = grad
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._versions:
-            for tensor, before in reversed(self._written):
-                tensor.copy_(before)
+            for memory in reversed(self._written):
+                memory.restore()
 
     def __torch_function__(
         self,
@@ -191,14 +191,10 @@ class _Trial(Backwards):
             kwargs = kwargs or {}
             for tensor in _written_by(func, args, kwargs):
                 self._versions.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
-                self._written.append((tensor, tensor.detach().clone()))
-            if (
-                call_of(func).act is Act.GRAD
-            ):  # What a forward made and kept is differentiated once more later.
-                args, kwargs = (
-                    args[:3],
-                    {**kwargs, **dict(zip(_AFTER, args[3:], strict=False)), "retain_graph": True},
-                )
+                self._written.append(_Memory(tensor))
+            if call_of(func).act is Act.GRAD:  # A graph that the forward kept is needed once more.
+                args, kwargs = args[:3], {**dict(zip(_AFTER, args[3:], strict=False)), **kwargs}
+                kwargs["retain_graph"] = True
             return super().__torch_function__(func, types, args, kwargs)
 
     def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -207,13 +203,36 @@ class _Trial(Backwards):
             leaf.grad = torch.zeros_like(leaf)
 
 
+class _Memory:
+    """A tensor's memory, as it is now."""
+
+    __slots__ = ("bytes", "content", "size", "tensor", "view")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.bytes = tensor, tensor.untyped_storage()
+        self.view = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self.size = self.bytes.nbytes()
+        self.content = self.bytes.clone() if self.size else None
+
+    def restore(self) -> None:
+        """Make the tensor what it was, with the same memory."""
+        now = self.tensor.untyped_storage()
+        if now._cdata != self.bytes._cdata:
+            self.bytes.resize_(max(self.size, now.nbytes()))  # A tensor is given no memory that is too small.
+            self.tensor.set_(self.bytes, *self.view)  # type: ignore[call-overload]
+        self.bytes.resize_(self.size)
+        if self.content is not None:
+            self.bytes.copy_(self.content)
+
+
 def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors that a call writes into."""
+    """The tensors that a call writes into, or whose memory it hands out."""
     call, into = call_of(function), [kwargs.get("out")]
-    if (call.writes or call.apart) and args:
+    if (call.writes or call.apart or call.name.endswith("storage")) and args:
         into.append(args[0])
     each = [x for one in into for x in (one if isinstance(one, (list, tuple)) else [one])]
-    return [x for x in each if isinstance(x, torch.Tensor) and not x.is_inference()]
+    dense = [x for x in each if isinstance(x, torch.Tensor) and x.layout is torch.strided]
+    return [x for x in dense if not x.is_inference()]
 
 
 def _leaves(losses: Sequence[Tensor]) -> list[Tensor]:
