@@ -83,7 +83,7 @@ def mined_triplets() -> Case:
     return Case(made.model, made.loss, {"*": "partly stopped"})
 
 
-# ---------------------------------------------------------------------- byol-pytorch, vit-pytorch, ema-pytorch
+# -------------------------------------------------------------------- byol-pytorch, vit-pytorch, ema-pytorch
 
 
 def transformer(**options: Any) -> nn.Module:
@@ -106,9 +106,7 @@ def same(x: torch.Tensor) -> torch.Tensor:
 
 @case("byol-pytorch")
 def bootstrapped() -> Case:
-    """The online encoder has a part in its average, behind the cut. Of the layer behind the hidden one, nothing
-    is used.
-    """
+    """The online encoder has a part in its average, behind the cut. Its last layer is not used."""
     byol = library("byol_pytorch.byol_pytorch")
     net = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(36, 6), nn.Linear(6, 6))
     model = byol.BYOL(
@@ -238,7 +236,7 @@ def towards_its_average() -> Case:
     return Case(both, loss, {"average.*": "stopped", "*": "partly stopped"}, (line,))
 
 
-# --------------------------------------------------------------------------------------- sentence-transformers
+# ------------------------------------------------------------------------------------- sentence-transformers
 
 
 def sentences() -> tuple[nn.Module, list[dict[str, torch.Tensor]]]:

@@ -104,7 +104,7 @@ def learnt_sparsity() -> Case:
     return Case(model, lambda: entmax.entmax_bisect(model(x), model.alpha, dim=-1).square().sum())
 
 
-# ------------------------------------------ kornia, segmentation-models-pytorch, pytorch-msssim, neuraloperator
+# --------------------------------------- kornia, segmentation-models-pytorch, pytorch-msssim, neuraloperator
 
 
 @case("kornia")
@@ -192,7 +192,7 @@ def learnt_operator() -> Case:
     return Case(stirred(model), lambda: criterion(model(x), y))
 
 
-# ------------------------------------------------------------------------------------ snntorch, torch-geometric
+# --------------------------------------------------------------------------------- snntorch, torch-geometric
 
 
 @case("snntorch")

@@ -494,7 +494,7 @@ def continuous_flow() -> Case:
 
 @case("zuko")
 def inverted_flow() -> Case:
-    """Samples of a flow that has no closed inverse: found by halving, with the gradient of an implicit function."""
+    """A flow without a closed inverse: samples are found by halving, and differentiated implicitly."""
     zuko = library("zuko")
     model = zuko.flows.UNAF(2, transforms=1, hidden_features=(8,), signal=4)
     return Case(stirred(model), lambda: model().rsample((4,)).square().mean())

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch_libraries import Case, Line, Verdict
 
 import stopgrad.torch as sgt

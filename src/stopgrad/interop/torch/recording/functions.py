@@ -25,6 +25,8 @@ from stopgrad.interop.torch.recording.record import Event, Value
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 Tensor = torch.Tensor
 NOT_DIFFERENTIABLE = "not differentiable"
+_Bytes: Any = torch.UntypedStorage
+_versions: Any = torch.autograd.grad_mode
 _APPLIES = [getattr(BackwardCFunction, name, None) for name in ("apply", "apply_boxed")]
 _CODES = frozenset([getattr(function, "__code__", None) for function in _APPLIES])
 
@@ -190,7 +192,7 @@ class _Trial(Backwards):
         with torch._C.DisableTorchFunction():  # No watch that is running sees it.
             kwargs = kwargs or {}
             for tensor in _written_by(func, args, kwargs):
-                self._versions.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+                self._versions.enter_context(_versions._unsafe_preserve_version_counter(tensor))
                 self._written.append(_Memory(tensor))
             if call_of(func).act is Act.GRAD:  # A graph that the forward kept is needed once more.
                 args, kwargs = args[:3], {**dict(zip(_AFTER, args[3:], strict=False)), **kwargs}
@@ -212,14 +214,14 @@ class _Memory:
         self.tensor, self.bytes = tensor, tensor.untyped_storage()
         self.view = tensor.storage_offset(), tensor.size(), tensor.stride()
         self.size = self.bytes.nbytes()
-        self.content = self.bytes.clone() if self.size else None
+        self.content: Any = _Bytes(self.size).copy_(self.bytes) if self.size else None
 
     def restore(self) -> None:
         """Make the tensor what it was, with the same memory."""
         now = self.tensor.untyped_storage()
         if now._cdata != self.bytes._cdata:
             self.bytes.resize_(max(self.size, now.nbytes()))  # A tensor is given no memory that is too small.
-            self.tensor.set_(self.bytes, *self.view)  # type: ignore[call-overload]
+            self.tensor.set_(self.bytes, *self.view)
         self.bytes.resize_(self.size)
         if self.content is not None:
             self.bytes.copy_(self.content)
@@ -264,7 +266,8 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
         torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
         for about in node._input_metadata
     ]
-    noted = {name: x.copy() if isinstance(x, (list, dict)) else x for name, x in vars(node).items()}
+    notes: dict[str, Any] = node.__dict__
+    noted = {name: x.copy() if isinstance(x, (list, dict)) else x for name, x in notes.items()}
     try:
         with (
             torch.random.fork_rng(generators),
@@ -274,8 +277,8 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
         ):
             found = node.apply(*zeros)
     finally:
-        vars(node).clear()
-        vars(node).update(noted)
+        notes.clear()
+        notes.update(noted)
     found = found if isinstance(found, tuple) else (found,)
     needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
     return [to is not None and next(needed) for to, _ in node.next_functions]
