@@ -6,11 +6,11 @@ import fnmatch
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from library_checks import Findings
 from torch_libraries import Case, Line, Verdict
 
 import stopgrad.torch as sgt
@@ -19,28 +19,6 @@ from stopgrad.interop.torch.recording.recorder import parameters_of
 
 FROZEN = "requires_grad is False"
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
-
-
-@dataclass
-class Findings:
-    """What is wrong of a loss; of a case that is right itself, what the watch does wrong.
-
-    Attributes:
-        parameters: how many verdicts there were.
-        case: what the case says wrongly: not what autograd does.
-        verdicts, lines: what the report says wrongly.
-        changed: values and gradients that are others under a watch.
-    """
-
-    parameters: int = 0
-    case: list[str] = field(default_factory=list)
-    verdicts: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-
-    @property
-    def all(self) -> list[str]:
-        return [*self.case, *self.verdicts, *self.lines, *self.changed]
 
 
 class Run:
