@@ -1,4 +1,4 @@
-"""Losses of JAX libraries, and what is true of them: which arguments get a gradient, which lines cut the others.
+"""Losses of JAX libraries, and what is true of them: which arguments get a gradient, and which lines cut.
 
 Both are written by hand, from the library's source; ``jax_library_runs`` holds the reports against them.
 """
@@ -123,8 +123,9 @@ def score_of_a_discrete_sample() -> Case:
         return infer.TraceGraph_ELBO().loss(KEY, {}, model, guide, params, y)
 
     params = {"prior": np.float32(0.2), "found": np.float32(-0.4), "shift": normal(2)}
-    stop = lines(graph, "stop_gradient")
-    return Case(loss, (params, normal(6)), cut={"params.*": stop})
+    costs = lines(graph, "* stop_gradient(downstream_cost)", "- stop_gradient(surrogate)")
+    score = lines(graph, "log_prob_sum = stop_gradient(log_prob_sum)")
+    return Case(loss, (params, normal(6)), cut={"params.found": costs | score, "*": costs})
 
 
 def density(scale: Any) -> Callable[[Any], Any]:
@@ -198,7 +199,9 @@ def fixed_point() -> Case:
 
     def loss(w: Any, y: Any) -> Any:
         solver = optimistix.FixedPointIteration(rtol=1e-4, atol=1e-4)
-        return jnp.sum(optimistix.fixed_point(lambda y, w: jnp.tanh(w @ y) + 0.1, solver, y, args=w).value ** 2)
+        return jnp.sum(
+            optimistix.fixed_point(lambda y, w: jnp.tanh(w @ y) + 0.1, solver, y, args=w).value ** 2
+        )
 
     return Case(loss, (W, np.ones(2, np.float32)), {"y": rule})
 
@@ -206,10 +209,14 @@ def fixed_point() -> Case:
 @case("jaxopt")
 def fixed_point_by_iteration() -> Case:
     jaxopt = library("jaxopt")
-    rule = lines(library("jaxopt._src.implicit_diff"), "return make_custom_vjp_solver_fun(solver_fun, keys)(*args")
+    rule = lines(
+        library("jaxopt._src.implicit_diff"), "return make_custom_vjp_solver_fun(solver_fun, keys)(*args"
+    )
 
     def loss(w: Any, y: Any) -> Any:
-        solver = jaxopt.FixedPointIteration(lambda y, w: jnp.tanh(w @ y) + 0.1, maxiter=20, implicit_diff=True)
+        solver = jaxopt.FixedPointIteration(
+            lambda y, w: jnp.tanh(w @ y) + 0.1, maxiter=20, implicit_diff=True
+        )
         return jnp.sum(solver.run(y, w).params ** 2)
 
     return Case(loss, (W, np.ones(2, np.float32)), {"y": rule})
@@ -220,13 +227,17 @@ def learnt_regularisation() -> Case:
     """The loss of a fit as a function of how it is regularised."""
     jaxopt = library("jaxopt")
     x, y = normal(6, 3), normal(6)
-    rule = lines(library("jaxopt._src.implicit_diff"), "return make_custom_vjp_solver_fun(solver_fun, keys)(*args")
+    rule = lines(
+        library("jaxopt._src.implicit_diff"), "return make_custom_vjp_solver_fun(solver_fun, keys)(*args"
+    )
 
     def fit(w: Any, penalty: Any) -> Any:
         return jnp.mean((x @ w - y) ** 2) + penalty * jnp.sum(w**2)
 
     def loss(penalty: Any, w: Any) -> Any:
-        return jnp.sum(jaxopt.GradientDescent(fit, maxiter=30, implicit_diff=True).run(w, penalty).params ** 2)
+        return jnp.sum(
+            jaxopt.GradientDescent(fit, maxiter=30, implicit_diff=True).run(w, penalty).params ** 2
+        )
 
     return Case(loss, (np.float32(0.1), np.zeros(3, np.float32)), {"w": rule})
 
@@ -260,16 +271,18 @@ def layers_as_data() -> Case:
 def equivariant_product() -> Case:
     """Vectors and scalars, multiplied by weights so that rotations pass through."""
     e3nn = library("e3nn_jax")
-    kinds = e3nn.Irreps("4x0e + 2x1o")
-    product = e3nn.FunctionalFullyConnectedTensorProduct(kinds, e3nn.Irreps("1x0e + 1x1o"), kinds)
-    weights = [normal(*ins.path_shape, seed=i) for i, ins in enumerate(product.instructions)]
+    layer = library("e3nn_jax.flax").Linear("2x0e + 1x1o")
+    kinds = e3nn.Irreps("2x0e + 1x1o")
 
-    def loss(weights: Any, x: Any, r: Any) -> Any:
+    def product(x: Any, r: Any) -> Any:
         around = e3nn.spherical_harmonics("0e + 1o", e3nn.IrrepsArray("1o", r), normalize=True)
-        out = product.left_right(weights, e3nn.IrrepsArray(kinds, x), around)
-        return jnp.sum(e3nn.norm(out, squared=True).array)
+        return e3nn.tensor_product(e3nn.IrrepsArray(kinds, x), around)
 
-    return Case(loss, (weights, normal(kinds.dim), normal(3)))
+    def loss(params: Any, x: Any, r: Any) -> Any:
+        return jnp.sum(e3nn.norm(layer.apply(params, product(x, r)), squared=True).array)
+
+    x, r = normal(kinds.dim), normal(3)
+    return Case(loss, (layer.init(KEY, product(x, r)), x, r))
 
 
 # ------------------------------------------------------------------------------------------ pgx, brax, gymnax
@@ -293,14 +306,17 @@ def policy_of_a_game() -> Case:
             cost -= jax.nn.log_softmax(logits)[move] * jax.lax.stop_gradient(value) - value**2
         return cost
 
-    stop = lines(policy_of_a_game, "jax.lax.stop_gradient(value)")
-    return Case(loss, (normal(18, 9), normal(18)), cut={"critic": stop})
+    stop = lines(policy_of_a_game, "cost -= jax" + ".")
+    return Case(loss, (normal(18, 9), normal(18)), cut={"policy": stop, "critic": stop})
 
 
 @case("brax")
 def proximal_policy() -> Case:
     """The loss of its PPO, with networks of its own; advantages and targets are stopped."""
-    losses, networks = library("brax.training.agents.ppo.losses"), library("brax.training.agents.ppo.networks")
+    losses, networks = (
+        library("brax.training.agents.ppo.losses"),
+        library("brax.training.agents.ppo.networks"),
+    )
     types = library("brax.training.types")
     made = networks.make_ppo_networks(4, 2, policy_hidden_layer_sizes=(6,), value_hidden_layer_sizes=(6,))
     params = losses.PPONetworkParams(policy=made.policy_network.init(KEY), value=made.value_network.init(KEY))
@@ -313,21 +329,25 @@ def proximal_policy() -> Case:
         next_observation=normal(3, 5, 4, seed=1),
         extras={
             "state_extras": {"truncation": np.zeros((3, 5), np.float32)},
-            "policy_extras": {"raw_action": raw, "log_prob": normal(3, 5, seed=2) - 2.0},
+            "policy_extras": {
+                "raw_action": raw,
+                "log_prob": normal(3, 5, seed=2) - 2.0,
+                "value": normal(3, 5, seed=3),
+                "distribution_params": normal(3, 5, 4, seed=4),
+            },
         },
     )
 
     def loss(params: Any) -> Any:
         return losses.compute_ppo_loss(params, None, data, KEY, made)[0]
 
-    stop = lines(losses.compute_gae, "jax.lax.stop_gradient(vs)")
-    stop |= lines(losses.compute_gae, "jax.lax.stop_gradient(advantages)")
+    stop = lines(losses.compute_gae, "return jax.lax.stop_gradient(vs), jax.lax.stop_gradient(advantages)")
     return Case(loss, (params,), cut={"params.value.*": stop})
 
 
 @case("gymnax")
 def differentiable_pendulum() -> Case:
-    """A policy through the equations of a pendulum."""
+    """A policy through the equations of a pendulum: what a step returns is stopped, but for the reward."""
     gymnax = library("gymnax")
     env, options = gymnax.make("Pendulum-v1")
     _, start = env.reset(KEY, options)
@@ -340,4 +360,7 @@ def differentiable_pendulum() -> Case:
             cost -= reward
         return jnp.sum(cost)
 
-    return Case(loss, (normal(3, 1),))
+    stop = lines(
+        library("gymnax.environments.environment").Environment, "jax.tree.map(jax.lax.stop_gradient,"
+    )
+    return Case(loss, (normal(3, 1),), cut={"policy": stop})

@@ -45,7 +45,9 @@ class Gradients:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.leaves, tree = jax.tree.flatten(case.args)
-        self.floats = [i for i, x in enumerate(self.leaves) if jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact)]
+        self.floats = [
+            i for i, x in enumerate(self.leaves) if jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact)
+        ]
 
         def of(some: list[Any]) -> Any:
             every = list(self.leaves)
@@ -54,7 +56,9 @@ class Gradients:
             return case.f(*jax.tree.unflatten(tree, every))
 
         self.of = of
-        self.compiled = None if case.undefined else jax.jit(jax.value_and_grad(of)).lower(self._given).compile(FAST)
+        self.compiled = (
+            None if case.undefined else jax.jit(jax.value_and_grad(of)).lower(self._given).compile(FAST)
+        )
 
     @property
     def _given(self) -> list[Any]:

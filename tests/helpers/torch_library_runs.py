@@ -31,7 +31,7 @@ class Run:
     """
 
     def __init__(self, build: Callable[[], Case], watched: bool) -> None:
-        _seed(0)
+        seeded(0)
         self.case = case = build()
         self.parameters = dict(parameters_of(case.model))
         self.got: list[dict[str, bool]] = []
@@ -40,7 +40,7 @@ class Run:
         for name, parameter in self.parameters.items():
             if parameter.requires_grad and parameter.is_leaf:
                 parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._note(name, p))
-        _seed(1)
+        seeded(1)
         if watched:
             with sgt.watch() as self._seen:
                 loss = case.loss()
@@ -81,7 +81,8 @@ class Run:
                 )
 
 
-def _seed(seed: int) -> None:
+def seeded(seed: int) -> None:
+    """Draw the same numbers from now on."""
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
@@ -165,7 +166,7 @@ def _different(plain: Mapping[str, torch.Tensor], watched: Mapping[str, torch.Te
 def ratio(build: Callable[[], Case], runs: int = 5) -> float:
     """The processor time of a loss and its backward pass with a watch, over that without."""
     times: dict[bool, list[float]] = {False: [], True: []}
-    _seed(0)
+    seeded(0)
     cases = {watched: build() for watched in (False, True)}
     for _ in range(runs + 1):
         for watched, case in cases.items():

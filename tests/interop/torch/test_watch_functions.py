@@ -357,3 +357,16 @@ def test_memory_that_a_tried_function_frees_is_there_afterwards() -> None:
     assert seen.explain(loss, {"x": x})["x"].status == "flows"
     loss.backward()
     torch.testing.assert_close(x.grad, torch.tensor([2.0, 4.0, 6.0]))
+
+
+def test_checkpoints_in_a_loop_hand_gradients_on() -> None:
+    layers, x = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.ones(2, 3, requires_grad=True)
+    with sgt.watch() as seen:
+        y = x
+        for layer in layers:
+            y = torch.utils.checkpoint.checkpoint(
+                lambda z, layer=layer: layer(z).tanh(), y, use_reentrant=True
+            )
+        loss = y.sum()
+    flow = seen.explain(loss, {"x": x, "layers": layers})
+    assert {flow[key].status for key in flow} == {"flows"}, str(flow)

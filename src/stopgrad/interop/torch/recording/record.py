@@ -145,7 +145,7 @@ class Region:
         place: where it was entered.
         ignored: whether nothing that happens inside is recorded.
         runs: for the forward of an ``autograd.Function``, the function.
-        began: a serial number, by which later events are known.
+        began: a serial number, by which later events are known; of a forward, those of its last run.
     """
 
     __slots__ = ("began", "ignored", "outer", "place", "runs", "why")

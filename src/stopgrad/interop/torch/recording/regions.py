@@ -64,10 +64,6 @@ class Regions:
             self._forwards[key] = Region(here, forward_name(function), place, runs=function)
         return self._forwards[key]
 
-    def ended(self, forward: Region) -> None:
-        """Note that a function's forward was left: the next one at its place is another."""
-        self._forwards.pop((forward.runs, forward.place, forward.outer), None)
-
     def switch(self, on: bool) -> None:
         """Note that gradients are switched on or off."""
         entry = Entry(sys._getframe(1))
