@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -294,16 +293,11 @@ def similarity_of_cosines() -> Case:
 
 @case("sentence-transformers")
 def cached_negatives() -> Case:
-    """Gradients of embeddings are kept and handed on by a hook when the loss is differentiated."""
+    """Gradients of embeddings are kept; a hook of the loss, which is a new leaf, hands them on.
+
+    The watch does not see what a hook differentiates, and says wrongly that the leaf cuts all paths.
+    """
     model, batches = sentences()
-    criterion = library("sentence_transformers.losses").CachedMultipleNegativesRankingLoss(
-        model, mini_batch_size=2
-    )
+    losses = library("sentence_transformers.losses")
+    criterion = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=2)
     return Case(model, lambda: criterion(batches[:2], None))
-
-
-def guide_of(model: nn.Module) -> nn.Module:
-    guide = copy.deepcopy(model)
-    for parameter in guide.parameters():
-        nn.init.normal_(parameter)
-    return guide

@@ -21,11 +21,17 @@ import stopgrad.torch as sgt
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # What the libraries warn of is theirs.
 
+UNSEEN = {"cached negatives": "what a hook differentiates is not seen"}
+
+
+def marks(loss: Any) -> list[Any]:
+    """What a loss is marked as: nightly, if its library is no light one."""
+    known = [pytest.mark.xfail(reason=why, strict=True) for name, why in UNSEEN.items() if name == loss.name]
+    return known if loss.package in LIGHT else [*known, pytest.mark.nightly]
+
+
 LOSSES = [
-    pytest.param(
-        loss, id=f"{loss.package}: {loss.name}", marks=[] if loss.package in LIGHT else pytest.mark.nightly
-    )
-    for loss in losses_of_torch()
+    pytest.param(loss, id=f"{loss.package}: {loss.name}", marks=marks(loss)) for loss in losses_of_torch()
 ]
 
 
