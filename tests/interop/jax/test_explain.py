@@ -391,3 +391,32 @@ def test_of_a_loop_of_any_length_the_way_out_is_named() -> None:
     assert cut.reason.startswith("a loop without maximum_iterations may take any number of steps")
     assert "in JAX use lax.scan" in cut.reason
     assert "stop_gradient what it returns" in cut.reason
+
+
+LIBRARY = """
+import jax
+
+
+@jax.custom_vjp
+def solved(w, x):
+    return w * jax.lax.stop_gradient(x)
+
+
+def forward(w, x):
+    return jax.vjp(lambda w, x: w * jax.lax.stop_gradient(x) + x, w, x)
+
+
+solved.defvjp(forward, lambda pull, g: pull(g))
+"""
+
+
+@pytest.mark.parametrize(("folder", "idle"), [("site-packages", 0), ("project", 1)])
+def test_a_librarys_stop_in_a_function_with_a_gradient_of_its_own_is_not_called_idle(
+    folder: str, idle: int
+) -> None:
+    """Its gradient was made of the same function, with that stop; of a user's own function, it is said."""
+    names: dict[str, Any] = {}
+    exec(compile(LIBRARY, f"/home/me/{folder}/solver.py", "exec"), names)
+    flow = sgj.explain(names["solved"], 1.0, 2.0)
+    assert {key: flow[key].status for key in flow} == {"w": "flows", "x": "flows"}
+    assert len([one for one in flow.findings if one.kind == "idle"]) == idle

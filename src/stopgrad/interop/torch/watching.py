@@ -139,10 +139,17 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Sequence[type],
+        types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
+            # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
+            for kind in types:
+                with self:
+                    made = kind.__torch_function__(func, types, args, kwargs or {})
+                if made is not NotImplemented:
+                    return made
         return self._recorder.run(func, args, kwargs or {})
 
 

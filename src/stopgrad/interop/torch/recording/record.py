@@ -145,9 +145,10 @@ class Region:
         place: where it was entered.
         ignored: whether nothing that happens inside is recorded.
         runs: for the forward of an ``autograd.Function``, the function.
+        began: a serial number, by which later events are known; of a forward, those of its last run.
     """
 
-    __slots__ = ("ignored", "outer", "place", "runs", "why")
+    __slots__ = ("began", "ignored", "outer", "place", "runs", "why")
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class Region:
         runs: type | None = None,
     ) -> None:
         self.outer, self.why, self.place, self.ignored, self.runs = outer, why, place, ignored, runs
+        self.began = now()
 
     def holds(self, inner: Region | None) -> bool:
         """Whether *inner* is this region or lies in it."""
@@ -200,14 +202,21 @@ def forward_around(region: Region | None) -> Region | None:
     return region
 
 
-def entering(inner: Value) -> list[Value]:
-    """The outside values from which a value inside the forward of an ``autograd.Function`` was made."""
-    forward = forward_around(inner.event.region)
+def entering(inner: Value, forward: Region, edges: Collection[Value]) -> list[Value]:
+    """The outside values from which a value inside a forward of an ``autograd.Function`` was made.
+
+    Args:
+        inner: a result of the forward, as it was in there.
+        forward: the forward.
+        edges: the values that the function's node leads to, which are left out.
+    """
     found: dict[Value, None] = {}
     stack, seen = [inner.event], {inner.event}
     while stack:
         for value in stack.pop().inputs:
-            if forward is None or not _made_in(forward, value.event):
+            if value in edges or _detached_in(forward, value) in edges:
+                continue
+            if not _made_in(forward, value.event):
                 found[value] = None
             elif value.event not in seen:
                 seen.add(value.event)
@@ -215,13 +224,24 @@ def entering(inner: Value) -> list[Value]:
     return list(found)
 
 
+def _detached_in(forward: Region, value: Value) -> Value:
+    """The value that a forward detached to get this one."""
+    while value.event.kind is Kind.STOP and value.event.serial > forward.began:
+        value = value.event.inputs[0]
+    return value
+
+
 def _made_in(forward: Region, event: Event) -> bool:
-    """Whether an event happened in a forward, or is what is seen outside of something that did."""
+    """Whether an event happened in a forward, or is what is seen outside of something that did.
+
+    A forward may switch gradients on. What happens then is in no region, but later than its beginning.
+    """
     while event.kind is Kind.STOP or event.kind is Kind.WRITTEN:
         if forward.holds(event.region):
             return True
         event = event.inputs[-1].event
-    return forward.holds(event.region)
+    later = event.serial > forward.began and event.kind is not Kind.FROZEN and bool(event.inputs)
+    return later or forward.holds(event.region)
 
 
 def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:

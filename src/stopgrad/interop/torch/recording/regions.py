@@ -73,6 +73,7 @@ class Regions:
         if entry.manager and (entry.constructs or entry.manager not in self._before):
             self._before[entry.manager] = self.region
         if on:
+            self.here()  # So that a forward which switches gradients on is known before it makes anything.
             self.region = None
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)

@@ -8,7 +8,16 @@ from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.leaving import Departures
 from stopgrad.interop.torch.recording.memory import Held, Memory
 from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
-from stopgrad.interop.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
+from stopgrad.interop.torch.recording.record import (
+    Event,
+    Kind,
+    Region,
+    Value,
+    forward_around,
+    left,
+    now,
+    stop,
+)
 from stopgrad.interop.torch.recording.regions import Regions
 
 Tensor = torch.Tensor
@@ -62,6 +71,8 @@ class Values(Regions):
                 place = forward.place
             self.memory.release(tensor)
             value = self.nodes.imported(node, number, place, inner)
+            if forward is not None:
+                forward.began = now()  # The next one at its place.
             self._remember(tensor, value)
         store = self.memory.store(tensor)
         if store is not None and store.serial > value.event.serial:
