@@ -166,9 +166,12 @@ def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str =
     model = home if code.co_name == _FORWARD else ""
     first: dict[str, Instruction] = {}
     bounded, own = False, None
+    known = _KINDS.get
     for one in around:
         file = one[0].co_filename
-        kind = kind_of(file)
+        kind = known(file)
+        if kind is None:
+            kind = kind_of(file)
         if kind == OWN:
             own = one
             break

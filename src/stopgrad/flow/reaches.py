@@ -118,15 +118,16 @@ class Reaches(Mapping[Any, Reach]):
     def stories(self) -> tuple[Story, ...]:
         """The tensors asked about, grouped if their cuts are the same, the worst first.
 
-        For tensors that a gradient reaches, comparisons, indices and masks make no difference; nor does
-        anything for frozen ones.
+        Comparisons, indices and masks make no difference for tensors that a gradient reaches, or that other
+        cuts keep it from; nor does anything for frozen ones.
         """
         discrete = {self.place(cut) for cut in self.cuts if cut.is_discrete}
         spots = {self.place(cut): self.spot(cut) for cut in self.cuts}
         groups: dict[tuple[Status, bool, tuple[Place, ...]], list[Any]] = {}
         for key, reach in self._found.items():
             frozen = self._asked.xs[key] in self.frozen
-            places = [place for place in reach.places if not (reach.arrives and place in discrete)]
+            places = [place for place in reach.places if place not in discrete]
+            places = places or ([] if reach.arrives else [*reach.places])
             alike = () if frozen else tuple(dict.fromkeys([spots[place] for place in places]))
             groups.setdefault((reach.status, frozen, alike), []).append(key)
         found = []

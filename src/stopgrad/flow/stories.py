@@ -12,7 +12,7 @@ from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
 from stopgrad.flow.spots import Spot, at, at_places, spots_of
-from stopgrad.flow.words import READ, counted, listed, names, number, plain, shares
+from stopgrad.flow.words import counted, listed, names, number, paths_cut, plain
 from stopgrad.graph.op import Status
 
 EXCERPTS = 40
@@ -159,8 +159,10 @@ class _Told:
 
     def _story(self, story: Story) -> Iterator[Part]:
         """The text of how many paths to tensors are cut, and where."""
-        arrives = story.status in ARRIVES
-        aside = [cut for cut in story.cuts if arrives and cut.status is Status.NOT_DIFFERENTIABLE]
+        natural = Status.NOT_DIFFERENTIABLE if story.status in ARRIVES else None
+        aside = [cut for cut in story.cuts if cut.is_discrete or cut.status is natural]
+        if story.status not in ARRIVES and len(aside) == len(story.cuts):
+            aside = []  # That is the reason.
         cutting = [cut for cut in story.cuts if cut not in set(aside)]
         paths = self._paths(story)
         if paths and cutting and not all(cut.switched for cut in cutting):
@@ -185,16 +187,7 @@ class _Told:
     def _paths(self, story: Story) -> str:
         """How many of the paths are cut; empty if there is only one."""
         counts = [(reach.cut_paths, reach.paths) for reach in [self._report[key] for key in story.keys]]
-        if any(cut != every for cut, every in counts):
-            said = shares(counts)
-            return f"{said} {'is' if said.startswith('1 of ') else 'are'} cut"
-        each = " to each" if len(counts) > 1 else ""
-        numbers = {every for _, every in counts}
-        if numbers == {1}:
-            return ""
-        if len(numbers) > 1 or max(numbers) > READ:
-            return f"all paths{each} are cut"
-        return f"{'both' if numbers == {2} else f'all {number(*numbers)}'} paths{each} are cut"
+        return "" if set(counts) == {(1, 1)} else paths_cut(counts)
 
     def _spot(self, spot: Spot, story: Story) -> Iterator[Part]:
         """A line at which paths end, with its source, and the effect of removing it."""
@@ -249,7 +242,7 @@ class _Told:
             yield Paragraph(f"and {counted(len(alone) - CUTS, 'more line')} without derivative", indent=2)
         if len(discrete) > 1:
             where = at(spots_of(self._report, discrete))
-            told = f"{number(len(discrete))} comparisons, indices and masks, at "
+            told = f"{number(sum(cut.uses for cut in discrete))} comparisons, indices and masks, at "
             yield Paragraph(("no derivative: ", DIM), told, *where, indent=2)
 
     def idle(self) -> Iterator[Part]:

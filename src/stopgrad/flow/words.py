@@ -75,31 +75,33 @@ def plain(name: str) -> str:
     return name.removesuffix(":0")
 
 
-def share(cut: int, every: int) -> str:
-    """How many of the paths are cut, as somebody would say it. Numbers too large to be read become words.
+def paths_cut(counts: Sequence[tuple[int, int]]) -> str:
+    """How many paths are cut, as somebody would say it; numbers too large to be read become words.
+
+    Args:
+        counts: for each of some tensors how many of the paths to it are cut, and how many there are.
 
     Examples:
-        >>> share(1, 3), share(999, 10**60), share(10**60 - 1, 10**60)
-        ('1 of 3 paths', 'very few of the paths', 'nearly all of the paths')
+        >>> paths_cut([(1, 3)]), paths_cut([(1, 2), (3, 6)]), paths_cut([(10**60 - 1, 10**60)])
+        ('1 of 3 paths is cut', 'half of the paths to each are cut', 'nearly all of the paths are cut')
+        >>> paths_cut([(2, 2)]), paths_cut([(3, 3), (4, 4)])
+        ('both paths are cut', 'all paths to each are cut')
     """
-    return f"{cut} of {every} paths" if every <= READ else _in_words(cut, every)
-
-
-def shares(counts: Sequence[tuple[int, int]]) -> str:
-    """The same for several tensors, each with its numbers of cut and of all paths.
-
-    Examples:
-        >>> shares([(1, 3), (1, 3)]), shares([(1, 3), (2, 6)]), shares([(1, 3), (3, 4)])
-        ('1 of 3 paths to each', 'some of the paths to each', 'some of the paths to each')
-    """
-    found = {share(*one) for one in counts}
-    if len(found) > 1:
-        found = {_in_words(*one) for one in counts}
-    said = found.pop() if len(found) == 1 else "some of the paths"
-    return f"{said} to each" if len(counts) > 1 else said
+    each = " to each" if len(counts) > 1 else ""
+    distinct = set(counts)
+    cut, every = next(iter(distinct))
+    if len(distinct) == 1 and every <= READ:
+        if cut == every:
+            all_of = {1: "the only path", 2: "both paths"}.get(every, f"all {every} paths")
+            return f"{all_of}{each} {'is' if every == 1 else 'are'} cut"
+        return f"{cut} of {every} paths{each} {'is' if cut == 1 else 'are'} cut"
+    said = {_in_words(*one) for one in distinct}
+    return f"{said.pop() if len(said) == 1 else 'some of the paths'}{each} are cut"
 
 
 def _in_words(cut: int, every: int) -> str:
+    if cut == every:
+        return "all paths"
     if 100 * cut <= every:
         return "very few of the paths"
     if 100 * (every - cut) <= every:

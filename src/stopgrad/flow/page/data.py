@@ -15,10 +15,10 @@ from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.sources import Sources
-from stopgrad.flow.parts import Cut
-from stopgrad.flow.reaches import Reaches
+from stopgrad.flow.parts import Cut, Reach
+from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
 from stopgrad.flow.source_lines import place
-from stopgrad.flow.words import counted, names, number, plain
+from stopgrad.flow.words import READ, counted, names, number, paths_cut, plain
 from stopgrad.graph.graph import Operation
 
 SHOWN_OUTPUTS = 4
@@ -230,8 +230,7 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "label": plain(label),
                 "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": counted(reach.paths, "path"),
-                "cutPaths": number(reach.cut_paths),
+                "paths": _paths(reach, x in report.frozen),
                 "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
@@ -272,6 +271,15 @@ def _shown(location: Location | None) -> Location | None:
 def _reason(cut: Cut) -> str:
     at = cut.location
     return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
+
+
+def _paths(reach: Reach, frozen: bool) -> str:
+    """What is said of the paths to a tensor."""
+    if frozen:
+        return f"{FROZEN}, {REQUIRES}"
+    if reach.cut_paths:
+        return paths_cut([(reach.cut_paths, reach.paths)])
+    return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"
 
 
 def _numbers(operations: Iterable[Operation], found: Collected) -> list[int]:

@@ -33,6 +33,10 @@ ALIAS = "alias"
 INSIDE = "inside "
 """The beginning of the name of a region in the forward of an ``autograd.Function``."""
 
+_OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+"""The dtypes that carry gradients."""
+
 _serials = itertools.count(1)
 
 
@@ -78,7 +82,7 @@ class Event:
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
         """Add a result; its value."""
         self.results.append(sizes)
-        if self._may_end_paths(sizes[0]):
+        if (self.kind is not _OPERATION or self.walls or sizes[0] not in FLOATS) and self._may_end_paths():
             self.place = with_caller(self.place)
         value = Value(self, len(self.results) - 1, open)
         region = self.region
@@ -86,15 +90,11 @@ class Event:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
         return value
 
-    def _may_end_paths(self, dtype: str) -> bool:
-        """Whether it may be told as a cut, for a result of this dtype."""
-        if self.kind is Kind.STOP or self.kind is Kind.FROZEN or self.walls:
+    def _may_end_paths(self) -> bool:
+        """Whether it may be told as a cut, if it is no operation that only makes floating-point numbers."""
+        if self.kind is Kind.STOP or self.kind is Kind.FROZEN:
             return True
-        return dtype not in FLOATS and any(x.sizes[0] in FLOATS for x in self.inputs)
-
-
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
-"""The dtypes that carry gradients."""
+        return bool(self.walls) or any(x.sizes[0] in FLOATS for x in self.inputs)
 
 
 def is_written(stop: Event) -> bool:

@@ -8,6 +8,7 @@ from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.leaving import Departures
 from stopgrad.interop.torch.recording.memory import Held, Memory
 from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
+from stopgrad.interop.torch.recording.places import with_caller
 from stopgrad.interop.torch.recording.record import (
     ALIAS,
     FREEZES,
@@ -209,7 +210,8 @@ class Values(Regions):
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
         self._remember(tensor, value)
-        if not tensor.requires_grad:
+        if not tensor.requires_grad:  # It was made frozen.
+            held.place = with_caller(place)
             self._settle(tensor, held, place)
         return held
 
