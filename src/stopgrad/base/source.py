@@ -172,11 +172,11 @@ def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str =
         kind = known(file)
         if kind is None:
             kind = kind_of(file)
-        if kind == OWN:
-            own = one
-            break
         if file == modules or kind == OURS:
             bounded = True
+        elif kind == OWN:
+            own = one
+            break
         elif kind == INSTALLED and not bounded:
             first.setdefault(_library(file), one)
             model = model or (_library(file) if one[0].co_name == _FORWARD else "")
