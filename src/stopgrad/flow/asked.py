@@ -27,10 +27,13 @@ class Recorded:
         frozen: the stops that stand for tensors that require no gradient; of each, whether it is at the line
             that froze the tensor.
         unwritten: the stops that nobody wrote, so that nobody can take them out.
+        updates: the operations that write into a frozen tensor, such as an average of weights: their first
+            operand is what it holds, the others are what is written.
     """
 
     frozen: Mapping[Operation, bool] = field(default_factory=dict)
     unwritten: Collection[Operation] = ()
+    updates: Collection[Operation] = ()
 
 
 @dataclass(frozen=True)

@@ -304,19 +304,40 @@ class Reaches(Mapping[Any, Reach]):
         """Whether a stop that does nothing is nobody's mistake.
 
         In a recorded program nothing is said of stops of what is only logged, of those that nobody wrote, and
-        of those that keep frozen layers apart.
+        of those that keep frozen layers apart, or are in an update of these.
         """
         recorded, op = self._asked.recorded, gate.operation
         if recorded is None:
             return False
         if gate.why_idle == _APART or op in recorded.frozen or op in recorded.unwritten:
             return True
-        behind: set[Output] = set()
-        for survey in self._surveys:
-            at = survey.sweep.place(op.outputs[0])
-            if at >= 0:
-                behind.update(_chosen_from(survey.xs, survey.sources.behind(survey.leads[at])))
-        return bool(behind) and behind <= self.frozen.keys()
+        seen, behind = self._but_by_updates
+        return op not in seen or behind.get(op) == {True}
+
+    @cached_property
+    def _but_by_updates(self) -> tuple[set[Operation], dict[Operation, set[bool]]]:
+        """What is computed not only to be written into frozen tensors.
+
+        Returns:
+            The operations that lead to ys; and for each operation whether frozen tensors lead to it (True), and
+            whether others do (False).
+        """
+        updates = set(self._asked.recorded.updates) if self._asked.recorded is not None else set()
+        above = self.graph.subgraph_to(self.ys)
+        seen = {y.op for y in self.ys}
+        for op in reversed(above):
+            if op in seen:
+                seen.update(x.op for x in (op.inputs[:1] if op in updates else op.inputs))
+        behind: dict[Operation, set[bool]] = {}
+        for x in self._asked.xs.values():
+            if x.type.differentiable:
+                behind.setdefault(x.op, set()).add(x in self.frozen)
+        for op in above:
+            inputs = op.inputs[:1] if op in updates else op.inputs
+            found = behind.get(op, set()).union(*[behind[x.op] for x in inputs if x.op in behind])
+            if found:
+                behind[op] = found
+        return seen, behind
 
     def marks(self) -> dict[Operation, str]:
         """A mark for each operation from which ys are computed.
@@ -351,7 +372,7 @@ class Reaches(Mapping[Any, Reach]):
 
 FROZEN, REQUIRES = "frozen", "requires_grad is False"
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "findings")
+_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "_but_by_updates", "findings")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,

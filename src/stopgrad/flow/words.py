@@ -130,9 +130,10 @@ def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str
     if len(shown) <= room or len(some) < 3:
         return shown
     total = Counter(part for name in set(every).union(some) for part in _prefixes(name))
-    # In complete modules; if there are many of these, also in nearly complete ones; else in larger ones.
-    for told in (_modules(some, total), _modules(some, total, MOST)):
-        found = [_told(name, count, total) for name, count in _numbered(told).items()]
+    # In complete modules; if that is long, also in nearly complete ones; if there are many, in larger ones.
+    for part, least in ((WHOLE, 3), (MOST, 2)):
+        told = _numbered(_modules(some, total, part), least)
+        found = [_told(name, count, total) for name, count in told.items()]
         if len(found) < 3 or len(", ".join(found)) <= room:
             return ", ".join(found)
     if len(found) > FEW:
@@ -142,7 +143,7 @@ def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str
     return ", ".join(found) if len(found) <= FEW else f"{found[0]} ... {found[-1]} ({len(some)} tensors)"
 
 
-def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction = WHOLE) -> dict[str, int]:
+def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction) -> dict[str, int]:
     """The names with their counts, modules as one of which at least a *part* is there.
 
     The name of a module ends with its separator.
@@ -152,8 +153,8 @@ def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction = WHO
     return _summed([(next((at for at in _prefixes(name) if at in known), name), 1) for name in some])
 
 
-def _numbered(found: dict[str, int]) -> dict[str, int]:
-    """The names, with three or more that differ only by consecutive numbers at one place as one."""
+def _numbered(found: dict[str, int], least: int) -> dict[str, int]:
+    """The names, with at least so many that differ only by consecutive numbers at one place as one."""
     parted = {name: re.split(f"({_SEPARATOR.pattern})", name) for name in found}
     for place in range(0, max(map(len, parted.values())), 2):
         alike: dict[tuple[str | None, ...], dict[int, str]] = {}
@@ -165,7 +166,7 @@ def _numbered(found: dict[str, int]) -> dict[str, int]:
         together: dict[str, str] = {}
         for rest, numbered in alike.items():
             first, last = min(numbered), max(numbered)
-            if len(numbered) >= 3 and last - first == len(numbered) - 1:
+            if len(numbered) >= least and last - first == len(numbered) - 1:
                 said = [f"{first}-{last}" if part is None else part for part in rest]
                 parted["".join(said)] = said
                 together |= dict.fromkeys(numbered.values(), "".join(said))

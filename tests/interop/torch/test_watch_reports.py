@@ -175,6 +175,27 @@ def test_a_stop_of_both_frozen_and_other_layers_may_be_idle() -> None:
     assert [one.kind for one in flow.findings] == ["stopped", "stopped", "idle"]
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("how", ["lerp_", "mul_ add_", "data"])
+def test_an_update_of_frozen_layers_is_not_idle(frozen: bool, how: str) -> None:
+    net = nn.Linear(4, 2)
+    average = copy.deepcopy(net).requires_grad_(not frozen)
+    x = torch.randn(3, 4)
+    with sgt.watch() as seen:
+        for _ in range(2):
+            for old, new in zip(average.parameters(), net.parameters(), strict=True):
+                with torch.no_grad():
+                    if how == "lerp_":
+                        old.lerp_(new, 0.1)
+                    elif how == "mul_ add_":
+                        old.mul_(0.9).add_(new, alpha=0.1)
+                    else:
+                        old.data = old.data * 0.9 + new.detach() * 0.1
+        loss = (net(x) - average(x).detach()).square().mean()
+    flow = seen.explain(loss, {"net": net, "average": average})
+    assert {one.kind for one in flow.findings} == ({"stopped"} if frozen else {"stopped", "idle"})
+
+
 def test_an_alias_that_nobody_wrote_is_no_idle_stop() -> None:
     first, second = torch.randint(0, 5, (2, 2, 3))  # Views of one memory.
     net = nn.Embedding(5, 4)

@@ -19,7 +19,16 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import REGISTRY
 from stopgrad.interop.torch.recording.leaving import Departure
 from stopgrad.interop.torch.recording.nodes import EARLIER
-from stopgrad.interop.torch.recording.record import FREEZES, Event, Kind, Target, Value, above, is_written
+from stopgrad.interop.torch.recording.record import (
+    FREEZES,
+    WRITES,
+    Event,
+    Kind,
+    Target,
+    Value,
+    above,
+    is_written,
+)
 from stopgrad.ops.structural.foreign import Foreign, ForeignStop
 
 
@@ -118,6 +127,8 @@ class _Building:
         self._outside: dict[Output, Output] = {}
         self._frozen: dict[Operation, bool] = {}
         self._unwritten: set[Operation] = set()
+        self._updates: set[Operation] = set()
+        self._still: set[Operation] = set()  # What frozen tensors hold, also after updates and behind stops.
         self._targets = xs
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
         self._names = {x.value.event: operation_name(key) for key, x in reversed(list(xs.items()))}
@@ -129,9 +140,8 @@ class _Building:
 
     def question(self, ys: tuple[Output, ...], xs: Mapping[str, Output]) -> Asked:
         """The question about outputs of the graph."""
-        return Asked(
-            self.graph, ys, xs, is_function=True, recorded=Recorded(self._frozen, frozenset(self._unwritten))
-        )
+        recorded = Recorded(self._frozen, self._unwritten, self._updates)
+        return Asked(self.graph, ys, xs, is_function=True, recorded=recorded)
 
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
         """For each event, the events asked about that it depends on, as the bits of a number."""
@@ -207,6 +217,8 @@ class _Building:
                 self._frozen[made.op] = event.call == FREEZES
             elif not is_written(event):
                 self._unwritten.add(made.op)
+            if event.kind is Kind.FROZEN or inputs[0].op in self._still:
+                self._still.add(made.op)
         elif event.kind is Kind.FROZEN or (event.kind is Kind.WRITTEN and self._adds_nothing(event)):
             self._made[event, 0] = inputs[0]
         elif event.kind is Kind.LEAF and not event.inputs:
@@ -222,6 +234,9 @@ class _Building:
         else:
             values = event.call, tuple(event.results), event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
+            if (event.kind is Kind.WRITTEN or event.why is WRITES) and inputs[0].op in self._still:
+                self._updates.add(op)
+                self._still.add(op)
             self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
         if asked and event.kind is not Kind.LEAF:
             self._guard(event)

@@ -28,6 +28,8 @@ class Kind(Enum):
 
 FREEZES, REQUIRES = "requires_grad_", "requires_grad"
 """The calls of frozen leaves: at the line that froze it, and at the first use of one that is found frozen."""
+WRITES = "writes"
+"""The reason of an operation that wrote into its first input."""
 ALIAS = "alias"
 """The call of a stop before what shares memory with a value, but not its history."""
 INSIDE = "inside "
@@ -52,7 +54,7 @@ class Event:
         serial: a number by which events are in order.
         kind: what it is.
         call: its name in PyTorch.
-        why: for a stop, why no gradient passes.
+        why: for a stop, why no gradient passes; of operations, what some are.
         place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.

@@ -20,6 +20,7 @@ from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, n
 from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
+    WRITES,
     Backward,
     Event,
     Kind,
@@ -268,6 +269,8 @@ class Recorder(Values):
             event = made.get(key)
             if event is None:
                 event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+            if into is not None and inputs and inputs[0] is into.value:
+                event.why = WRITES
             blocked = {i for i, _, _ in walls}
             sizes = sizes_of(tensor)
             open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
