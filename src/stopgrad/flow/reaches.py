@@ -319,8 +319,8 @@ class Reaches(Mapping[Any, Reach]):
         """What is computed not only to be written into frozen tensors.
 
         Returns:
-            The operations that lead to ys; and for each operation whether frozen tensors lead to it (True), and
-            whether others do (False).
+            The operations that lead to ys; and for each operation, whether frozen tensors lead to it (True),
+            and whether others do (False).
         """
         updates = set(self._asked.recorded.updates) if self._asked.recorded is not None else set()
         above = self.graph.subgraph_to(self.ys)
