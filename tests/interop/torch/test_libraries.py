@@ -22,6 +22,8 @@ import stopgrad.torch as sgt
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # What the libraries warn of is theirs.
 
 ARRIVES = ("flows", "partly stopped")
+LONGEST = 24
+"""The most lines of a report on a library: what somebody reads at a glance."""
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +77,9 @@ def test_what_is_said_of_a_library_is_what_autograd_does(name: str) -> None:
         assert flow[key].status == expected(case, key), (key, flow[key])
     for line in case.cuts:
         check_cut(flow, line)
+    text = str(flow)
+    assert len(text.splitlines()) <= LONGEST, text
+    assert "site-packages" not in text
 
 
 # ------------------------------------------------------------------------- code that calls backward itself

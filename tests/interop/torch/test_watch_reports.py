@@ -51,7 +51,8 @@ class Net(nn.Module):
         self.body, self.head = blocks(), nn.Linear(4, 2)
 
     def forward(self, x: Any) -> Any:
-        return self.head(self.body(x))
+        h = self.body(x)
+        return self.head(h)
 
 
 # -------------------------------------------------------------------------------------------- what is frozen
@@ -321,6 +322,22 @@ def test_one_line_that_calls_several_helpers_is_one_entry(helper: Any) -> None:
     assert {cut.location.line for cut in flow["w"].cuts} == {first, second}  # The data have each line.
 
 
+def test_a_line_that_cuts_in_helpers_is_told_whole_where_it_is_told_first(helper: Any) -> None:
+    a, b = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+
+    def step() -> Any:
+        h = helper.detached(a) * helper.apart(b)  # called
+        return (h * b).sum()
+
+    shown = told(sgt.explain(step, model={"a": a, "b": b}))
+    first, second = number_in(helper, "return x.detach()"), number_in(helper, "    with torch.no_grad():")
+    own = line(step, "called")
+    assert (
+        f"stopped: a\n  {own}  detach and torch.no_grad(), in helper/base.py:{first} and :{second}\n" in shown
+    )
+    assert f"partly stopped: b\n  1 of 2 paths is cut\n  cut at {own}, shown above" in shown
+
+
 def test_a_helper_called_at_two_lines_is_two_cuts(helper: Any) -> None:
     a, b = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
 
@@ -455,6 +472,8 @@ def test_a_layer_frozen_by_a_helper_is_frozen_at_the_own_line(helper: Any) -> No
 
     def step() -> Any:
         helper.freeze(net)  # froze
+        with torch.no_grad():
+            net.head.weight.data.mul_(2.0)
         return net(torch.randn(3, 4)).sum() + torch.ones(2, requires_grad=True).sum()
 
     flow = sgt.explain(step, model=net)
