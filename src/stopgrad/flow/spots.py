@@ -10,7 +10,7 @@ from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.tree import Excerpt, Piece
 from stopgrad.flow.source_lines import place, shown_file
 from stopgrad.flow.words import counted, listed
-from stopgrad.graph.graph import title
+from stopgrad.graph.graph import Operation, title
 
 PLACES = 3
 """The most places that are named for what is told in one line."""
@@ -38,6 +38,10 @@ class Spot:
         self._helpers += other._helpers
 
     @property
+    def operations(self) -> list[Operation]:
+        return [op for cut in self.cuts for op in cut.operations]
+
+    @property
     def where(self) -> Location | str:
         """The line, or without one the operation."""
         return title(self.cuts[0].operation) if self.cause is None else self.cause
@@ -45,12 +49,11 @@ class Spot:
     @property
     def line(self) -> str:
         """The same as text."""
-        return self.where if isinstance(self.where, str) else place(self.where)
+        return as_text([(self.where, "")])
 
     def source(self, report: Reaches, style: str) -> Excerpt:
         """The line of source, with the expressions underlined."""
-        operations = [op for cut in self.cuts for op in cut.operations]
-        found = dict.fromkeys(map(report.location, operations))
+        found = dict.fromkeys(map(report.location, self.operations))
         return Excerpt([None if at is None else at.cause for at in found], style)
 
     def reasons(self, counting: bool = True) -> str:
@@ -65,9 +68,9 @@ class Spot:
         ]
         return listed(told if len(told) <= PLACES + 1 else [*told[:PLACES], "others"])
 
-    def told(self) -> list[Piece]:
+    def told(self, counting: bool = True) -> list[Piece]:
         """The same, and where in a helper."""
-        return [self.reasons(), *self.helpers]
+        return [self.reasons(counting), *self.helpers]
 
     @property
     def helpers(self) -> list[Piece]:
@@ -96,6 +99,12 @@ def at(spots: Sequence[Spot], reasons: Collection[object] | None = (), most: int
     if len(set(after)) == 1:
         return [*_named([(spot.where, "") for spot in spots], most), after[0]]
     return _named([(spot.where, why) for spot, why in zip(spots, after, strict=True)], most)
+
+
+def as_text(pieces: Iterable[Piece]) -> str:
+    """Pieces as they are shown without styles."""
+    whats = [piece if isinstance(piece, str) else piece[0] for piece in pieces]
+    return "".join([what if isinstance(what, str) else place(what) for what in whats])
 
 
 def at_places(locations: Iterable[Location], most: int = PLACES) -> list[Piece]:

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from stopgrad.base.source import in_library
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
 from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
-from stopgrad.flow.spots import Spot, at, at_places, spots_of
+from stopgrad.flow.spots import Spot, as_text, at, at_places, spots_of
 from stopgrad.flow.words import counted, listed, names, number, paths_cut, plain
 from stopgrad.graph.op import Status
 
@@ -43,7 +44,10 @@ def notices_of(report: Reaches) -> Iterator[Notice]:
     for finding in report.findings:
         level = "note" if finding.frozen or finding in report.noted else "warning"
         operations = finding.operations[:1] if finding.frozen else finding.operations
-        yield from at_lines(level, finding.kind, finding.message, map(report.location, operations))
+        locations = [at for at in map(report.location, operations) if at is not None]
+        inside = [] if finding.frozen else [at for at in locations if at.own is not at]
+        message = f"{finding.message}, in {as_text(at_places(inside))}" if inside else finding.message
+        yield from at_lines(level, finding.kind, message, locations)
 
 
 def stories_of(report: Reaches) -> str:
@@ -246,24 +250,24 @@ class _Told:
             yield Paragraph(("no derivative: ", DIM), told, *where, indent=2)
 
     def idle(self) -> Iterator[Part]:
-        """The text about stops that do nothing."""
+        """The text about stops that do nothing; of those in libraries, only where they are."""
         found = [one for one in self._report.findings if one.kind == "idle"]
         if not found or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}
+        spots = [Spot(self._report, _as_cut(one)) for one in found]
+        own = [spot for spot in spots if spot.cause is None or not in_library(spot.cause.file)]
+        first = own if len(own) <= SHOWN + 1 else own[:SHOWN]
         parts: list[Part] = []
-        first = len(found) if len(found) <= SHOWN + 1 else SHOWN
-        for one in found[:first]:
-            spot = Spot(self._report, _as_cut(one))
-            parts.append(Paragraph((spot.where, STRONG), f"  {one.reason}", *spot.helpers, indent=2))
-            parts += [spot.source(self._report, IDLE)] if one.operations[0] not in cutting else []
-        if len(found) > first:
-            rest = [Spot(self._report, _as_cut(one)) for one in found[first:]]
-            parts.append(Paragraph("and ", *at(rest, most=CUTS), indent=2))
-        does = "does" if len(found) == 1 else "do"
-        yield Section(
-            Paragraph(("idle:", IDLE), f" {counted(len(found), 'stop')} that {does} nothing"), parts
-        )
+        for spot in first:
+            parts.append(Paragraph((spot.where, STRONG), "  ", *spot.told(counting=False), indent=2))
+            parts += [spot.source(self._report, IDLE)] if spot.operations[0] not in cutting else []
+        rest = [spot for spot in spots if spot not in first]
+        where = at(rest, None, CUTS) if rest else []
+        if first and rest:
+            parts.append(Paragraph("and ", *where, indent=2))
+        told = f" {counted(len(found), 'stop')} that {'does' if len(found) == 1 else 'do'} nothing"
+        yield Section(Paragraph(("idle:", IDLE), told, *([] if first else [", at ", *where])), parts)
 
     def noted(self) -> Iterator[Part]:
         """Findings from recording or importing the graph; what is said of several lines is said once."""

@@ -441,6 +441,8 @@ def test_notices_are_at_the_own_line(helper: Any) -> None:
     assert place["artifactLocation"]["uri"].endswith(HERE.name)
     assert place["region"]["startLine"] == own
     assert f"{HERE.name},line={own}," in flow.to_github()
+    at = number_in(helper, "return x.detach()")
+    assert result["message"]["text"] == f"stopped: w, in helper/base.py:{at}"
     assert "site-packages" not in flow.to_github()
 
 
@@ -478,6 +480,31 @@ def test_a_layer_frozen_by_a_helper_is_frozen_at_the_own_line(helper: Any) -> No
 
     flow = sgt.explain(step, model=net)
     assert f"body (16 tensors), head (2 tensors): frozen at {line(step, 'froze')}, " in told(flow)
+
+
+def test_idle_stops_of_a_librarys_model_are_one_line(tmp_path: Path) -> None:
+    models = installed(
+        tmp_path,
+        "models/idle.py",
+        """
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                h = self.inner(x).detach()
+                h = h.detach()
+                return self.head(h.detach())
+        """,
+    )
+    net = models.Net()
+    flow = sgt.explain(net, torch.randn(3, 4))
+    first = number_in(models, "self.inner(x).detach()")
+    where = f"models/idle.py:{first} and :{first + 1} (every path to it is cut before)"
+    assert sections(flow)[-1] == f"idle: 2 stops that do nothing, at {where}"
 
 
 # ------------------------------------------------------------------------------------------ what comes last
