@@ -19,7 +19,7 @@ PAGE = (DOCS / "flow-report.md").read_text(encoding="utf-8")
 # What each field holds; a list stands for a list of such, "or None" is told by a tuple.
 LOCATION = {
     **{"file": str, "line": int, "end_line": (int, None), "column": (int, None), "end_column": (int, None)},
-    **{"function": (str, None), "expression": (str, None)},
+    **{"function": (str, None), "expression": (str, None), "caller": (dict, None)},
 }
 TENSOR = {"name": str, "dtype": str, "shape": [(int, str)]}
 OPERATION = {"name": str, "type": str, "gradient_of": (str, None)}
@@ -27,12 +27,15 @@ SCHEMA: dict[str, Any] = {
     "format": str,
     "version": int,
     "summary": {
-        **{"tensors": int, "reached": int, "cuts": int, "idle": int},
+        **{"tensors": int, "reached": int, "cuts": int, "idle": int, "frozen": int},
         "statuses": dict.fromkeys(map(str, Status), int),
     },
     "ys": [TENSOR],
     "xs": [
-        {**TENSOR, "key": str, "status": str, "paths": (int, str), "cut_paths": (int, str), "cuts": [int]},
+        {
+            **{**TENSOR, "key": str, "status": str, "paths": (int, str), "cut_paths": (int, str)},
+            **{"cuts": [int], "frozen": bool},
+        },
     ],
     "cuts": [
         {
@@ -47,7 +50,10 @@ SCHEMA: dict[str, Any] = {
         }
     ],
     "findings": [
-        {"kind": str, "message": str, "location": (LOCATION, None), "operations": [str], "keys": [str]}
+        {
+            **{"kind": str, "message": str, "location": (LOCATION, None), "operations": [str]},
+            **{"keys": [str], "frozen": bool},
+        }
     ],
 }
 

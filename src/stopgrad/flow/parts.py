@@ -50,6 +50,13 @@ class Cut:
         """Where the first operation was built: ``file``, ``line``, and the sub-expression."""
         return self.operation.location
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether paths end in integers or booleans: at a comparison, an index or a mask."""
+        return self.status is Status.NOT_DIFFERENTIABLE and not all(
+            y.type.differentiable for y in self.operation.outputs
+        )
+
     def __str__(self) -> str:
         return f"{self.reason}: {describe(self.operation)}"
 
@@ -144,6 +151,7 @@ class Finding:
         operations: its operations; for a status, those of the cuts.
         keys: the tensors that it is about.
         reason: for an idle stop, why it does nothing.
+        frozen: whether it only says that tensors are frozen, as somebody will have meant.
     """
 
     kind: str
@@ -151,6 +159,7 @@ class Finding:
     operations: tuple[Operation, ...]
     keys: tuple[str, ...] = ()
     reason: str = ""
+    frozen: bool = False
 
     @property
     def location(self) -> Location | None:
@@ -159,11 +168,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Story:
-    """Tensors with the same result, which are reported together."""
+    """Tensors with the same result, which are reported together.
+
+    Attributes:
+        keys: the tensors, as they were asked about.
+        status: their status.
+        cuts: what cuts the paths to them.
+        frozen: whether they are those that require no gradient, by whatever else they are cut besides.
+    """
 
     keys: tuple[Any, ...]
     status: Status
     cuts: tuple[Cut, ...]
+    frozen: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:

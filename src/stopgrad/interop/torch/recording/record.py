@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.places import with_caller
 
 
 class Kind(Enum):
@@ -24,6 +25,19 @@ class Kind(Enum):
     FROZEN = "frozen"  # A leaf at a time when it requires no gradient.
     WRITTEN = "written"  # A value of autograd's, and what was written into its memory without autograd.
 
+
+FREEZES, REQUIRES = "requires_grad_", "requires_grad"
+"""The calls of frozen leaves: at the line that froze it, and at the first use of one that is found frozen."""
+WRITES = "writes"
+"""The reason of an operation that wrote into its first input."""
+ALIAS = "alias"
+"""The call of a stop before what shares memory with a value, but not its history."""
+INSIDE = "inside "
+"""The beginning of the name of a region in the forward of an ``autograd.Function``."""
+
+_OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+"""The dtypes that carry gradients."""
 
 _serials = itertools.count(1)
 
@@ -40,8 +54,8 @@ class Event:
         serial: a number by which events are in order.
         kind: what it is.
         call: its name in PyTorch.
-        why: for a stop, why no gradient passes.
-        place: the line.
+        why: for a stop, why no gradient passes; of operations, what some are.
+        place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
         results: dtype and sizes of each result.
@@ -70,11 +84,24 @@ class Event:
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
         """Add a result; its value."""
         self.results.append(sizes)
+        if (self.kind is not _OPERATION or self.walls or sizes[0] not in FLOATS) and self._may_end_paths():
+            self.place = with_caller(self.place)
         value = Value(self, len(self.results) - 1, open)
         region = self.region
         if region is not None and not open:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
         return value
+
+    def _may_end_paths(self) -> bool:
+        """Whether it may be told as a cut, if it is no operation that only makes floating-point numbers."""
+        if self.kind is Kind.STOP or self.kind is Kind.FROZEN:
+            return True
+        return bool(self.walls) or any(x.sizes[0] in FLOATS for x in self.inputs)
+
+
+def is_written(stop: Event) -> bool:
+    """Whether somebody wrote a stop, who may take it out where it does nothing."""
+    return stop.kind is Kind.STOP and stop.call != ALIAS and not stop.call.startswith(INSIDE)
 
 
 class Value:
