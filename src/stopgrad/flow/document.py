@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.lines import Surveyed
+from stopgrad.flow.magnitudes.told import data_of, summary_data, trouble_data
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of
@@ -24,6 +25,7 @@ def document_of(report: Reaches) -> dict[str, Any]:
         "xs": [_asked(label, x, report[label], index) for label, x in report.xs.items()],
         "cuts": [_cut(cut) for cut in cuts],
         "gates": _gates(report),
+        "troubles": [trouble_data(trouble) for trouble in report.troubles],
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -36,6 +38,7 @@ def _summary(report: Reaches, cuts: Sequence[Cut]) -> dict[str, Any]:
         "statuses": {str(status): statuses[status] for status in Status},
         "cuts": len(cuts),
         "idle": sum(finding.kind == "idle" for finding in report.findings),
+        "magnitudes": summary_data(report.troubles, report.magnitudes),
     }
 
 
@@ -52,6 +55,7 @@ def _asked(label: str, x: Output, reach: Surveyed, index: Mapping[Place, int]) -
         "paths": integer(reach.paths),
         "cut_paths": integer(reach.cut_paths),
         "cuts": sorted([index[at] for at in reach.places]),
+        "magnitude": data_of(reach.magnitude),
     }
 
 

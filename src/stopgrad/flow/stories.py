@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from stopgrad.flow.magnitudes import told as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
@@ -33,6 +34,7 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     yield Paragraph((summary_of(report), STRONG))
     told = _Told(report, width)
     yield from told.stories()
+    yield from magnitudes.parts_of(report.troubles, report.magnitudes, report.xs, width, told.source)
     yield from told.idle()
     yield from told.noted()
 
@@ -69,14 +71,21 @@ def summary_of(report: Reaches) -> str:
         if status not in ARRIVES:
             return f"No gradient{of} reaches {name}: {listed([str(status), *aside])}."
         rest = ["some of the paths are cut"] if partly else []
-        return f"A gradient{of} reaches {name}{f'; {listed([*rest, *aside])}' if rest or aside else ''}."
+        measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), True)
+        return f"A gradient{of} reaches {name}{_joined([listed([*rest, *aside]), measured])}."
     if reached == total:
         count = "both" if total == 2 else f"all {number(total)}"
     else:
         count = f"{number(reached) if reached else 'none'} of {number(total)}"
     rest = [f"{number(statuses[status])} {status}" for status in _ABSENT if statuses[status]] + aside
     some = f" ({'' if partly == reached else f'{number(partly)} '}partly)" if partly else ""
-    return f"Gradients{of} reach {count} tensors{some}{f'; {listed(rest)}' if rest else ''}."
+    measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), False)
+    return f"Gradients{of} reach {count} tensors{some}{_joined([listed(rest), measured])}."
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The further parts of a sentence."""
+    return "".join([f"; {part}" for part in parts if part])
 
 
 def of_what(report: Reaches) -> str:
@@ -112,7 +121,7 @@ class _Told:
         self._shown: set[Place] = set()
         self._cuts_in = Counter(place(cut.location) for cut in report.cuts if cut.location)
 
-    def _source(self, operations: Sequence[Operation], style: str) -> Excerpt:
+    def source(self, operations: Sequence[Operation], style: str) -> Excerpt:
         """A line of source, with the expressions of operations underlined."""
         return Excerpt(list(dict.fromkeys(map(self._report.location, operations))), style)
 
@@ -192,7 +201,7 @@ class _Told:
         where = cut.location or title(cut.operation)
         yield Paragraph((where, STRONG), f"  {reason_of(cut)}", indent=2)
         if len(self._shown) <= EXCERPTS:
-            yield self._source(cut.operations, cut.status)
+            yield self.source(cut.operations, cut.status)
         told = "" if story.status in ARRIVES else self._removed(cut, story)
         if told:
             yield Paragraph(told, indent=9)
@@ -242,7 +251,7 @@ class _Told:
             op = one.operations[0]
             where = one.location or title(op)
             parts.append(Paragraph((where, STRONG), f"  {one.reason}", indent=2))
-            parts += [self._source(one.operations, IDLE)] if op not in cutting else []
+            parts += [self.source(one.operations, IDLE)] if op not in cutting else []
         if len(found) > CUTS:
             parts.append(Paragraph(f"and {len(found) - CUTS} more", indent=2))
         does = "does" if len(found) == 1 else "do"
@@ -256,7 +265,7 @@ class _Told:
         for i, one in enumerate(found[:CUTS]):
             where: list[Piece] = [] if one.location is None else [(one.location, STRONG), "  "]
             heading = Paragraph((f"{one.kind}:", IDLE), " ", *where, one.message)
-            yield Section(heading, [self._source(one.operations, IDLE)], apart=i == 0)
+            yield Section(heading, [self.source(one.operations, IDLE)], apart=i == 0)
         if len(found) > CUTS:
             yield Paragraph(f"and {len(found) - CUTS} more; {ALL}")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+
 import stopgrad as sg
-from stopgrad.base.errors import GradientError, GraphError
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, GradientError, GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import RawLocation
 from stopgrad.base.structure import flatten
@@ -15,6 +18,7 @@ from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.measuring import Measuring
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output
@@ -96,23 +100,29 @@ def _fed(x: object, dtype: DType) -> Any:
 
 @guarded("jax.explain")
 def explain(
-    f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] | None = None, **kwargs: Any
+    f: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] | None = None,
+    magnitudes: bool = False,
+    **kwargs: Any,
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
-    Nothing is computed: JAX traces the function, as for :func:`load`.
+    JAX traces the function, as for :func:`load`; without *magnitudes*, nothing is computed.
 
     Args:
         f: the function.
         args: its arguments, as for :func:`load`.
         argnums: which of them are asked about; all unless given.
+        magnitudes: whether to compute the gradient, and tell how large it is at each argument, and where it
+            vanishes or explodes. The graph of ours is computed, with NumPy or, where that cannot, XLA.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
         A :class:`stopgrad.Flow`, as of :func:`stopgrad.explain`, by the paths of the arguments.
 
     Raises:
-        ArgumentError: JAX cannot trace the function.
+        ArgumentError: JAX cannot trace the function, or values are needed and an argument has none.
         GradientError: it returns no array.
 
     Examples:
@@ -120,7 +130,7 @@ def explain(
         >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
         'stopped'
     """
-    return _flow("jax.explain", f, args, kwargs, argnums)
+    return _flow("jax.explain", f, args, kwargs, argnums, flag(magnitudes, "jax.explain: magnitudes"))
 
 
 @guarded("jax.assert_flows")
@@ -215,6 +225,7 @@ def _flow(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
+    magnitudes: bool = False,
 ) -> Flow:
     program = program_of(what, f, args, kwargs)
     asked = chosen(what, program, len(args), argnums)
@@ -224,7 +235,27 @@ def _flow(
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
     found = unused(program.closed, values, graph, inputs, {program.paths[i]: i for i in asked})
-    return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True), (), found)
+    question = Asked(graph, tuple(outputs), xs, is_function=True)
+    measured = None
+    if magnitudes:
+        measured = Measuring(question, inputs, {})(
+            fed(what, dict(zip(program.paths, inputs, strict=True)), values)
+        )
+    return without_gc(flow_of, question, (), found, measured)
+
+
+def fed(what: str, inputs: Mapping[str, Output], values: Sequence[Any]) -> list[Any]:
+    """The values of a program's arguments as arrays.
+
+    Raises:
+        ArgumentError: one of them is only a shape.
+    """
+    for path, value in zip(inputs, values, strict=True):
+        if isinstance(value, jax.ShapeDtypeStruct):
+            raise ArgumentError(
+                f"{what}: {path} is only a shape; magnitudes are those of values: give an array"
+            )
+    return [canonical(value, x.dtype.numpy) for x, value in zip(inputs.values(), values, strict=True)]
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
