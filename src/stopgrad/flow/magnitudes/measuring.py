@@ -88,7 +88,8 @@ class Measuring:
     def __call__(self, values: Sequence[Any]) -> Measured:
         """What is measured on values of the inputs."""
         engine = self._program.backend
-        made = self._program.run([engine.hold(value) for value in values])
+        given = [value if engine.is_native(value) else engine.hold(value) for value in values]
+        made = self._program.run(given)
         found = [float(engine.fetched(one)) for one in made]
 
         def norm(at: int) -> float:

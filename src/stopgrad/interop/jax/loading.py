@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
@@ -19,6 +19,7 @@ from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.measuring import Measuring
+from stopgrad.flow.parts import Finding
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output
@@ -219,14 +220,49 @@ def _definition(f: Callable[..., Any]) -> RawLocation | None:
     return None if code is None else (code, 0)
 
 
-def _flow(
+class Question(NamedTuple):
+    """A question about a JAX function, as a graph of ours.
+
+    Attributes:
+        program: the function, as JAX traced it.
+        inputs: the placeholders of its arguments, by their paths.
+        asked: what is differentiated with respect to what.
+        findings: on arguments that are not used.
+    """
+
+    program: Program
+    inputs: dict[str, Output]
+    asked: Asked
+    findings: list[Finding]
+
+    def fed(self, what: str, values: Sequence[Any]) -> list[Any]:
+        """The values of the arguments as arrays of their types.
+
+        Raises:
+            ArgumentError: one of them is only a shape.
+        """
+        found = []
+        for (path, x), value in zip(self.inputs.items(), values, strict=True):
+            if isinstance(value, jax.ShapeDtypeStruct):
+                told = "is only a shape; magnitudes are those of values: give an array"
+                raise ArgumentError(f"{what}: {path} {told}")
+            fits = isinstance(value, jax.Array) and value.dtype == x.dtype.numpy
+            found.append(value if fits else canonical(value, x.dtype.numpy))
+        return found
+
+
+def question(
     what: str,
     f: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
-    magnitudes: bool = False,
-) -> Flow:
+) -> Question:
+    """Trace a function, and ask about its arguments.
+
+    Raises:
+        ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
+    """
     program = program_of(what, f, args, kwargs)
     asked = chosen(what, program, len(args), argnums)
     graph, inputs, outputs = _built(what, f, program)
@@ -235,27 +271,24 @@ def _flow(
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
     found = unused(program.closed, values, graph, inputs, {program.paths[i]: i for i in asked})
-    question = Asked(graph, tuple(outputs), xs, is_function=True)
+    named = dict(zip(program.paths, inputs, strict=True))
+    return Question(program, named, Asked(graph, tuple(outputs), xs, is_function=True), found)
+
+
+def _flow(
+    what: str,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int] | None,
+    magnitudes: bool = False,
+) -> Flow:
+    found = question(what, f, args, kwargs, argnums)
     measured = None
     if magnitudes:
-        measured = Measuring(question, inputs, {})(
-            fed(what, dict(zip(program.paths, inputs, strict=True)), values)
-        )
-    return without_gc(flow_of, question, (), found, measured)
-
-
-def fed(what: str, inputs: Mapping[str, Output], values: Sequence[Any]) -> list[Any]:
-    """The values of a program's arguments as arrays.
-
-    Raises:
-        ArgumentError: one of them is only a shape.
-    """
-    for path, value in zip(inputs, values, strict=True):
-        if isinstance(value, jax.ShapeDtypeStruct):
-            raise ArgumentError(
-                f"{what}: {path} is only a shape; magnitudes are those of values: give an array"
-            )
-    return [canonical(value, x.dtype.numpy) for x, value in zip(inputs.values(), values, strict=True)]
+        values = found.fed(what, found.program.leaves(args, kwargs))
+        measured = Measuring(found.asked, list(found.inputs.values()), {})(values)
+    return without_gc(flow_of, found.asked, (), found.findings, measured)
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:

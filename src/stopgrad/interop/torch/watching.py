@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -14,6 +14,7 @@ from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.public import guarded
 from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.questions import (
@@ -63,6 +64,13 @@ class BackwardCall:
         """
         with torch._C.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only, self._call)
+
+    def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
+        of = self._call.sizes.of
+        with torch._C.DisableTorchFunction():
+            values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
+        return {name: of[value] for name, value in values.items() if value in of}
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"

@@ -8,8 +8,9 @@ as their ``grad`` is new; others have a hook, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -50,28 +51,38 @@ class Measuring:
     Args:
         record: knows the values.
         sizes: is filled.
+        at_once: whether leaves are looked at when their gradients arrive, since it is not known when the pass
+            ends.
     """
 
-    def __init__(self, record: Record, sizes: Sizes) -> None:
-        self._record, self._sizes = record, sizes
+    def __init__(self, record: Record, sizes: Sizes, at_once: bool = False) -> None:
+        self._record, self._sizes, self._at_once = record, sizes, at_once
         self._handles: list[Any] = []
         self._fresh: dict[int, Tensor] = {}
 
     @contextmanager
     def over(self, losses: Iterable[Tensor]) -> Iterator[None]:
         """A context in which losses are differentiated. It never fails itself."""
+        self.begin(losses)
+        try:
+            yield
+        finally:
+            self.end()
+
+    def begin(self, losses: Iterable[Tensor]) -> None:
+        """Begin before losses are differentiated."""
         try:
             self._place([node for loss in losses if (node := node_of(loss)) is not None])
         except Exception as error:
             self._record.not_known(
                 f"it is not known how large gradients are ({type(error).__name__}: {error})"
             )
-        try:
-            yield
-        finally:
-            for handle in self._handles:
-                handle.remove()
-            self._handles.clear()
+
+    def end(self) -> None:
+        """Take all hooks away, and look at the leaves."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
         for tensor in self._fresh.values():
             if tensor.grad is not None:
                 self.at_leaf(tensor, tensor.grad)
@@ -88,10 +99,12 @@ class Measuring:
     def _place(self, nodes: Sequence[Node]) -> None:
         """Put hooks at the nodes that a backward pass may run."""
         stack, seen = list(nodes), set(nodes)
+        leaves: dict[int, Tensor] = {}
         differentiates = False
         while stack:
             node = stack.pop()
             if hasattr(node, "variable"):
+                leaves[id(node.variable)] = node.variable
                 self._at_end(node)
                 continue
             values = self._record.values_at(node)
@@ -102,14 +115,22 @@ class Measuring:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
-        if differentiates:  # As a checkpoint does, which runs its operations again, and differentiates these.
-            more = [x for x in self._record.seen().values() if x.grad is None and x.requires_grad]
-            self._fresh |= {id(x): x for x in more}
+        if differentiates:
+            self._among_others(leaves)
+
+    def _among_others(self, known: Mapping[int, Tensor]) -> None:
+        """Measure at leaves that a function reaches which differentiates by itself, as a checkpoint does."""
+        leaves: list[Any] = [x for x in self._record.seen().values() if x.requires_grad]
+        if self._at_once:
+            found = [x for x in leaves if id(x) not in known]
+            self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in found]
+        else:
+            self._fresh |= {id(x): x for x in leaves if x.grad is None}
 
     def _at_end(self, node: Node) -> None:
         """Measure what arrives at a leaf: afterwards, or when it arrives."""
         tensor = node.variable
-        if tensor.grad is None and not tensor._post_accumulate_grad_hooks:
+        if tensor.grad is None and not (self._at_once or tensor._post_accumulate_grad_hooks):
             self._fresh[id(tensor)] = tensor
             return
 
