@@ -10,6 +10,7 @@ from typing import Any
 from stopgrad.flow.magnitudes.causes import Cause, factors, is_elementwise_product, name_of, scales, stops_all
 from stopgrad.flow.magnitudes.chains import Chains, Link
 from stopgrad.flow.magnitudes.sizes import EXPLODED, TINY, VANISHED, Measured
+from stopgrad.flow.words import some
 from stopgrad.graph.graph import Operation, Output
 
 ZERO, VANISHING, EXPLODING, NOT_FINITE = "zero", "vanishing", "exploding", "not finite"
@@ -206,8 +207,12 @@ class _Search:
 
     def _breaks(self, links: Sequence[Link]) -> list[Cause]:
         told = "makes it NaN or infinite"
+        sizes = {name: one.parameter_norm for name, one in self._measured.of.items()}
+        broken = [name for name, norm in sizes.items() if norm is not None and not math.isfinite(norm)]
+        why = f"; {some(broken, 2)} {'is' if len(broken) == 1 else 'are'} so already" if broken else ""
         return [
-            self._hook(ops, told) or Cause(ops, f"{name_of(ops[0])} {told}") for ops in self._by_line(links)
+            self._hook(ops, told) or Cause(ops, f"{name_of(ops[0])} {told}{why}")
+            for ops in self._by_line(links)
         ]
 
     def _by_line(self, links: Iterable[Link]) -> list[tuple[Operation, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
 from stopgrad.flow.words import names
-from stopgrad.train.monitoring.verdicts import ARRIVES, Sample
+from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Sample
 
 UNSTEADY = 4
 """After so many changes of a parameter's verdict, it is called unsteady, and only NaNs are told of it."""
@@ -17,6 +17,7 @@ _SAYS = {
     VANISHING: "the gradient of {} vanishes",
     EXPLODING: "the gradient of {} explodes",
     NOT_FINITE: "the gradient of {} is NaN or infinite",
+    NOTHING: "no gradient arrives at {}",
 }
 _ROOM = 60
 """The columns for names in a message."""

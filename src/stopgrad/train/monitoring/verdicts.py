@@ -13,7 +13,9 @@ from stopgrad.graph.op import Status
 
 ARRIVES = "arrives"
 """The state of a gradient with which nothing is wrong."""
-_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, *map(str, Status))
+NOTHING = "nothing"
+"""The state of a parameter at which no gradient arrived, where it is not known why."""
+_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, *map(str, Status), NOTHING)
 """Of several backward passes in one step, the verdict that counts: any NaN, else the best."""
 
 
@@ -23,7 +25,8 @@ class Verdict:
 
     Attributes:
         state: ``"arrives"``; what is wrong with what arrives: ``"not finite"``, ``"zero"``, ``"vanishing"``
-            or ``"exploding"``; or the status by which none arrives, as ``"stopped"``.
+            or ``"exploding"``; the status by which none arrives, as ``"stopped"``; or ``"nothing"``, where
+            none arrives and it is not known why.
         cause: the operation and line that make it so, in a few words; empty where none is known.
         magnitude: how large the gradient is, if one arrives.
     """

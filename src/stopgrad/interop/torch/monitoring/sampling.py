@@ -19,15 +19,13 @@ from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.recording.record import Backward, Sizes
 from stopgrad.interop.torch.recording.recorder import tensors_in
 from stopgrad.interop.torch.watching import Watch, explained
-from stopgrad.train.monitoring.verdicts import ARRIVES, Verdict, Verdicts, verdicts_of
+from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Verdict, Verdicts, verdicts_of
 
 Tensor = torch.Tensor
 Parameters = Mapping[str, Tensor]
 
 TOLD = 8
 """The most backward passes of a step that are explained; of further ones, only the numbers count."""
-NOTHING = "nothing"
-"""The state of a parameter at which no gradient arrived, for an unknown reason."""
 
 
 class Sampling(Protocol):
