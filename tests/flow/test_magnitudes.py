@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.flow.page.data import page_data
 
 HERE = "test_magnitudes.py"
 Arrays = list[Any]
@@ -163,6 +165,8 @@ def test_a_dead_relu_is_named_with_its_line() -> None:
     flow = sg.explain(f, np.ones((3, 2)), np.ones((4, 3)), argnums=0, magnitudes=True)
     assert told(flow) == [("zero", ("w",), ["Relu is dead: it is off wherever a gradient arrives"])]
     assert line_of(flow) == "sg.relu(x @ w - 100.0)"
+    (op,) = flow.troubles[0].causes[0].operations
+    assert (op.type, op.graph is flow.graph) == ("Relu", True)
     assert str(flow).startswith("A gradient reaches w; it is exactly 0.\n")
 
 
@@ -328,6 +332,8 @@ def test_inside_of_a_loop_the_operation_in_its_body_is_named_with_the_number_of_
     assert (trouble.kind, trouble.keys) == ("vanishing", ("h",))
     assert str(trouble.causes[0]).startswith("Sigmoid passes on 0.2")
     assert "(29 uses)" in str(trouble.causes[0])
+    (op,) = trouble.causes[0].operations  # That of the body, which each step runs.
+    assert op.graph is not flow.graph
     assert trouble.causes[0].location.source == "sg.sigmoid(h * w)"
 
 
@@ -437,6 +443,15 @@ def test_data_and_notices_have_the_troubles() -> None:
     assert f"line={cause['location']['line']}," in notice
     assert "the gradient is exactly 0 at a: Relu is dead" in notice
     assert '"ruleId": "zero"' in flow.to_sarif()
+
+
+def test_the_page_has_the_troubles_with_the_operations_in_its_graph(tmp_path: Path) -> None:
+    flow = sg.explain(lambda a, b: sg.relu(a - 9.0) + b, 1.0, 2.0, magnitudes=True)
+    (trouble,) = [one for one in page_data(flow)["findings"] if one["kind"] == "zero"]
+    assert trouble["message"].startswith("the gradient is exactly 0 at a: Relu is dead")
+    assert len(trouble["ops"]) == 1
+    flow.to_html(tmp_path / "flow.html")
+    assert "Relu is dead" in (tmp_path / "flow.html").read_text()
 
 
 def test_a_part_of_a_report_tells_of_that_part_alone() -> None:

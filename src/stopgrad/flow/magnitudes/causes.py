@@ -20,10 +20,12 @@ class Cause:
     Attributes:
         operations: they themselves.
         reason: what they do to it.
+        uses: how often they do it: an operation in a loop does it in each step.
     """
 
     operations: tuple[Operation, ...]
     reason: str
+    uses: int
 
     @property
     def location(self) -> Location | None:
@@ -31,8 +33,7 @@ class Cause:
         return self.operations[0].location
 
     def __str__(self) -> str:
-        uses = len(self.operations)
-        return self.reason if uses == 1 else f"{self.reason} ({counted(uses, 'use')})"
+        return self.reason if self.uses == 1 else f"{self.reason} ({counted(self.uses, 'use')})"
 
 
 def _words(text: str) -> frozenset[str]:

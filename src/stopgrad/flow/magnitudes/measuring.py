@@ -53,8 +53,11 @@ class Measuring:
     ) -> None:
         xs = {label(key): x for key, x in question.xs.items() if x.type.differentiable}
         wanted = [*question.ys, *xs.values(), *inputs, *stops]
-        copied = rewrite(wanted, (), [written_out({})], binding)
+        copies: dict[Output, list[Output]] = {}
+        copied = rewrite(wanted, (), [written_out(copies)], binding)
         place = copied.mapping
+        self._owners = {new.op: x.op for x, some in copies.items() for new in some}
+        self._owners |= {new.op: old.op for old, new in place.items()}
         self._ys = [place[y] for y in question.ys]
         self._xs = {name: place[x] for name, x in xs.items()}
         self._stops = frozenset([place[x] for x in stops])
@@ -105,7 +108,8 @@ class Measuring:
             of[name] = Magnitude(norms[self._of[x]], elements, zeros, nans, infs, norm(at + 3))
         # With selective gates, one tensor has several gradients.
         arriving = {x: max([norms[g] for g in some]) for x, some in self._at.items()}
-        return Measured(self._ys, self._xs, of, self._ones | arriving, stops=self._stops)
+        sizes = self._ones | arriving
+        return Measured(self._ys, self._xs, of, sizes, stops=self._stops, owners=self._owners)
 
 
 def measured_on(

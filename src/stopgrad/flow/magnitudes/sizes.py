@@ -74,6 +74,7 @@ class Measured:
         at: the norm of the gradient at each tensor in between, as far as it is known.
         hooks: operations that stand for hooks, by the tensors whose gradients go through them.
         stops: tensors that were constants for the gradient.
+        owners: the user's operations of which those of the graph are copies.
     """
 
     ys: Sequence[Output]
@@ -82,6 +83,7 @@ class Measured:
     at: Mapping[Output, float] = field(default_factory=dict)
     hooks: Mapping[Output, Operation] = field(default_factory=dict)
     stops: Collection[Output] = ()
+    owners: Mapping[Operation, Operation] = field(default_factory=dict)
 
     @property
     def root_mean_square(self) -> float:

@@ -186,7 +186,7 @@ def trouble_data(one: Trouble) -> dict[str, Any]:
             {
                 "reason": cause.reason,
                 "location": place_of(cause.location),
-                "uses": len(cause.operations),
+                "uses": cause.uses,
                 "operations": [operation_of(op) for op in cause.operations],
             }
             for cause in one.causes

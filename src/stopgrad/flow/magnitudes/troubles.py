@@ -201,7 +201,7 @@ class _Search:
 
     def _stops(self, links: Sequence[Link]) -> list[Cause]:
         return [
-            self._hook(ops, "makes it 0") or Cause(ops, stops_all(ops, self._factors(ops)))
+            self._hook(ops, "makes it 0") or self._cause(ops, stops_all(ops, self._factors(ops)))
             for ops in self._by_line(links)
         ]
 
@@ -211,7 +211,7 @@ class _Search:
         broken = [name for name, norm in sizes.items() if norm is not None and not math.isfinite(norm)]
         why = f"; {some(broken, 2)} {'is' if len(broken) == 1 else 'are'} so already" if broken else ""
         return [
-            self._hook(ops, told) or Cause(ops, f"{name_of(ops[0])} {told}{why}")
+            self._hook(ops, told) or self._cause(ops, f"{name_of(ops[0])} {told}{why}")
             for ops in self._by_line(links)
         ]
 
@@ -226,7 +226,12 @@ class _Search:
         """The hooks through which what some operations pass on goes; None if there are none."""
         hooks = self._measured.hooks
         found = tuple(dict.fromkeys([hooks[x] for op in ops for x in op.inputs if x in hooks]))
-        return Cause(found, f"a hook {does}, unless {name_of(ops[0])} does") if found else None
+        return self._cause(found, f"a hook {does}, unless {name_of(ops[0])} does") if found else None
+
+    def _cause(self, ops: Sequence[Operation], reason: str) -> Cause:
+        """A cause, with the user's own operations."""
+        owners = self._measured.owners
+        return Cause(tuple(dict.fromkeys([owners.get(op, op) for op in ops])), reason, len(ops))
 
     def _factors(self, ops: Sequence[Operation]) -> dict[Operation, str]:
         """For operations that multiply by a tensor asked about that is 0, what is told of it."""
@@ -299,7 +304,7 @@ class _Search:
         whole = sum([max(0.0, sign * sum(changes)) for _, changes in parts])
         chosen = [part for part in parts[:MOST] if sign * sum(part[1]) > SHARE * whole]
         return [
-            Cause(tuple(ops), scales(ops, math.exp(sum(changes) / len(changes)))) for ops, changes in chosen
+            self._cause(ops, scales(ops, math.exp(sum(changes) / len(changes)))) for ops, changes in chosen
         ]
 
     def _all_tiny(self, names: Sequence[str]) -> Trouble:

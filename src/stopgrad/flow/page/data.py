@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.types import TensorType
+from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
@@ -251,7 +252,7 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
             {
                 "kind": finding.kind,
                 "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
-                if finding.keys
+                if finding.keys and finding.kind not in KINDS
                 else finding.message,
                 "place": sources.at(finding.location),
                 "ops": _numbers(finding.operations, found),

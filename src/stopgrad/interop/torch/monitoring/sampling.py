@@ -159,7 +159,7 @@ class ForwardAlone:
         if tensors:
             self._seen = seen
             self._outputs = [seen._recorder.loss(tensor) for tensor in tensors]
-            self._measuring = Measuring(seen._recorder, self._sizes, at_once=True)
+            self._measuring = Measuring(seen._recorder, self._sizes, goes_on=True)
             self._measuring.begin(tensors)
 
     def end(self) -> None:

@@ -1,8 +1,7 @@
 """Measures gradients while a backward pass computes them: numbers are kept, and no tensors.
 
-Hooks stand at the autograd nodes of recorded operations for the time of the pass alone, and change nothing.
-They see what arrives at the results, after the user's own hooks. Leaves are looked at after the pass, as far
-as their ``grad`` is new; others have a hook, too.
+Hooks stand at the autograd nodes of recorded operations and at leaves for the time of the pass alone, and
+change nothing. They see what arrives at the results, after the user's own hooks.
 """
 
 from __future__ import annotations
@@ -51,14 +50,13 @@ class Measuring:
     Args:
         record: knows the values.
         sizes: is filled.
-        at_once: whether leaves are looked at when their gradients arrive, since it is not known when the pass
-            ends.
+        goes_on: whether more may happen to gradients before the end.
     """
 
-    def __init__(self, record: Record, sizes: Sizes, at_once: bool = False) -> None:
-        self._record, self._sizes, self._at_once = record, sizes, at_once
+    def __init__(self, record: Record, sizes: Sizes, goes_on: bool = False) -> None:
+        self._record, self._sizes, self._goes_on = record, sizes, goes_on
         self._handles: list[Any] = []
-        self._fresh: dict[int, Tensor] = {}
+        self._fresh: list[Tensor] = []
 
     @contextmanager
     def over(self, losses: Iterable[Tensor]) -> Iterator[None]:
@@ -72,7 +70,8 @@ class Measuring:
     def begin(self, losses: Iterable[Tensor]) -> None:
         """Begin before losses are differentiated."""
         try:
-            self._place([node for loss in losses if (node := node_of(loss)) is not None])
+            tensors = [loss for loss in losses if isinstance(loss, torch.Tensor)]
+            self._place([node for loss in tensors if (node := node_of(loss)) is not None])
         except Exception as error:
             self._record.not_known(
                 f"it is not known how large gradients are ({type(error).__name__}: {error})"
@@ -83,7 +82,7 @@ class Measuring:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        for tensor in self._fresh.values():
+        for tensor in self._fresh:
             if tensor.grad is not None:
                 self.at_leaf(tensor, tensor.grad)
         self._fresh.clear()
@@ -92,7 +91,10 @@ class Measuring:
         """Note how large the gradient is that arrived at a leaf."""
         found = measured(lambda x: magnitude_of(x, tensor), grad)
         if found is not None:
-            value = self._record.leaf(tensor)
+            try:
+                value = self._record.leaf(tensor)
+            except Exception:  # As for all that is recorded: the backward pass goes on.
+                return
             self._sizes.of[value] = found
             self._sizes.at[value] = found.norm
 
@@ -119,20 +121,19 @@ class Measuring:
             self._among_others(leaves)
 
     def _among_others(self, known: Mapping[int, Tensor]) -> None:
-        """Measure at leaves that a function reaches which differentiates by itself, as a checkpoint does."""
+        """Measure at leaves that a function reaches which differentiates by itself, as a checkpoint does.
+
+        It may bring several parts of a gradient to one leaf. Their sum is in its ``grad``, if that was empty.
+        """
         leaves: list[Any] = [x for x in self._record.seen().values() if x.requires_grad]
-        if self._at_once:
-            found = [x for x in leaves if id(x) not in known]
-            self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in found]
-        else:
-            self._fresh |= {id(x): x for x in leaves if x.grad is None}
+        found = [x for x in leaves if id(x) not in known]
+        self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in found]
+        if not self._goes_on:
+            self._fresh = [x for x in leaves if x.grad is None]
 
     def _at_end(self, node: Node) -> None:
-        """Measure what arrives at a leaf: afterwards, or when it arrives."""
+        """Measure what arrives at a leaf."""
         tensor = node.variable
-        if tensor.grad is None and not (self._at_once or tensor._post_accumulate_grad_hooks):
-            self._fresh[id(tensor)] = tensor
-            return
 
         def measure(grads: Grads) -> None:
             if grads[0] is not None:
@@ -160,20 +161,22 @@ def run_measured(
     if _functorch.peek_interpreter_stack() is not None:
         return function(*args, **kwargs)  # The tensors of torch.func have no numbers to be looked at.
     measuring = Measuring(record, sizes)
-    with measuring.over(_tensors(next(iter([*args, *kwargs.values()]), ()))):
+    with measuring.over(_tensors(args[:1] or [kwargs.get("tensors", kwargs.get("outputs"))])):
         result = function(*args, **kwargs)
     if result is not None:  # Of torch.autograd.grad.
-        inputs = args[1] if len(args) > 1 else kwargs["inputs"]
-        for tensor, grad in zip(_tensors(inputs), result, strict=False):
-            if grad is not None and node_of(tensor) is None:
+        inputs = _tensors(args[1:2] or [kwargs.get("inputs")])
+        for tensor, grad in zip(inputs, _tensors([result]), strict=False):
+            if isinstance(grad, torch.Tensor) and node_of(tensor) is None:
                 measuring.at_leaf(tensor, grad)
     return result
 
 
-def _tensors(given: Any) -> list[Tensor]:
-    """The tensors that are differentiated, or with respect to which; without edges of autograd's graph."""
-    listed = given if isinstance(given, (list, tuple)) else [given]
-    return [x for x in listed if isinstance(x, torch.Tensor)]
+def _tensors(given: Sequence[Any]) -> list[Any]:
+    """The tensors in an argument or result, one or several of them; others, such as None, in their places."""
+    (some,) = given
+    return list(
+        some.values() if isinstance(some, dict) else some if isinstance(some, (list, tuple)) else [some]
+    )
 
 
 # ------------------------------------------------------------------------------------------- one tensor
@@ -208,6 +211,8 @@ def _plain(x: Tensor) -> Tensor | None:
         x = x.coalesce().values() if x.layout is torch.sparse_coo else x.values()
     if type(x) not in _PLAIN or _functorch.is_functorch_wrapped_tensor(x) or x.is_meta:
         return None
+    if x.numel() and not x.untyped_storage().nbytes():  # Given back, as ``fully_shard`` does with parameters.
+        return None
     return None if x.is_cuda and torch.cuda.is_current_stream_capturing() else x
 
 
@@ -224,11 +229,11 @@ def norm_of(x: Tensor) -> float:
 
 def magnitude_of(grad: Tensor, tensor: Tensor) -> Magnitude:
     """How large a gradient is that arrived at a tensor."""
-    own = _plain(tensor.detach())
+    own = _plain(tensor)
     elements = grad.numel() if own is None else own.numel()
     norm = norm_of(grad)
     nans = infs = 0
     if not math.isfinite(norm):
         nans, infs = int(torch.isnan(grad).sum()), int(torch.isinf(grad).sum())
     zeros = elements - int(torch.count_nonzero(grad))
-    return Magnitude(norm, elements, zeros, nans, infs, None if own is None else norm_of(own))
+    return Magnitude(norm, elements, zeros, nans, infs, None if own is None else norm_of(own.detach()))
