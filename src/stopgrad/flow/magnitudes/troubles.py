@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,7 @@ class _Search:
         self._extremes: dict[Output, tuple[Output | None, Output | None]] = {}
         self._trained = {measured.xs[name] for name, one in measured.of.items() if one.is_finite and one.norm}
         self._held: dict[Output, float] = {}
+        self._frontiers: dict[str, dict[Output, dict[Link, None]]] = {}
 
     def troubles(self, names: Sequence[str]) -> list[Trouble]:
         of = self._measured.of
@@ -185,19 +186,33 @@ class _Search:
             for keys, links in groups.values()
         ]
 
-    def _frontier(self, x: Output, kind: str) -> list[Link]:
+    def _frontier(self, x: Output, kind: str) -> Collection[Link]:
         """The operations that take something good and pass on nothing, or no numbers, towards a tensor."""
-        found: dict[Link, None] = {}
-        stack, seen = [x], {x}
+        known = self._frontiers.setdefault(kind, {})
+        stack = [x]
         while stack:
-            for link in self._chains.users.get(stack.pop(), ()):
-                size = self._chains.known(link.result)
-                if size is not None and (size > 0 if kind == ZERO else math.isfinite(size)):
-                    found[link] = None
-                elif link.result not in seen:
-                    seen.add(link.result)
-                    stack.append(link.result)
-        return list(found)
+            at = stack[-1]
+            links = self._chains.users.get(at, ())
+            behind = [link.result for link in links if not self._is_good(link.result, kind)]
+            missing = [y for y in behind if y not in known]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            found = [known[y] for y in behind]
+            ending = [link for link in links if self._is_good(link.result, kind)]
+            alone = found[0] if len(found) == 1 and not ending else None  # Along a chain, they share one.
+            known[at] = (
+                dict.fromkeys([*ending, *(link for some in found for link in some)])
+                if alone is None
+                else alone
+            )
+        return known[x]
+
+    def _is_good(self, x: Output, kind: str) -> bool:
+        """Whether something arrives at a tensor, or numbers do."""
+        size = self._chains.known(x)
+        return size is not None and (size > 0 if kind == ZERO else math.isfinite(size))
 
     def _stops(self, links: Sequence[Link]) -> list[Cause]:
         return [
@@ -266,7 +281,7 @@ class _Search:
             start = self._largest_at(base)
             end = min(keys, key=lambda name: (sign * self._size(name), -of[name].norm))
             own = of[start].norm, of[end].norm
-            at_layers = own[1] < own[0] * TOLD if grows else own[1] * TOLD > own[0]
+            at_layers = not (own[1] > own[0] * TOLD if grows else own[1] * TOLD < own[0])
             first, last = (self._free(base), self._size(end)) if at_layers else own
             causes = tuple(self._causes(self._measured.xs[end], base, grows))
             found.append(Trouble(kind, tuple(keys), causes, (start, first), (end, last), at_layers))
