@@ -322,6 +322,15 @@ def test_gradients_that_are_all_too_small_are_told_with_the_operation() -> None:
     assert "vanishes: 1.4e-30 at a at most, the largest of 2 tensors" in str(flow)
 
 
+def test_what_is_done_to_a_weight_before_it_meets_the_data_counts_too() -> None:
+    def f(w: Any, head: Any, x: Any) -> Any:
+        return sg.reduce_sum(x * (1e-9 * w) + x * head)
+
+    flow = sg.explain(f, np.ones(3), np.ones(3), np.ones(3), argnums=(0, 1), magnitudes=True)
+    assert told(flow) == [("vanishing", ("w",), ["Mul passes on 1e-9 of it"])]
+    assert line_of(flow) == "1e-9 * w"
+
+
 def test_inside_of_a_loop_the_operation_in_its_body_is_named_with_the_number_of_steps() -> None:
     def f(w: Any, h: Any) -> Any:
         h, _ = sg.scan(lambda h, _: (sg.sigmoid(h * w), None), h, length=30)

@@ -144,6 +144,16 @@ def test_what_a_checkpoint_computes_again_is_measured(reentrant: bool) -> None:
         assert flow[f"inner.{name}"].magnitude.norm == norm(p.grad)
 
 
+def test_the_parts_of_a_gradient_that_a_checkpoint_brings_are_added_up() -> None:
+    inner, x = mlp(), torch.randn(5, 4, requires_grad=True)
+    with sgt.watch() as seen:
+        loss = (checkpoint(inner, x, use_reentrant=True) + inner(2.0 * x)).square().mean()
+        loss.backward()
+    flow = seen.explain(loss, {"inner": inner})
+    for name, p in inner.named_parameters():
+        assert flow[f"inner.{name}"].magnitude.norm == norm(p.grad)
+
+
 def test_a_gradient_is_measured_after_the_hooks_of_its_tensor() -> None:
     w = torch.ones(2, requires_grad=True)
     w.register_hook(lambda g: 10.0 * g)
@@ -184,6 +194,34 @@ def test_explain_differentiates_and_leaves_no_trace() -> None:
     net.zero_grad()
     net(x).square().mean().backward()
     assert all(flow[name].magnitude.norm == norm(p.grad) for name, p in net.named_parameters())
+
+
+class Reversed(torch.autograd.Function):
+    """Differentiates by itself, as reversible networks do, and draws random numbers for it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        ctx.save_for_backward(x, w)
+        return x * w.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        with torch.enable_grad():
+            (x.detach() * w * g + 0.0 * torch.rand(3)).sum().backward()
+        return g * w, None
+
+
+def test_explain_adds_nothing_to_gradients_and_draws_no_random_numbers_also_by_a_functions_backward() -> None:
+    w, kept = torch.full((3,), 2.0, requires_grad=True), torch.ones(3)
+    w.grad = kept
+    state = torch.get_rng_state()
+    x = torch.ones(3, requires_grad=True)
+    flow = sgt.explain(lambda x: Reversed.apply(x, w).sum(), x, model={"x": x, "w": w}, magnitudes=True)
+    assert flow["x"].magnitude.norm == norm(torch.full((3,), 2.0))
+    assert w.grad is kept
+    assert kept.tolist() == [1.0, 1.0, 1.0]
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_watch_differentiates_only_where_nobody_has() -> None:

@@ -170,6 +170,17 @@ def test_of_many_backward_passes_a_gradient_arrives_if_it_does_in_any() -> None:
     assert monitor.changes == ()
 
 
+def test_a_gradient_that_is_only_asked_for_trains_nothing() -> None:
+    """As a penalty on the slope with respect to the data, which is computed beside the loss."""
+    net = Net()
+    monitor = quiet(net)
+    with monitor:
+        x = batch(0).requires_grad_()
+        torch.autograd.grad(net(x).sum(), x)
+        net.first(x).square().mean().backward()
+    assert states(monitor) == [(0, "disconnected", ("head.weight", "head.bias"))]
+
+
 def test_steps_may_have_the_numbers_of_a_training_that_goes_on() -> None:
     net = Net()
     monitor = quiet(net)
@@ -280,15 +291,15 @@ def failing(net: Any, where: str, error: BaseException) -> None:
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt(), SystemExit(3)])
 def test_a_step_that_fails_or_is_interrupted_leaves_nothing_patched(where: str, error: BaseException) -> None:
     net = Net()
+    net.first.bias.data.fill_(-100.0)
     monitor = quiet(net)
     with pytest.raises(type(error)), monitor:
         failing(net, where, error)
     assert nothing_is_patched(net)
-    assert monitor.changes == ()
+    assert monitor.changes == ()  # A step that fails says nothing,
     assert monitor.step == 1
-    net.first.bias.data.fill_(-100.0)
     train(net, monitor, 1)
-    assert len(monitor.changes) == 2
+    assert {change.step for change in monitor.changes} == {1}  # and the next one does.
 
 
 # ---------------------------------------------------------------------------------------- compiled code
