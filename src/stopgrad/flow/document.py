@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.lines import Surveyed
+from stopgrad.flow.magnitudes.told import data_of, summary_data, trouble_data
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of
@@ -24,6 +25,7 @@ def document_of(report: Reaches) -> dict[str, Any]:
         "xs": [_asked(label, x, report[label], index, report.frozen) for label, x in report.xs.items()],
         "cuts": [_cut(cut) for cut in cuts],
         "gates": _gates(report),
+        "troubles": [trouble_data(trouble) for trouble in report.troubles],
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -37,6 +39,7 @@ def _summary(report: Reaches, cuts: Sequence[Cut]) -> dict[str, Any]:
         "cuts": len(cuts),
         "idle": sum(finding.kind == "idle" for finding in report.findings),
         "frozen": len([x for x in report.xs.values() if x in report.frozen]),
+        "magnitudes": summary_data(report.troubles, report.magnitudes),
     }
 
 
@@ -56,6 +59,7 @@ def _asked(
         "cut_paths": integer(reach.cut_paths),
         "cuts": sorted([index[at] for at in reach.places]),
         "frozen": x in frozen,
+        "magnitude": data_of(reach.magnitude),
     }
 
 

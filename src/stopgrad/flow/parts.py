@@ -8,6 +8,7 @@ from typing import Any
 
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
+from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.graph import Operation, describe
 from stopgrad.graph.op import Status
 
@@ -70,7 +71,10 @@ class Reach:
             counts as one step of a path; as two if one way through it is open and another is cut.
         cut_paths: the number of those that a cut ends.
         cuts: the cuts on them, in the order of their operations.
+        magnitude: how large the gradient is that arrived; None where it was not measured, or none arrived.
     """
+
+    magnitude: Magnitude | None = None
 
     def __init__(
         self, status: Status | str, cuts: tuple[Cut, ...] = (), paths: int = 0, cut_paths: int = 0

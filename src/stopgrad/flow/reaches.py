@@ -16,6 +16,9 @@ from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
+from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.flow.magnitudes.told import findings_of
+from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.walls import no_gradient_of
@@ -38,10 +41,17 @@ class Reaches(Mapping[Any, Reach]):
         xs: the tensors asked about, by their names.
         is_function: whether a function was asked about, whose arguments are the tensors.
         noted: findings from recording or importing the graph; also among ``findings``.
+        measured: how large the gradients are, if that was measured; else None.
     """
 
-    def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
-        self._asked, self._surveys, self.noted = asked, surveys, tuple(noted)
+    def __init__(
+        self,
+        asked: Asked,
+        surveys: Sequence[Survey],
+        noted: Sequence[Finding] = (),
+        measured: Measured | None = None,
+    ) -> None:
+        self._asked, self._surveys, self.noted, self.measured = asked, surveys, tuple(noted), measured
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
@@ -49,6 +59,8 @@ class Reaches(Mapping[Any, Reach]):
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        for key, reach in self._found.items():
+            reach.magnitude = None if measured is None else measured.of.get(label(key))
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -105,6 +117,12 @@ class Reaches(Mapping[Any, Reach]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+    @property
+    def magnitudes(self) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
+        found = {label(key): reach.magnitude for key, reach in self._found.items()}
+        return {name: one for name, one in found.items() if one is not None}
 
     @property
     def status(self) -> str:
@@ -293,7 +311,17 @@ class Reaches(Mapping[Any, Reach]):
             if stops and all(gate.idle for gate in gates):
                 why = idle[stops[0]]
                 found.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
-        return (*found, *self.noted)
+        return (*found, *findings_of(self.troubles, self.magnitudes), *self.noted)
+
+    @cached_property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Gradients that arrive but are zero, vanish, explode or are no numbers, as far as measured."""
+
+        def where(op: Operation) -> Any:
+            place = self.location(op)
+            return op if place is None else (place.file, place.line)
+
+        return () if self.measured is None else tuple(troubles(self.measured, list(self.xs), where))
 
     @cached_property
     def idle(self) -> tuple[GateUse, ...]:
@@ -372,7 +400,7 @@ class Reaches(Mapping[Any, Reach]):
 
 FROZEN, REQUIRES = "frozen", "requires_grad is False"
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "_but_by_updates", "findings")
+_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "_but_by_updates", "findings", "troubles")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,

@@ -53,8 +53,7 @@ class Spot:
 
     def source(self, report: Reaches, style: str) -> Excerpt:
         """The line of source, with the expressions underlined."""
-        found = dict.fromkeys(map(report.location, self.operations))
-        return Excerpt([None if at is None else at.cause for at in found], style)
+        return source_of(report, self.operations, style)
 
     def reasons(self, counting: bool = True) -> str:
         """Why paths end there, in a few words."""
@@ -76,6 +75,12 @@ class Spot:
     def helpers(self) -> list[Piece]:
         """Where in helpers that is, as the end of a sentence."""
         return [", in ", *at_places(self._helpers)] if self._helpers else []
+
+
+def source_of(report: Reaches, operations: Sequence[Operation], style: str) -> Excerpt:
+    """The line of source that operations come from, with the expressions underlined."""
+    found = dict.fromkeys(map(report.location, operations))
+    return Excerpt([None if at is None else at.cause for at in found], style)
 
 
 def spots_of(report: Reaches, cuts: Iterable[Cut]) -> list[Spot]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from stopgrad.base.source import in_library
+from stopgrad.flow.magnitudes import told as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
 from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
-from stopgrad.flow.spots import Spot, as_text, at, at_places, spots_of
+from stopgrad.flow.spots import Spot, as_text, at, at_places, source_of, spots_of
 from stopgrad.flow.words import counted, listed, names, number, paths_cut, plain
 from stopgrad.graph.op import Status
 
@@ -35,6 +37,9 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     yield Paragraph((summary_of(report), STRONG))
     told = _Told(report, width)
     yield from told.stories()
+    yield from magnitudes.parts_of(
+        report.troubles, report.magnitudes, report.xs, width, partial(source_of, report)
+    )
     yield from told.idle()
     yield from told.noted()
 
@@ -74,14 +79,21 @@ def summary_of(report: Reaches) -> str:
         if status not in ARRIVES:
             return f"No gradient{of} reaches {name}: {listed([status, *aside])}."
         rest = ["some of the paths are cut"] if partly else []
-        return f"A gradient{of} reaches {name}{f'; {listed([*rest, *aside])}' if rest or aside else ''}."
+        measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), True)
+        return f"A gradient{of} reaches {name}{_joined([listed([*rest, *aside]), measured])}."
     if reached == total:
         count = "both" if total == 2 else f"all {number(total)}"
     else:
         count = f"{number(reached) if reached else 'none'} of {number(total)}"
     rest = [f"{number(statuses[status])} {status}" for status in _ABSENT if statuses[status]] + aside
     some = f" ({'' if partly == reached else f'{number(partly)} '}partly)" if partly else ""
-    return f"Gradients{of} reach {count} tensors{some}{f'; {listed(rest)}' if rest else ''}."
+    measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), False)
+    return f"Gradients{of} reach {count} tensors{some}{_joined([listed(rest), measured])}."
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The further parts of a sentence."""
+    return "".join([f"; {part}" for part in parts if part])
 
 
 def of_what(report: Reaches) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stopgrad.base.source import Location
 from stopgrad.base.types import TensorType
+from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
@@ -253,7 +254,7 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
             {
                 "kind": finding.kind,
                 "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
-                if finding.keys and not finding.frozen
+                if finding.keys and not finding.frozen and finding.kind not in KINDS
                 else finding.message,
                 "place": sources.at(_shown(finding.location)),
                 "ops": _numbers(finding.operations, found),

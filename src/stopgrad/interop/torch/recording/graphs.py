@@ -11,6 +11,7 @@ from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import counted, some
 from stopgrad.graph.arguments import operation_name
@@ -24,6 +25,7 @@ from stopgrad.interop.torch.recording.record import (
     WRITES,
     Event,
     Kind,
+    Sizes,
     Target,
     Value,
     above,
@@ -38,6 +40,7 @@ def report_of(
     departures: Sequence[Departure] = (),
     held: bool = False,
     lost: Iterable[str] = (),
+    sizes: Sizes | None = None,
 ) -> Flow:
     """The report on recorded values, made from a graph of ours.
 
@@ -46,6 +49,7 @@ def report_of(
         xs: what is asked about.
         departures: the values that left for Python.
         lost: what could not be found out.
+        sizes: how large the gradients were in a backward pass from these losses.
         held: whether an optimizer holds the subjects; other tensors that gradients reach are then a finding.
     """
     gone = _gone(losses, xs, departures)
@@ -56,7 +60,8 @@ def report_of(
     if held:
         findings += _strays(building, ys)
     findings += [Finding("not followed", what, ()) for what in lost]
-    return flow_of(building.question(ys, building.asked), (), findings)
+    asked = building.question(ys, building.asked)
+    return flow_of(asked, (), findings, None if sizes is None else building.measured(ys, sizes))
 
 
 def _gone(
@@ -187,6 +192,19 @@ class _Building:
         for key, x in self._targets.items():
             found += [(self.asked[key], place, [key]) for place in x.hooks]
         return found
+
+    def measured(self, ys: tuple[Output, ...], sizes: Sizes) -> Measured:
+        """How large the gradients were, at the outputs that stand for the values."""
+        at = {
+            self._made[v.event, v.index]: n for v, n in sizes.at.items() if (v.event, v.index) in self._made
+        }
+        of = {key: sizes.of[x.value] for key, x in self._targets.items() if x.value in sizes.of}
+        hooks = {
+            made: self.mark(made, "hook", "a hook", place)
+            for made, place, _ in self.hooked()
+            if made in at or made in self.asked.values()
+        }
+        return Measured(ys, self.asked, of, at, hooks)
 
     def mark(self, made: Output, call: str, why: str, place: RawLocation | None) -> Operation:
         """An operation that only says where something is."""

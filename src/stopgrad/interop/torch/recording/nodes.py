@@ -107,6 +107,11 @@ class Nodes:
         found: Value | None = None if tags is None else tags.get(number)
         return found if found is None or found.written is None else found.written
 
+    def values(self, node: Node) -> dict[int, Value]:
+        """The known values of a node's results, by their numbers, as they were made."""
+        tags = node.metadata.get(self._key, _NONE)
+        return {number: value for number, value in tags.items() if number != RETURNED}
+
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
         node.metadata.setdefault(self._key, {})[number] = value

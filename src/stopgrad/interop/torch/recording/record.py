@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.interop.torch.recording.places import with_caller
 
 
@@ -147,6 +148,21 @@ class Target(NamedTuple):
     hooks: tuple[RawLocation, ...] = ()
 
 
+class Sizes:
+    """How large the gradients of a backward pass are.
+
+    Attributes:
+        at: their norms, at values that operations made and at leaves.
+        of: more about them, at leaves.
+    """
+
+    __slots__ = ("at", "of")
+
+    def __init__(self) -> None:
+        self.at: dict[Value, float] = {}
+        self.of: dict[Value, Magnitude] = {}
+
+
 class Backward(NamedTuple):
     """A backward pass.
 
@@ -154,12 +170,14 @@ class Backward(NamedTuple):
         kind: ``"backward"`` or ``"grad"``.
         losses: what is differentiated.
         place: the line.
+        sizes: how large the gradients are; filled while it runs.
         given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
     """
 
     kind: str
     losses: tuple[Value, ...]
     place: RawLocation | None
+    sizes: Sizes
     given: tuple[tuple[Value, bool], ...] = ()
 
 

@@ -16,6 +16,7 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.calls import Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
+from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
@@ -25,6 +26,7 @@ from stopgrad.interop.torch.recording.record import (
     Event,
     Kind,
     Region,
+    Sizes,
     Target,
     Value,
     left,
@@ -156,6 +158,11 @@ class Recorder(Values):
         value = held.value if held.root is None else held.root
         return Target(value, tensor.requires_grad, hooks=hooks_of(tensor))
 
+    def sizes(self, losses: Sequence[Value]) -> Sizes | None:
+        """How large gradients were in the last backward pass from exactly these losses; None without one."""
+        passes = [call.sizes for call in self.backwards if set(call.losses) == set(losses)]
+        return passes[-1] if passes else None
+
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
         found: dict[str, Tensor] = {}
@@ -198,7 +205,10 @@ class Recorder(Values):
         except Exception as error:
             self.lose(call, place, error)
             return function(*args, **kwargs)
-        result = function(*args, **kwargs)
+        if act is Act.BACKWARD or act is Act.GRAD:
+            result = run_measured(self, self.backwards[-1].sizes, function, args, kwargs)
+        else:
+            result = function(*args, **kwargs)
         try:
             if act is Act.GRAD and len(args) > 1:
                 self._given(args[1], result)
@@ -236,7 +246,7 @@ class Recorder(Values):
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(unwrapped(tensor), place, here) for tensor in tensors_in(losses)])
         kind = "grad" if call.act is Act.GRAD else "backward"
-        self.backwards.append(Backward(kind, values, place))
+        self.backwards.append(Backward(kind, values, place, Sizes()))
 
     def _operation(
         self,

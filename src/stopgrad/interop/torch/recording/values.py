@@ -48,6 +48,10 @@ class Values(Regions):
         """Note for reports what could not be found out."""
         self.lost[what] = None
 
+    def values_at(self, node: torch.autograd.graph.Node) -> dict[int, Value]:
+        """The values of an autograd node's results, by their numbers, as they were made."""
+        return self.nodes.values(node)
+
     def leaf(self, tensor: Tensor) -> Value:
         """The value of a leaf to which an autograd edge leads, made while the leaf required a gradient."""
         held = self.memory.held(tensor)
