@@ -116,10 +116,25 @@ RawLocation = tuple[CodeType | Location, int]
 """A captured instruction, or a place that is decoded already."""
 
 
+class _Itself:
+    """Code as the key of a cache. Python's own hash of code reads all of it, each time."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.code is other.code
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+
 @functools.lru_cache(8)
-def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
+def _positions(itself: _Itself) -> tuple[tuple[int | None, ...], ...]:
     """The places of all instructions; Python can only decode them one after the other, from the first."""
-    return tuple(code.co_positions())
+    return tuple(itself.code.co_positions())
 
 
 def decode(raw: RawLocation) -> Location:
@@ -127,7 +142,7 @@ def decode(raw: RawLocation) -> Location:
     code, instruction = raw
     if isinstance(code, Location):
         return code
-    positions, index = _positions(code), instruction // 2
+    positions, index = _positions(_Itself(code)), instruction // 2
     line, end_line, column, end_column = positions[index] if index < len(positions) else (None,) * 4
     return Location(
         code.co_filename,
