@@ -7,7 +7,8 @@ forms.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,10 +17,10 @@ from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
-from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
+from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.walls import no_gradient_of
-from stopgrad.flow.ways import may_end_paths
+from stopgrad.flow.ways import Ending, may_end_paths
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined
@@ -119,17 +120,19 @@ class Reaches(Mapping[Any, Reach]):
         """The tensors asked about, grouped if their cuts are the same, the worst first."""
         groups: dict[Any, list[Any]] = {}
         for key, reach in self._found.items():
-            groups.setdefault((reach.status, reach.places), []).append(key)
-        found = [
-            Story(tuple(keys), status, self._told(places, keys)) for (status, places), keys in groups.items()
-        ]
+            groups.setdefault((reach.status, reach.kind), []).append(key)
+        found = [self._story(keys) for keys in groups.values()]
         return tuple(sorted(found, key=lambda story: _ORDER.index(story.status)))
+
+    def _story(self, keys: Sequence[Any]) -> Story:
+        reach = self._found[keys[0]]
+        return Story(tuple(keys), reach.status, reach.is_cut, lambda: self._told(reach.places, keys))
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """All the cuts, each once."""
-        places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
-        return self._told(tuple(places), tuple(self._found))
+        xs = [(reach.survey, reach.x) for reach in self._found.values()]
+        return self._lines.cuts(self._lines.all_places(xs), xs)
 
     def location(self, op: Operation) -> Location | None:
         """Where an operation was built. It is decoded once for all operations of an instruction."""
@@ -158,36 +161,43 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
         """The gates that may end paths, with the tensors that each cuts; for a function also unused ones."""
-        leads: dict[Operation, list[tuple[Survey, int]]] = {}
+        endings: dict[Operation, list[tuple[Survey, Ending]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
                 if ending.wall.reason is not NAMED:
-                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+                    endings.setdefault(ending.wall.operation, []).append((survey, ending))
         above = self.graph.subgraph_to(self.ys)
         wholly = self._asked.is_function and not self._asked.recorded
         left = untaken(self.graph, above) if wholly else ()
-        known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        cut_by = functools.cache(self._cut_by)
         found = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
-            before = tuple(leads.get(op, ()))
-            if before not in known:
-                known[before] = self._cut_by(before)
-            fully, partly, works = known[before]
-            why = "" if works else self._why_idle(op, bool(fully + partly))
-            found.append(GateUse(op, fully, partly, why))
+            walls: dict[Survey, list[int]] = {}
+            works = False
+            for survey, ending in endings.get(op, ()):
+                walls.setdefault(survey, []).append(survey.hidden.wall(ending.spot))
+                works = works or survey.sources.if_gates_were_open(ending.leads) != 0
+            alike = tuple([(survey, survey.hidden.alike(some)) for survey, some in walls.items()])
+            cuts = functools.partial(cut_by, alike)
+            why = "" if works else self._why_idle(op, any(cuts()))
+            found.append(GateUse(op, cuts, why))
         return tuple(found)
 
-    def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """The tensors behind a gate that it cuts fully and partly, and whether it does anything."""
-        cuts: dict[Output, None] = {}
-        works = False
-        for survey, bits in leads:
-            cuts |= dict.fromkeys(_chosen_from(survey.xs, survey.sources.behind(bits)))
-            works = works or bool(survey.sources.if_gates_were_open(bits))
+    def _cut_by(self, walls: Sequence[tuple[Survey, Iterable[int]]]) -> tuple[Names, Names]:
+        """The tensors behind a gate that no gradient reaches, and those that one reaches by other paths."""
+        xs = [survey.xs[k] for survey, nodes in walls for k in survey.hidden.tensors(nodes)]
         fully, partly = list[str](), list[str]()
-        for key in [key for key in self._found if self._asked.xs[key] in cuts]:
+        for _, key in sorted([pair for x in xs for pair in self._keys.get(x, ())]):
             (partly if self._found[key].arrives else fully).append(label(key))
-        return tuple(fully), tuple(partly), works
+        return tuple(fully), tuple(partly)
+
+    @cached_property
+    def _keys(self) -> dict[Output, list[tuple[int, Any]]]:
+        """The keys of each tensor, with their positions."""
+        found: dict[Output, list[tuple[int, Any]]] = {}
+        for position, (key, reach) in enumerate(self._found.items()):
+            found.setdefault(reach.x, []).append((position, key))
+        return found
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -231,6 +241,12 @@ class Reaches(Mapping[Any, Reach]):
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 message = f"{story.status}: {count}{some(names)}"
                 found.append(Finding(str(story.status), message, operations, tuple(names)))
+        return (*found, *self.idle, *self.noted)
+
+    @cached_property
+    def idle(self) -> tuple[Finding, ...]:
+        """Stops that do nothing, by their lines."""
+        found = []
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)
@@ -243,7 +259,7 @@ class Reaches(Mapping[Any, Reach]):
                     continue
                 operations = tuple([gate.operation for gate in gates])
                 found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
-        return (*found, *self.noted)
+        return tuple(found)
 
     def marks(self) -> dict[Operation, str]:
         """A mark for each operation from which ys are computed.
@@ -277,7 +293,7 @@ class Reaches(Mapping[Any, Reach]):
 
 
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "cuts", "gates", "findings")
+_DERIVED = ("stories", "cuts", "gates", "findings", "idle", "_keys")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,
@@ -286,7 +302,3 @@ _ORDER = (
     Status.PARTLY_STOPPED,
     Status.FLOWS,
 )
-
-
-def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:
-    return (xs[k] for k in range(len(xs)) if bits >> k & 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.reaches import Reaches
@@ -136,10 +136,10 @@ class _Told:
         return not self._report.xs[story.labels[0]].type.differentiable
 
     def _is_short(self, story: Story) -> bool:
-        return not story.cuts or self._carries_none(story)
+        return not story.is_cut or self._carries_none(story)
 
     def _why_short(self, story: Story) -> str:
-        return story.cuts[0].reason if story.cuts else ""
+        return story.cuts[0].reason if story.is_cut else ""
 
     def _heading(self, status: Status, labels: Sequence[str], why: str = "") -> Paragraph:
         shown = names(labels, self._report.xs, self._width - len(status) - 4)
@@ -149,7 +149,7 @@ class _Told:
         """The text of how many paths to tensors are cut, and where."""
         arrives = story.status in ARRIVES
         aside = [cut for cut in story.cuts if arrives and cut.status is Status.NOT_DIFFERENTIABLE]
-        cutting = [cut for cut in story.cuts if cut not in set(aside)]
+        cutting = [cut for cut in story.cuts if not (arrives and cut.status is Status.NOT_DIFFERENTIABLE)]
         paths = self._paths(story)
         if paths and cutting and not all(cut.switched for cut in cutting):
             yield Paragraph(paths, indent=2)
@@ -176,7 +176,7 @@ class _Told:
         """The numbers of paths, and of cut ones; empty if there is only one."""
         found = [self._report[key] for key in story.keys]
         each = " to each" if len(found) > 1 else ""
-        every, cut = _span([reach.paths for reach in found]), _span([reach.cut_paths for reach in found])
+        every, cut = _span(reach.paths for reach in found), _span(reach.cut_paths for reach in found)
         if all(reach.paths == reach.cut_paths for reach in found):
             if every == "1":
                 return ""
@@ -233,7 +233,7 @@ class _Told:
 
     def idle(self) -> Iterator[Part]:
         """The text about stops that do nothing."""
-        found = [one for one in self._report.findings if one.kind == "idle"]
+        found = self._report.idle
         if not found or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}
@@ -278,7 +278,11 @@ def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _span(numbers: Sequence[int]) -> str:
-    """The text of a range of numbers."""
-    low, high = number(min(numbers)), number(max(numbers))
+def _span(numbers: Iterable[int]) -> str:
+    """The text of the range of some numbers, of which all together may not fit into memory."""
+    rest = iter(numbers)
+    least = most = next(rest)
+    for one in rest:
+        least, most = min(one, least), max(one, most)
+    low, high = number(least), number(most)
     return low if low == high else f"{low} to {high}"
