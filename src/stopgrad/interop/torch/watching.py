@@ -134,7 +134,7 @@ class Watch:
 class _Mode(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._run = recorder.run
 
     def __torch_function__(
         self,
@@ -143,7 +143,7 @@ class _Mode(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return self._recorder.run(func, args, kwargs or {})
+        return self._run(func, args, kwargs or {})
 
 
 def explained(

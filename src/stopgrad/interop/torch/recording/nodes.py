@@ -7,7 +7,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -40,16 +40,53 @@ def node_of(tensor: torch.Tensor) -> Node | None:
         return None
 
 
+def _kind_and_number(node: Node) -> str:
+    """The name of a node's kind, without namespaces."""
+    name: str = node.name()
+    return name.rpartition(":")[2]
+
+
 def kind_of(node: Node) -> str:
     """The name of a node's kind, without the number that PyTorch gives it."""
-    name: str = node.name()
-    return name.rpartition(":")[2].rstrip("0123456789")
+    return _kind_and_number(node).rstrip("0123456789")
 
 
 def is_user_made(node: Node) -> bool:
     """Whether a node belongs to an ``autograd.Function`` that is not PyTorch's own."""
     function = getattr(node, "_forward_cls", None)
     return function is not None and not function.__module__.startswith("torch.")
+
+
+class Sort(NamedTuple):
+    """What follows from the kind of a node.
+
+    Attributes:
+        flat: whether its gradient is zero everywhere.
+        rounds: whether it is if the node has a rounding mode.
+        flat_edge: the one of its edges whose gradient is zero everywhere; -1 if there is none.
+        apart: whether it is an event of its own, also if it was made in the call of another.
+    """
+
+    flat: bool
+    rounds: bool
+    flat_edge: int
+    apart: bool
+
+
+_SORTS: dict[type, Sort] = {}
+
+
+def sort_of(node: Node) -> Sort:
+    """What follows from a node's kind. It is found out once for each of PyTorch's own."""
+    found = _SORTS.get(type(node))
+    if found is None:
+        kind = kind_of(node)
+        rounds = hasattr(node, "_saved_rounding_mode")
+        apart = is_user_made(node) or kind == "CopySlices"
+        found = Sort(kind in FLAT_NODES, rounds, FLAT_EDGES.get(kind, -1), apart)
+        if type(node).__name__ == _kind_and_number(node) and not hasattr(node, "_forward_cls"):
+            _SORTS[type(node)] = found  # Others may share their type with nodes of another kind.
+    return found
 
 
 RETURNED = "returned"
@@ -98,18 +135,27 @@ class Nodes:
     def __init__(self, owner: Owner) -> None:
         self._key = Key(owner)
         self._owner, self._leaf = owner, owner.leaf
+        self._last = -1  # The greatest sequence number of a node of which something is known.
         self.started: float = 0
         self.ended: float = 0
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
+        if node._sequence_nr() > self._last:
+            return None  # To look at its metadata would make some.
         tags = node.metadata.get(self._key)
         found: Value | None = None if tags is None else tags.get(number)
         return found if found is None or found.written is None else found.written
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
-        node.metadata.setdefault(self._key, {})[number] = value
+        self._tags(node)[number] = value
+
+    def _tags(self, node: Node) -> dict[Any, Any]:
+        """What is known of a node: the values of its results by their numbers."""
+        self._last = max(self._last, node._sequence_nr())
+        tags: dict[Any, Any] = node.metadata.setdefault(self._key, {})
+        return tags
 
     def write(self, node: Node, number: int, value: Value) -> Value:
         """Note the new value of a node's result whose memory was written into."""
@@ -121,24 +167,30 @@ class Nodes:
         found = Reached()
         stack: list[tuple[Node, bool]] = [(node, True)]
         seen: dict[Node, bool] = {}
+        sorts, leaf, known = _SORTS, self._leaf, self.known
         while stack:
             at, live = stack.pop()
             if at in seen and (seen[at] or not live):
                 continue
             seen[at] = live
-            for next_node, number, passes in self._next(at):
+            sort = sorts.get(type(at)) or sort_of(at)
+            flat = sort.flat or (sort.rounds and at._saved_rounding_mode is not None)
+            for i, (next_node, number) in enumerate(at.next_functions):
                 if next_node is None:
                     continue
-                alive = live and passes
+                alive = live and not flat and i != sort.flat_edge
                 if type(next_node) is _LEAF_NODE:
-                    value: Value | None = self._leaf(next_node.variable)
+                    value = leaf(next_node.variable)
                 else:
-                    value = self.known(next_node, number)
-                    if value is None and (is_user_made(next_node) or kind_of(next_node) == "CopySlices"):
+                    before = known(next_node, number)
+                    if before is not None:
+                        value = before
+                    elif (sorts.get(type(next_node)) or sort_of(next_node)).apart:
                         value = self.imported(next_node, number, place)
-                if value is None:
-                    stack.append((next_node, alive))
-                elif alive:
+                    else:
+                        stack.append((next_node, alive))
+                        continue
+                if alive:
                     found.values[value] = None
                 else:
                     found.flat[value] = None
@@ -147,11 +199,10 @@ class Nodes:
     @staticmethod
     def _next(node: Node) -> list[tuple[Node, int, bool]]:
         """The edges of a node, each with whether its gradient can be other than zero."""
-        kind = kind_of(node)
-        if kind in FLAT_NODES or getattr(node, "_saved_rounding_mode", None) is not None:
+        sort = sort_of(node)
+        if sort.flat or (sort.rounds and node._saved_rounding_mode is not None):
             return [(*edge, False) for edge in node.next_functions]
-        flat = FLAT_EDGES.get(kind, -1)
-        return [(*edge, i != flat) for i, edge in enumerate(node.next_functions)]
+        return [(*edge, i != sort.flat_edge) for i, edge in enumerate(node.next_functions)]
 
     def imported(
         self,
@@ -193,7 +244,7 @@ class Nodes:
         return inner is not None and not is_user_made(node) and hasattr(node, "_forward_cls")
 
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
-        tags = node.metadata.setdefault(self._key, {})
+        tags = self._tags(node)
         sizes = sizes_of_result(node, number)
         known = next((value for k, value in tags.items() if k != RETURNED), None)
         if known is not None:  # Another result of this node is known.
@@ -362,6 +413,6 @@ def dtype_name(dtype: torch.dtype) -> str:
 def sizes_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """The dtype's name and the sizes of a tensor."""
     try:
-        return (dtype_name(tensor.dtype), *[int(n) for n in tensor.shape])
+        return (dtype_name(tensor.dtype), *map(int, tensor.shape))
     except (AttributeError, RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
         return (dtype_name(tensor.dtype),)

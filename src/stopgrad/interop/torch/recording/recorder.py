@@ -6,7 +6,7 @@ import inspect
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ import torch
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
-from stopgrad.interop.torch.recording.calls import Act, Call, call_of
+from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
-from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
+from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, dtype_name, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame
 from stopgrad.interop.torch.recording.record import (
     Backward,
@@ -34,6 +34,8 @@ from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
 _functorch: Any = torch._C._functorch
+_next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The sequence number of the next node that autograd makes in this thread."""
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
 
@@ -53,19 +55,22 @@ def unwrapped(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def tensors_in(*trees: object) -> Iterator[Tensor]:
+def tensors_in(*trees: object) -> list[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
-    transformed = _functorch.peek_interpreter_stack() is not None
+    found: list[Tensor] = []
     stack = list(trees)
     stack.reverse()
     while stack:
         tree = stack.pop()
-        if isinstance(tree, torch.Tensor):
-            yield unwrapped(tree) if transformed else tree
+        if isinstance(tree, Tensor):
+            found.append(tree)
         elif isinstance(tree, (list, tuple)):
             stack.extend(reversed(tree))
         elif isinstance(tree, dict):
             stack.extend(reversed(tree.values()))
+    if found and _functorch.peek_interpreter_stack() is not None:
+        return [unwrapped(tensor) for tensor in found]
+    return found
 
 
 class Used:
@@ -81,14 +86,12 @@ class Used:
 
 def version_of(tensor: Tensor | None) -> int:
     """How often a tensor was written into, as PyTorch counts it."""
-    return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
-
-
-def next_node() -> int:
-    """The sequence number of the next node that autograd makes in this thread."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
-        probe: Any = torch.ones((), requires_grad=True)
-        return int(probe.clone().grad_fn._sequence_nr())
+    if tensor is None:
+        return -1
+    try:
+        return tensor._version
+    except RuntimeError:  # It was made in inference mode.
+        return -1
 
 
 class Recorder(Values):
@@ -96,20 +99,31 @@ class Recorder(Values):
 
     def __init__(self) -> None:
         super().__init__()
-        self.modules: Any = weakref.WeakSet()
+        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backwards: list[Backward] = []
         self._began = 0
 
     def begin(self) -> None:
         """Begin to record."""
-        self.nodes.started, self.nodes.ended = next_node(), math.inf
+        self.nodes.started, self.nodes.ended = _next_node(), math.inf
         super().begin()
 
     def end(self) -> None:
         """Stop recording."""
-        self.nodes.ended = next_node()
+        self.nodes.ended = _next_node()
+
+    def called(self, module: torch.nn.Module) -> None:
+        """Note that a module is called."""
+        known = self._modules.get(id(module))
+        if known is None or known() is not module:
+            self._modules[id(module)] = weakref.ref(module)
 
     # -------------------------------------------------------------------------------- the questions
+
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        """The modules that were called, as far as they are still there."""
+        return [module for known in self._modules.values() if (module := known()) is not None]
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the making of a tensor was recorded."""
@@ -157,7 +171,7 @@ class Recorder(Values):
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
         found: dict[str, Tensor] = {}
-        modules = list(self.modules)
+        modules = self.modules
         below = {id(part) for module in modules for part in module.modules() if part is not module}
         roots = [module for module in modules if id(module) not in below]
         for root in roots:
@@ -173,7 +187,7 @@ class Recorder(Values):
 
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of PyTorch and record what it did."""
-        call = call_of(function)
+        call = CALLS.get(function) or call_of(function)
         act = call.act
         if act is Act.NOTHING:
             return function(*args, **kwargs)
@@ -184,8 +198,7 @@ class Recorder(Values):
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
-        transformed = _functorch.peek_interpreter_stack() is not None
-        if transformed and act is Act.REQUIRE:
+        if act is Act.REQUIRE and _functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
@@ -246,8 +259,6 @@ class Recorder(Values):
     ) -> None:
         """Record an operation: what it made, and what it wrote into."""
         outputs = made_by(call, used, result)
-        if not outputs:
-            return
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
@@ -263,14 +274,10 @@ class Recorder(Values):
                 continue
             else:
                 inputs, walls = self._untracked(call, took, tensor, into, here)
-            key = (inputs, walls)
-            event = made.get(key)
+            event = made.get((inputs, walls)) if made else None
             if event is None:
-                event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
-            blocked = {i for i, _, _ in walls}
-            sizes = sizes_of(tensor)
-            open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
-            self._becomes(tensor, event.result(sizes, open), into)
+                event = made[inputs, walls] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+            self._becomes(tensor, event.result(sizes_of(tensor), _is_open(tensor, inputs, walls)), into)
 
     def _asked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
@@ -496,13 +503,21 @@ class Recorder(Values):
         """Record nothing."""
 
 
+def _is_open(tensor: Tensor, inputs: Sequence[Value], walls: Sequence[Wall]) -> bool:
+    """Whether a gradient passes through a new tensor to a leaf."""
+    if dtype_name(tensor.dtype) not in FLOATS:
+        return False
+    blocked = {i for i, _, _ in walls}
+    return any(value.open for i, value in enumerate(inputs) if i not in blocked)
+
+
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made or wrote into; the latter with their values before it."""
-    before = {id(one.tensor): one for one in used}
+    before = {id(one.tensor) for one in used}
     found: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
-            found[id(tensor)] = (tensor, None)
+            found[id(tensor)] = tensor, None
     # Tensors that share memory with one that is written into change their version, too.
     for one in used[:1] if call.writes else used:
         if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
