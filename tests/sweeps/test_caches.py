@@ -158,7 +158,6 @@ CONSTANT = {
     "stopgrad.interop.torch.recording.calls.FLAT_EDGES",
     "stopgrad.interop.torch.recording.calls._ACTS",
     "stopgrad.interop.torch.recording.calls._REASONS",
-    "stopgrad.interop.torch.recording.nodes._NONE",
     "stopgrad.interop.torch.recording.recorder._ACTIONS",
     "stopgrad.interop.jax.callable.narrow._NARROW",
     "stopgrad.interop.jax.foreign._TIMES",

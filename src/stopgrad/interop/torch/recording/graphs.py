@@ -19,7 +19,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import REGISTRY
 from stopgrad.interop.torch.recording.leaving import Departure
 from stopgrad.interop.torch.recording.nodes import EARLIER
-from stopgrad.interop.torch.recording.record import Event, Kind, Target, Value, above
+from stopgrad.interop.torch.recording.record import Event, Kind, Sizes, Target, Value, above
 from stopgrad.ops.structural.foreign import Foreign, ForeignStop
 
 
@@ -190,7 +190,8 @@ class _Building:
 
     def _build(self, event: Event) -> None:
         inputs = tuple([self._left(value, event) for value in event.inputs])
-        types = tuple([_type(sizes) for sizes in event.results])
+        results = tuple([_whole(sizes) for sizes in event.results])
+        types = tuple([tensor_type(dtype_of(sizes[0]), sizes[1:]) for sizes in results])
         asked = any((event, i) in self._xs for i in range(len(types)))
         if event.kind is Kind.STOP:
             self._made[event, 0] = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
@@ -215,7 +216,7 @@ class _Building:
                 self._names.get(event),
             )
         else:
-            values = event.call, tuple(event.results), event.walls, (), ""
+            values = event.call, results, event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
             self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
         if asked and event.kind is not Kind.LEAF:
@@ -272,5 +273,9 @@ class _Building:
         return Operation(self.graph, definition, inputs, values, types, "", place)  # type: ignore[arg-type]
 
 
-def _type(sizes: tuple[object, ...]) -> TensorType:
-    return tensor_type(dtype_of(sizes[0]), tuple(sizes[1:]))  # type: ignore[arg-type]
+def _whole(sizes: Sizes) -> Sizes:
+    """The name of a dtype and sizes as numbers, if they are."""
+    try:
+        return sizes[0], *map(int, sizes[1:])
+    except (RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
+        return sizes[:1]

@@ -25,6 +25,9 @@ class Kind(Enum):
     WRITTEN = "written"  # A value of autograd's, and what was written into its memory without autograd.
 
 
+Sizes = tuple[Any, ...]
+"""The name of a dtype, and sizes; those of nested tensors need not be numbers."""
+
 _serials = itertools.count(1)
 
 
@@ -44,7 +47,7 @@ class Event:
         place: the line.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
-        results: dtype and sizes of each result.
+        results: dtype and sizes of each result, as PyTorch has them.
         region: the region without gradients in which it happened, or None.
         hooks: the lines of hooks through which the gradient of a result goes.
     """
@@ -62,15 +65,20 @@ class Event:
         why: str = "",
     ) -> None:
         self.serial = next(_serials)
-        self.kind, self.call, self.place = kind, call, place
-        self.inputs, self.walls, self.region, self.why = inputs, walls, region, why
-        self.results: list[tuple[Any, ...]] = []
+        self.kind = kind
+        self.call = call
+        self.place = place
+        self.inputs = inputs
+        self.walls = walls
+        self.region = region
+        self.why = why
+        self.results: tuple[Sizes, ...] = ()
         self.hooks: tuple[RawLocation, ...] = ()
 
-    def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
+    def result(self, sizes: Sizes, open: bool) -> Value:
         """Add a result; its value."""
-        self.results.append(sizes)
-        value = Value(self, len(self.results) - 1, open)
+        value = Value(self, len(self.results), open)
+        self.results += (sizes,)
         region = self.region
         if region is not None and not open:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
@@ -92,16 +100,16 @@ class Value:
     __slots__ = ("event", "index", "kept", "left", "open", "written")
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
-        self.event, self.index, self.open = event, index, open
-        self.kept = open
+        self.event = event
+        self.index = index
+        self.open = self.kept = open
         self.left: Value | None = None
         self.written: Value | None = None
 
     @property
-    def sizes(self) -> tuple[Any, ...]:
+    def sizes(self) -> Sizes:
         """Its dtype's name and its sizes."""
-        found: tuple[Any, ...] = self.event.results[self.index]
-        return found
+        return self.event.results[self.index]
 
 
 class Target(NamedTuple):

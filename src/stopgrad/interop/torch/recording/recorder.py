@@ -7,6 +7,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
-from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, dtype_name, node_of, sizes_of
+from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame
 from stopgrad.interop.torch.recording.record import (
     Backward,
@@ -33,6 +34,7 @@ from stopgrad.interop.torch.recording.sharded import whole_parameters
 from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
 _functorch: Any = torch._C._functorch
 _next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The sequence number of the next node that autograd makes in this thread."""
@@ -55,21 +57,43 @@ def unwrapped(tensor: Tensor) -> Tensor:
     return tensor
 
 
+ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.device])
+"""What needs not be looked into."""
+
+
 def tensors_in(*trees: object) -> list[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
     found: list[Tensor] = []
-    stack = list(trees)
-    stack.reverse()
+    for tree in trees:
+        kind = type(tree)
+        if kind is Tensor:
+            found.append(tree)
+        elif kind is tuple:  # Mostly of tensors, which are what counts here.
+            for one in tree:
+                inner = type(one)
+                if inner is Tensor or inner is Parameter:
+                    found.append(one)
+                elif inner not in ATOMS:
+                    found += _nested(one)
+        elif tree:
+            found += _nested(tree)
+    if found and _functorch.peek_interpreter_stack() is not None:
+        return [unwrapped(tensor) for tensor in found]
+    return found
+
+
+def _nested(tree: object) -> list[Tensor]:
+    """The tensors in something that may hold some, itself included."""
+    found: list[Tensor] = []
+    stack = [tree]
     while stack:
         tree = stack.pop()
         if isinstance(tree, Tensor):
             found.append(tree)
         elif isinstance(tree, (list, tuple)):
-            stack.extend(reversed(tree))
+            stack += tree[::-1]
         elif isinstance(tree, dict):
-            stack.extend(reversed(tree.values()))
-    if found and _functorch.peek_interpreter_stack() is not None:
-        return [unwrapped(tensor) for tensor in found]
+            stack += reversed(tree.values())
     return found
 
 
@@ -81,13 +105,11 @@ class Used:
     def __init__(self, tensor: Tensor | None, value: Value) -> None:
         self.tensor: Any = tensor
         self.value = value
-        self.version = version_of(tensor)
+        self.version = -1 if tensor is None else version_of(tensor)
 
 
-def version_of(tensor: Tensor | None) -> int:
+def version_of(tensor: Tensor) -> int:
     """How often a tensor was written into, as PyTorch counts it."""
-    if tensor is None:
-        return -1
     try:
         return tensor._version
     except RuntimeError:  # It was made in inference mode.
@@ -226,14 +248,15 @@ class Recorder(Values):
 
     def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
-        found: dict[int, Used] = {}
+        found: list[Used] = []
+        known: dict[int, None] = {}
         for tensor in tensors_in(*given):
-            if id(tensor) not in found:
-                found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
-        used = list(found.values())
+            if id(tensor) not in known:
+                known[id(tensor)] = None
+                found.append(Used(tensor, self.value_of(tensor, place, here)))
         if self.departures:
-            used += [Used(None, value) for value in self.departures.returning(given, place)]
-        return used
+            found += [Used(None, value) for value in self.departures.returning(given, place)]
+        return found
 
     def _backward(
         self,
@@ -268,7 +291,7 @@ class Recorder(Values):
                 took = [one for k, one in enumerate(used) if k % count == spot]
                 took = took if took or node is not None else used
             if node is not None:
-                inputs, walls = self._asked(call, took, tensor, into, place)
+                inputs, walls = self._asked(call, took, tensor, node, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
@@ -276,40 +299,53 @@ class Recorder(Values):
                 inputs, walls = self._untracked(call, took, tensor, into, here)
             event = made.get((inputs, walls)) if made else None
             if event is None:
-                event = made[inputs, walls] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
-            self._becomes(tensor, event.result(sizes_of(tensor), _is_open(tensor, inputs, walls)), into)
+                event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+                if len(outputs) > 1:
+                    made[inputs, walls] = event
+            sizes = sizes_of(tensor)
+            open = sizes[0] in FLOATS and _is_open(inputs, walls)
+            self._becomes(tensor, node, event.result(sizes, open), into)
 
     def _asked(
-        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
+        self,
+        call: Call,
+        used: Sequence[Used],
+        tensor: Tensor,
+        node: torch.autograd.graph.Node,
+        into: Used | None,
+        place: RawLocation | None,
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and which of them get no gradient."""
-        found = self.nodes.reached(node_of(tensor), place)
-        inputs = dict.fromkeys([one.value for one in used])
-        rebased = into is not None and into.value not in found.values and tensor._is_view()
-        whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
-        if rebased and into is not None:
+        found, zeros = self.nodes.reached(node, place)
+        inputs: dict[Value, None] = {}
+        for one in used:
+            inputs[one.value] = None
+        if into is not None and into.value not in found and tensor._is_view():
             # A view's gradient goes through its base, with all that was written into it.
-            through = self._rebased(call, found, tensor, bool(whole))
+            whole = tensor._base is not None and tensor.numel() == tensor._base.numel()
+            through = self._rebased(call, found, tensor, whole)
             inputs = {value: None for value in inputs if value not in through and value is not into.value}
-        inputs |= found.values
-        inputs |= found.flat
+        inputs |= found
+        inputs |= zeros
+        if len(inputs) == len(found):
+            return tuple(inputs), ()
         walls = []
         for i, value in enumerate(inputs):
-            if value in found.values or not value.open:
-                if call.act is Act.FACTORY and value not in found.values:
+            if value in found or not value.open:
+                if call.act is Act.FACTORY and value not in found:
                     walls.append((i, DISCONNECTED, ""))
                 continue
-            reason = FLAT if value in found.flat else f"{call.name} passes no gradient to it"
+            reason = FLAT if value in zeros else f"{call.name} passes no gradient to it"
             if into is not None and value is into.value:
                 reason = OVERWRITTEN
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
 
-    def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
+    def _rebased(self, call: Call, found: Found, tensor: Tensor, whole: bool) -> set[Value]:
         """The values of a base after this call wrote into a view of it."""
         through: set[Value] = set()
         store = self.memory.store(tensor)
-        for event in [value.event for value in found.values if value.event.serial > self._began]:
+        for event in [value.event for value in found if value.event.serial > self._began]:
             through.update(event.inputs)
             if whole and call.overwrites:
                 base: Any = tensor._base
@@ -363,12 +399,14 @@ class Recorder(Values):
         value = event.result(sizes_of(tensor), any(one.open for one in others))
         self.memory.written(tensor, value, self._began)
 
-    def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
+    def _becomes(
+        self, tensor: Tensor, node: torch.autograd.graph.Node | None, value: Value, into: Used | None
+    ) -> None:
         """Note a tensor's new value, which is also that of its memory if that was written into."""
         serial = value.event.serial
-        if node_of(tensor) is not None:
+        if node is not None:
             self.memory.release(tensor)
-            self.nodes.note(node_of(tensor), tensor.output_nr, value)
+            self.nodes.note(node, tensor.output_nr, value)
         else:
             self.memory.hold(tensor, value, serial)
         store = self.memory.store(tensor)
@@ -503,24 +541,28 @@ class Recorder(Values):
         """Record nothing."""
 
 
-def _is_open(tensor: Tensor, inputs: Sequence[Value], walls: Sequence[Wall]) -> bool:
-    """Whether a gradient passes through a new tensor to a leaf."""
-    if dtype_name(tensor.dtype) not in FLOATS:
-        return False
-    blocked = {i for i, _, _ in walls}
-    return any(value.open for i, value in enumerate(inputs) if i not in blocked)
+def _is_open(inputs: Sequence[Value], walls: Sequence[Wall]) -> bool:
+    """Whether a gradient passes to any input."""
+    blocked = [i for i, _, _ in walls] if walls else ()
+    for i, value in enumerate(inputs):  # noqa: SIM110 (a generator would take several times as long)
+        if value.open and i not in blocked:
+            return True
+    return False
 
 
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made or wrote into; the latter with their values before it."""
-    before = {id(one.tensor) for one in used}
+    before: dict[int, None] = {}
+    for one in used:
+        before[id(one.tensor)] = None
     found: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
             found[id(tensor)] = tensor, None
     # Tensors that share memory with one that is written into change their version, too.
     for one in used[:1] if call.writes else used:
-        if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
+        version = -1 if one.tensor is None else version_of(one.tensor)
+        if version != one.version or (call.writes and version < 0):
             found[id(one.tensor)] = (one.tensor, one)
     return list(found.values())
 
