@@ -75,7 +75,7 @@ def tensors_in(*trees: object) -> list[Tensor]:
                     found.append(one)
                 elif inner not in ATOMS:
                     found += _nested(one)
-        elif tree:
+        elif kind not in ATOMS:
             found += _nested(tree)
     if found and _functorch.peek_interpreter_stack() is not None:
         return [unwrapped(tensor) for tensor in found]

@@ -79,9 +79,8 @@ class _Patches:
         # of the attributes of all classes of modules.
         self._hook = _module.register_module_forward_pre_hook(_called)
         self._has_any = has_any = _module._has_any_global_hook
-        _module._has_any_global_hook = lambda: (
-            has_any() and not _is_only_hook()
-        )  # Compiled modules would warn.
+        # Compiled modules would warn.
+        _module._has_any_global_hook = lambda: has_any() and not _is_only_hook()
         self._compile = original = torch.compile
 
         @functools.wraps(original)
