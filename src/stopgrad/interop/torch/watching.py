@@ -153,7 +153,7 @@ class Watch:
 class _Mode(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._run = recorder.run
 
     def __torch_function__(
         self,
@@ -169,7 +169,7 @@ class _Mode(TorchFunctionMode):
                     made = kind.__torch_function__(func, types, args, kwargs or {})
                 if made is not NotImplemented:
                     return made
-        return self._recorder.run(func, args, kwargs or {})
+        return self._run(func, args, kwargs or {})
 
 
 def explained(

@@ -15,7 +15,7 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _torch: Any = torch
-_Module: Any = torch.nn.Module
+_module: Any = torch.nn.modules.module
 
 
 class _Running(threading.local):
@@ -27,6 +27,18 @@ class _Running(threading.local):
 
 _RUNNING = _Running()
 _LOCK = threading.RLock()
+
+
+def _called(module: torch.nn.Module, _: object) -> None:
+    """Note that a module is called."""
+    for recorder in _RUNNING.recorders:
+        recorder.called(module)
+
+
+def _is_only_hook() -> bool:
+    """Whether there are no hooks on all modules but ours."""
+    others = _module._global_forward_hooks, _module._global_backward_hooks, _module._global_backward_pre_hooks
+    return not any(others) and list(_module._global_forward_pre_hooks.values()) == [_called]
 
 
 class _Patches:
@@ -63,15 +75,12 @@ class _Patches:
             return made
 
         _Parameter.__new__ = __new__
-        self._call = call = _Module.__call__
-
-        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            # A hook on all modules would make compiled ones warn.
-            for recorder in _RUNNING.recorders:
-                recorder.modules.add(module)
-            return call(module, *args, **kwargs)
-
-        _Module.__call__ = __call__
+        # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
+        # of the attributes of all classes of modules.
+        self._hook = _module.register_module_forward_pre_hook(_called)
+        self._has_any = has_any = _module._has_any_global_hook
+        # Compiled modules would warn.
+        _module._has_any_global_hook = lambda: has_any() and not _is_only_hook()
         self._compile = original = torch.compile
 
         @functools.wraps(original)
@@ -94,7 +103,8 @@ class _Patches:
         _torch.compile = self._compile
         _inference.__enter__, _inference.__exit__ = self._enter, self._exit
         _Parameter.__new__ = self._make
-        _Module.__call__ = self._call
+        self._hook.remove()
+        _module._has_any_global_hook = self._has_any
 
 
 _PATCHES = _Patches()
