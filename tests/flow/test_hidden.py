@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import gc
+import random
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
