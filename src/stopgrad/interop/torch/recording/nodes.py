@@ -129,7 +129,7 @@ class Nodes:
         self._owner, self._leaf = owner, owner.leaf
         self._last = -1  # The greatest sequence number of a node of which something is known.
         self.started: float = 0
-        self.ended: float = 0
+        self.ended: list[float] = [0]  # Empty while the watch runs.
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
@@ -292,7 +292,8 @@ class Nodes:
 
     def made_inside(self, node: Node) -> bool:
         """Whether a node was made while the watch ran, in the same thread."""
-        return bool(self.started <= node._sequence_nr() < self.ended)
+        number = node._sequence_nr()
+        return bool(self.started <= number and not (self.ended and self.ended[0] <= number))
 
     def leads_to_known(self, node: Node) -> bool:
         """Whether a node made outside of the watch depends on one made inside."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import math
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -131,12 +132,13 @@ class Recorder(Values):
 
     def begin(self) -> None:
         """Begin to record."""
-        self.nodes.started, self.nodes.ended = _next_node(), math.inf
+        self.nodes.started = _next_node()
+        self.nodes.ended = []
         super().begin()
 
-    def end(self) -> None:
-        """Stop recording."""
-        self.nodes.ended = _next_node()
+    def ending(self) -> Callable[[], object]:
+        """The function, implemented in C, that notes that the record ends."""
+        return functools.partial(self.nodes.ended.extend, map(operator.call, [_next_node]))
 
     def called(self, module: torch.nn.Module) -> None:
         """Note that a module is called."""
