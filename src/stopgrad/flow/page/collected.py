@@ -22,20 +22,21 @@ class Collected:
     """The operations of a page, numbered: first those asked about, then those made for gradients.
 
     Attributes:
-        top: the operations outside of bodies, of both kinds.
-        bodies: for each body, the operation that runs it, its name there, its operations, and itself.
+        top: the operations asked about that are outside of bodies.
+        bodies: for each body of these, the operation that runs it, its name there, its operations, itself.
         forward: the number of operations that were asked about, also in bodies.
         generated: whether the gradient was generated for the page.
     """
 
     operations: list[Operation] = field(default_factory=list)
     number: dict[Operation, int] = field(default_factory=dict)
-    top: list[list[int]] = field(default_factory=list)
+    top: list[int] = field(default_factory=list)
     bodies: list[tuple[int, str, list[int], Body]] = field(default_factory=list)
     forward: int = 0
     generated: bool = False
 
-    def _add(self, operations: Iterable[Operation]) -> list[int]:
+    def add(self, operations: Iterable[Operation]) -> list[int]:
+        """Number operations; those that are new."""
         new = []
         for op in operations:
             if op not in self.number:
@@ -46,14 +47,13 @@ class Collected:
 
     def add_graph(self, operations: Iterable[Operation]) -> None:
         """Number operations, and those in their bodies, nested ones included."""
-        top = self._add(operations)
-        self.top.append(top)
-        waiting = list(top)
+        self.top = self.add(operations)
+        waiting = list(self.top)
         for holder in waiting:  # Grows.
             op = self.operations[holder]
             for label, body in _bodies(op) if op.definition.has_bodies else ():
                 # Several operations may share a body, which is shown in the first.
-                inner = self._add(body.graph.subgraph_to(body.results))
+                inner = self.add(body.graph.subgraph_to(body.results))
                 if inner:
                     self.bodies.append((holder, label, inner, body))
                     waiting.extend(inner)
@@ -80,7 +80,7 @@ def collect(report: Reaches) -> Collected:
         made = _generate(report, found)
         found.generated = bool(made)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.
-    found.add_graph(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
+    found.add(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
     return found
 
 
