@@ -14,6 +14,8 @@ from types import CodeType, FrameType
 
 import numpy as np
 
+from stopgrad.base.notebooks import at_line, cell_of
+
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
@@ -278,7 +280,7 @@ class Location:
         return text.strip()
 
     def __repr__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return at_line(self.file, self.line, cell_of(self.file))
 
     def describe(self) -> str:
         """``file:line: expression``, as messages print it."""

@@ -212,6 +212,8 @@ class Session:
         program: Program = self._programs(state.engine, plan, shapes, None)
         return program
 
+    _repr_html_: Any = Later("stopgrad.flow.shown")
+
     def report(self) -> tuple[Report, ...]:
         """How the last compiled computation is run: the engine, its variant, and what was measured."""
         return tuple(self._compiler.reports)

@@ -67,16 +67,16 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def collect(report: Reaches) -> Collected:
+def collect(report: Reaches, generate: bool = True) -> Collected:
     """The operations from which a report's ys are computed, and those made for their gradient.
 
-    If there is no gradient yet, it is generated in a copy of the graph, unless that is large.
+    If there is no gradient yet, it is generated in a copy of the graph if wanted, unless that is large.
     """
     found = Collected()
     found.add_graph(report.graph.subgraph_to([*report.ys, *report.xs.values()]))
     found.forward = len(found.operations)
     made = [op for op in report.graph.operations if _made_for(op, found)]
-    if not made and len(report.graph) <= GENERATED:
+    if not made and generate and len(report.graph) <= GENERATED:
         made = _generate(report, found)
         found.generated = bool(made)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.

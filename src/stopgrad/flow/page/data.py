@@ -47,9 +47,13 @@ class Table:
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(report: Reaches) -> dict[str, Any]:
-    """Everything that the page of a report shows, as lists, texts and numbers."""
-    found = collect(report)
+def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
+    """Everything that the page of a report shows, as lists, texts and numbers.
+
+    Args:
+        with_gradient: whether the gradient is generated, if there is none yet.
+    """
+    found = collect(report, with_gradient)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
     operations = found.operations
     inputs = [[found.number[x.op] for x in op.inputs] for op in operations]

@@ -216,8 +216,11 @@ class Model {
 
   placeText(op) {
     const place = this.place(op);
-    return place ? `${this.fileName(place[0])}:${place[1]}` : "";
+    return place ? this.lineText(this.fileName(place[0]), place) : "";
   }
+
+  /** A line, in a file of this name or in a cell of a notebook. */
+  lineText(name, [file, line]) { return `${name}${this.data.files[file].cell ? ", line " : ":"}${line}`; }
 
   fileName(file) { return this.data.files[file].name; }
   baseName(file) { return this.fileName(file).split("/").pop(); }
@@ -230,7 +233,8 @@ class Model {
     if (!spans.length) return "operations";
     const [file, [first, last]] = spans[0];
     const more = spans.length > 1 ? ", …" : "";
-    return `${this.baseName(file)}:${first}${last > first ? `–${last}` : ""}${more}${this.ordinal(node)}`;
+    const lines = this.lineText(this.baseName(file), [file, first]);
+    return `${lines}${last > first ? `–${last}` : ""}${more}${this.ordinal(node)}`;
   }
 
   /** The number of a block among those beside it, or of a call among those of the same function. */

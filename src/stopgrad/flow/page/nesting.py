@@ -65,8 +65,9 @@ def paths_of(
     calls: list[Path] = [()] * found.forward
     numbering = _Numbering()
     for members in [found.top, *(members for _, _, members, _ in found.bodies)]:
-        numbered = numbering.paths([operations[i] for i in members], noted)
-        for i, path in zip(members, _named(numbered), strict=True):
+        own = [i for i in members if inputs[i]]  # What has no inputs goes where it is used.
+        numbered = numbering.paths([operations[i] for i in own], noted)
+        for i, path in zip(own, _named(numbered), strict=True):
             calls[i] = path
     paths = [(*scope, *path) for scope, path in zip(scopes, calls, strict=True)]
     _move_leaves(paths, inputs)
