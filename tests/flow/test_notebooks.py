@@ -39,6 +39,14 @@ graph""",
     "feed": "sg.Session(graph, engine='numpy').run(y)",
     "inside": "f(np.ones((4, 2)), np.ones((2, 5)))",
     "text": "sg.reduce_sum('a')",
+    "progress": """import time
+from stopgrad.base import progress
+progress.AFTER = 0.1
+with progress.Progress("waiting", total=5) as task:
+    task.step()
+    time.sleep(1.0)
+    during = progress._SHOWING.locked()
+during, progress._SHOWING.locked()""",
     "all frames": "import os\nos.environ['STOPGRAD_TRACEBACK'] = 'full'\nsg.reduce_sum('a')",
 }
 
@@ -57,7 +65,9 @@ def shown() -> dict[str, Any]:
             if out.output_type == "error":
                 found[name] = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(out.traceback)).splitlines()
             elif out.output_type == "execute_result":
-                found[name] = out.data["text/html"]
+                found[name] = out.data.get("text/html", out.data["text/plain"])
+            elif out.output_type == "display_data":
+                found[f"{name}, displayed"] = out.data["text/plain"]
     return found
 
 
@@ -100,6 +110,11 @@ def test_a_traceback_is_the_users_lines_and_the_cure(
 
 def test_a_setting_brings_our_frames_back(shown: dict[str, Any]) -> None:
     assert any("operands.py" in line for line in shown["all frames"])
+
+
+def test_progress_is_shown_and_leaves_an_empty_line(shown: dict[str, Any]) -> None:
+    assert shown["progress"] == "(True, False)"
+    assert shown["progress, displayed"] == ""
 
 
 @pytest.fixture
