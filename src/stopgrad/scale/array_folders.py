@@ -9,6 +9,7 @@ a time-out; and orbax does not notice a flipped bit in an array.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import math
@@ -104,13 +105,35 @@ def _why(error: BaseException) -> str:
 # -------------------------------------------------------------------------------------------- writing
 
 
+class _Moment:
+    """A moment that is waited for. An interrupt of a wait changes nothing.
+
+    It could leave the lock of a :class:`threading.Event`, which is written in Python, held for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+        self._came = False
+
+    def set(self) -> None:
+        """It has come. One thread says so, once or more often."""
+        if not self._came:
+            self._came = True
+            self._lock.release()
+
+    def wait(self) -> None:
+        with self._lock:
+            pass
+
+
 class Writing:
-    """Writes arrays into a folder, in a thread of its own.
+    """Writes arrays into a folder, in a thread of its own, once :meth:`begin` is called.
 
     Args:
         path: the path of the folder, which must not exist; its parent need not exist either.
         arrays: by name: NumPy's, or JAX's on any devices, of any dtype of ours. They must not change before
-            :meth:`copied` returns.
+            :meth:`begin` returns.
         notes: data for JSON that belongs to them, the same in all processes.
         own: likewise, for this process alone.
         then: called in the first process when the folder is complete.
@@ -131,16 +154,29 @@ class Writing:
         self._own = own
         self._then = then
         self._failed: BaseException | None = None
-        self._copied = threading.Event()
+        self._copied = _Moment()
+        self._done = _Moment()
+        self._to_do = [self._write]  # The thread takes it out, or an interrupt before that.
         self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
         self._jax = require("jax", "saving into a folder", "scale")
-        self._thread = threading.Thread(target=self._run, name="stopgrad-checkpoint")
-        _UNDER_WAY.add(self)
-        self._thread.start()
 
-    def copied(self) -> None:
-        """Wait until the arrays have been copied and may change."""
-        self._copied.wait()
+    def begin(self) -> None:
+        """Begin to write. Returns when the arrays have been copied and may change.
+
+        After an interrupt this holds as well: either nothing is written, or all that was to be copied is.
+        """
+        folder = os.path.dirname(self.path)
+        for other in list(_UNDER_WAY):  # Such as one whose save was interrupted.
+            if os.path.dirname(other.path) == folder:
+                other._done.wait()
+        try:
+            # One call of C, where an interrupt in Thread.start may leave a thread that waits for ever.
+            _thread.start_new_thread(self._run, ())
+            self._copied.wait()
+        except BaseException:
+            self._give_up()
+            self._copied.wait()
+            raise
 
     def wait(self) -> None:
         """Wait until the folder is complete.
@@ -148,18 +184,32 @@ class Writing:
         Raises:
             CheckpointError: it could not be written, for instance because the disk is full. Raised once.
         """
-        self._thread.join()
-        _UNDER_WAY.discard(self)
-        failed, self._failed = self._failed, None
+        self._give_up()
+        self._done.wait()
+        failed = self._failed
         if isinstance(failed, StopgradError):
             failed.point_here()
+        self._failed = None
+        _UNDER_WAY.discard(self)
         if failed is not None:
             raise failed
 
+    def _give_up(self) -> None:
+        """Write nothing, if the thread has not begun."""
+        with contextlib.suppress(IndexError):
+            self._to_do.pop()
+            self._copied.set()
+            self._done.set()
+
     def _run(self) -> None:
         try:
+            write = self._to_do.pop()
+        except IndexError:  # An interrupt was first.
+            return
+        _UNDER_WAY.add(self)
+        try:
             with self._jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
-                self._write()
+                write()
         except BaseException as error:
             self._failed = error
         finally:
@@ -167,6 +217,7 @@ class Writing:
             if self._failed is None:
                 _UNDER_WAY.discard(self)
             self._copied.set()
+            self._done.set()
 
     def _write(self) -> None:
         shown = ("saving", self.path)
@@ -287,7 +338,9 @@ def write_folder(
     Returns when the folder is complete; without *wait*, as soon as the arrays may change.
     """
     writing = Writing(path, arrays, notes)
-    writing.wait() if wait else writing.copied()
+    writing.begin()
+    if wait:
+        writing.wait()
     return writing
 
 
