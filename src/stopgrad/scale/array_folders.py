@@ -28,6 +28,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from stopgrad.base.errors import CheckpointError, DistributedError, StopgradError
+from stopgrad.base.locks import Moment
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import DTYPES, TensorType, dtype_of, tensor_type
 from stopgrad.graph.files import CURES, flush_folder, locked, shortened
@@ -105,28 +106,6 @@ def _why(error: BaseException) -> str:
 # -------------------------------------------------------------------------------------------- writing
 
 
-class _Moment:
-    """A moment that is waited for. An interrupt of a wait changes nothing.
-
-    It could leave the lock of a :class:`threading.Event`, which is written in Python, held for ever.
-    """
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-        self._came = False
-
-    def set(self) -> None:
-        """It has come. One thread says so, once or more often."""
-        if not self._came:
-            self._came = True
-            self._lock.release()
-
-    def wait(self) -> None:
-        with self._lock:
-            pass
-
-
 class Writing:
     """Writes arrays into a folder, in a thread of its own, once :meth:`begin` is called.
 
@@ -154,10 +133,10 @@ class Writing:
         self._own = own
         self._then = then
         self._failed: BaseException | None = None
-        self._copied = _Moment()
-        self._done = _Moment()
+        self._copied = Moment()
+        self._done = Moment()
         self._to_do = [self._write]  # The thread takes it out, or an interrupt before that.
-        self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
+        self._orbax = _orbax(self.path, "written")
         self._jax = require("jax", "saving into a folder", "scale")
 
     def begin(self) -> None:
@@ -361,6 +340,36 @@ def _only_one(folder: str) -> Iterator[None]:
         os.close(file)
 
 
+class _Used:
+    """Whether orbax has read or written here; and whether that was before a fork."""
+
+    ever = before_fork = False
+
+
+def _orbax(path: str, done: str) -> Any:
+    """The library. Tensorstore, on which it stands, would end a process that was forked after its use."""
+    if _Used.before_fork:
+        raise CheckpointError(
+            f"{path} cannot be {done}: this process was forked from one that had used checkpoints, and the "
+            "threads for that do not come along; start it with multiprocessing.get_context('spawn')"
+        )
+    orbax = require("orbax.checkpoint", "folders of arrays", "scale")
+    _Used.ever = True
+    return orbax
+
+
+def _after_fork() -> None:
+    _Used.before_fork = _Used.ever
+    for writing in _UNDER_WAY:  # The process that was forked goes on with it.
+        writing._copied.set()
+        writing._done.set()
+    _UNDER_WAY.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _orbax_path(path: str) -> Any:
     """A path as orbax takes it."""
     return require("etils.epath", "orbax").Path(path)
@@ -501,15 +510,15 @@ class FolderReader:
 
     def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         try:
+            orbax = _orbax(self.path, "read")
             # Orbax runs an event loop, and a thread can have only one.
             with ThreadPoolExecutor(1, "stopgrad-restore") as thread:
-                return thread.submit(self._read_here, shardings).result()
+                return thread.submit(self._read_here, orbax, shardings).result()
         except Exception as error:
             refuse(error, self.path, "read")
 
-    def _read_here(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_here(self, orbax: Any, shardings: Mapping[str, Any]) -> dict[str, Any]:
         jax = require("jax", "reading checkpoints", "scale")
-        orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
         found: dict[str, Any] = {}
         asked: dict[str, Any] = {}
         with jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
