@@ -25,6 +25,7 @@ class Findings:
         case: what the case says wrongly: not what autograd does.
         verdicts, lines: what the report says wrongly.
         changed: values and gradients that are others under a watch.
+        texts: reports that nobody reads at a glance.
     """
 
     parameters: int = 0
@@ -32,10 +33,11 @@ class Findings:
     verdicts: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     @property
     def all(self) -> list[str]:
-        return [*self.case, *self.verdicts, *self.lines, *self.changed]
+        return [*self.case, *self.verdicts, *self.lines, *self.changed, *self.texts]
 
 
 def lines(owner: Any, *texts: str) -> Lines:

@@ -17,6 +17,8 @@ import stopgrad.torch as sgt
 from stopgrad import Flow, Status
 from stopgrad.interop.torch.recording.recorder import parameters_of
 
+LONGEST = 24
+"""The most lines of a report on a library: what somebody reads at a glance."""
 FROZEN = "requires_grad is False"
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
 
@@ -106,6 +108,9 @@ def examined(build: Callable[[], Case]) -> Findings:
             found.parameters += 1
             _check_verdict(found, case, verdict, key, got.get(key), flow[key].status)
             _check_lines(found, verdict, key, flow, not watched.parameters[key].requires_grad)
+        text = str(flow)
+        if len(text.splitlines()) > LONGEST or "site-packages" in text:
+            found.texts.append(text)
     found.changed = _different(plain.values, watched.values)
     return found
 

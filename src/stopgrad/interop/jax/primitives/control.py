@@ -14,8 +14,9 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.source import decode
 from stopgrad.base.structure import flatten
+from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import emit
-from stopgrad.graph.builder import Inside
+from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.interop.jax.callable.programs import Computation
@@ -224,9 +225,18 @@ def owned(
         return results, pullback
 
     asked_of = [sg.prevent_gradient(inputs[i], refused[i]) if i in refused else inputs[i] for i in wanted]
-    made = _listed(sg.custom_gradient(held)(*asked_of))
-    CustomGradient.settle(made[0].op)  # At once, since the operation may be copied into other graphs.
-    return made
+    graph = current().graph
+    assert graph is not None
+    made = CustomGradient.create(graph, held, *asked_of, name=_named(step))
+    CustomGradient.settle(made)  # At once, since the operation may be copied into other graphs.
+    return list(made.outputs)
+
+
+def _named(step: Step) -> str | None:
+    """The name of the function that an equation calls, as ``"relu"``."""
+    called = step.params.get("call_jaxpr")
+    name = getattr(getattr(getattr(called, "jaxpr", called), "debug_info", None), "func_name", "")
+    return operation_name(str(name)) or None
 
 
 def refusals(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> dict[int, str]:

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.interop.torch.recording.places import with_caller
 
 
 class Kind(Enum):
@@ -24,6 +26,21 @@ class Kind(Enum):
     FROZEN = "frozen"  # A leaf at a time when it requires no gradient.
     WRITTEN = "written"  # A value of autograd's, and what was written into its memory without autograd.
 
+
+FREEZES, REQUIRES = "requires_grad_", "requires_grad"
+"""The calls of frozen leaves: at the line that froze it, and at the first use of one that is found frozen."""
+WRITES = "writes"
+"""The reason of an operation that wrote into its first input."""
+ALIAS = "alias"
+"""The call of a stop before what shares memory with a value, but not its history."""
+INSIDE = "inside "
+"""The beginning of the name of a region in the forward of an ``autograd.Function``."""
+
+_OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+"""The dtypes that carry gradients."""
+Shape = tuple[Any, ...]
+"""The name of a dtype, and sizes; those of nested tensors need not be numbers."""
 
 _serials = itertools.count(1)
 
@@ -40,11 +57,11 @@ class Event:
         serial: a number by which events are in order.
         kind: what it is.
         call: its name in PyTorch.
-        why: for a stop, why no gradient passes.
-        place: the line.
+        why: for a stop, why no gradient passes; of operations, what some are.
+        place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
-        results: dtype and sizes of each result.
+        results: dtype and sizes of each result, as PyTorch has them.
         region: the region without gradients in which it happened, or None.
         hooks: the lines of hooks through which the gradient of a result goes.
     """
@@ -62,19 +79,37 @@ class Event:
         why: str = "",
     ) -> None:
         self.serial = next(_serials)
-        self.kind, self.call, self.place = kind, call, place
-        self.inputs, self.walls, self.region, self.why = inputs, walls, region, why
-        self.results: list[tuple[Any, ...]] = []
+        self.kind = kind
+        self.call = call
+        self.place = place
+        self.inputs = inputs
+        self.walls = walls
+        self.region = region
+        self.why = why
+        self.results: tuple[Shape, ...] = ()
         self.hooks: tuple[RawLocation, ...] = ()
 
-    def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
+    def result(self, sizes: Shape, open: bool) -> Value:
         """Add a result; its value."""
-        self.results.append(sizes)
-        value = Value(self, len(self.results) - 1, open)
+        value = Value(self, len(self.results), open)
+        self.results += (sizes,)
+        if (self.kind is not _OPERATION or self.walls or sizes[0] not in FLOATS) and self._may_end_paths():
+            self.place = with_caller(self.place)
         region = self.region
         if region is not None and not open:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
         return value
+
+    def _may_end_paths(self) -> bool:
+        """Whether it may be told as a cut, if it is no operation that only makes floating-point numbers."""
+        if self.kind is Kind.STOP or self.kind is Kind.FROZEN:
+            return True
+        return bool(self.walls) or any(x.sizes[0] in FLOATS for x in self.inputs)
+
+
+def is_written(stop: Event) -> bool:
+    """Whether somebody wrote a stop, who may take it out where it does nothing."""
+    return stop.kind is Kind.STOP and stop.call != ALIAS and not stop.call.startswith(INSIDE)
 
 
 class Value:
@@ -92,16 +127,16 @@ class Value:
     __slots__ = ("event", "index", "kept", "left", "open", "written")
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
-        self.event, self.index, self.open = event, index, open
-        self.kept = open
+        self.event = event
+        self.index = index
+        self.open = self.kept = open
         self.left: Value | None = None
         self.written: Value | None = None
 
     @property
-    def sizes(self) -> tuple[Any, ...]:
+    def sizes(self) -> Shape:
         """Its dtype's name and its sizes."""
-        found: tuple[Any, ...] = self.event.results[self.index]
-        return found
+        return self.event.results[self.index]
 
 
 class Target(NamedTuple):
@@ -120,6 +155,21 @@ class Target(NamedTuple):
     hooks: tuple[RawLocation, ...] = ()
 
 
+class Sizes:
+    """How large the gradients of a backward pass are.
+
+    Attributes:
+        at: their norms, at values that operations made and at leaves.
+        of: more about them, at leaves.
+    """
+
+    __slots__ = ("at", "of")
+
+    def __init__(self) -> None:
+        self.at: dict[Value, float] = {}
+        self.of: dict[Value, Magnitude] = {}
+
+
 class Backward(NamedTuple):
     """A backward pass.
 
@@ -127,12 +177,14 @@ class Backward(NamedTuple):
         kind: ``"backward"`` or ``"grad"``.
         losses: what is differentiated.
         place: the line.
+        sizes: how large the gradients are; filled while it runs.
         given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
     """
 
     kind: str
     losses: tuple[Value, ...]
     place: RawLocation | None
+    sizes: Sizes
     given: tuple[tuple[Value, bool], ...] = ()
 
 
