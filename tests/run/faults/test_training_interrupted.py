@@ -5,10 +5,12 @@ Afterwards everything is from before or from after, nothing is left over, and wh
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shutil
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -328,3 +330,65 @@ def test_interrupts_while_training_graphs_are_written(
     files: tuple[str, ...], most: int | None, tmp_path: Path
 ) -> None:
     assert graphs_interrupted(files, most, tmp_path) > 500
+
+
+# --------------------------------------------------------------------------------------------- monitors
+
+MONITORING = ("train/monitoring", "flow/magnitudes", "run/session")
+
+
+def monitored() -> tuple[sg.Session, Callable[[], None], Callable[[], None], list[Any]]:
+    """A session with a monitor: what samples a step, what lets a layer die, the monitor and its stream."""
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [3, 2], name="x")
+        w, b = sg.parameter(np.ones((2, 4), np.float32), name="w"), sg.parameter(np.ones(4), name="b")
+        loss = sg.reduce_sum(sg.relu(x @ w + sg.cast(b, sg.float32)))
+        dies = sg.assign(b, b - 100.0)
+    session, told = sg.Session(graph, engine="numpy"), io.StringIO()
+    monitor = sg.monitor(session, loss, every=1, to=told)
+    feeds = {x: np.ones((3, 2), np.float32)}
+    return session, lambda: monitor(feeds), lambda: session.run(dies), [monitor, told]
+
+
+def test_an_interrupt_of_a_monitor_loses_no_change_and_tells_none_twice() -> None:
+    counting = Injection(MONITORING)
+    _, sample, die, _ = monitored()
+    sample()
+    die()
+    assert not counting(sample)
+    assert counting.met > 50
+    for at in range(0, counting.met, max(1, counting.met // 40)):
+        session, sample, die, (monitor, told) = monitored()
+        sample()
+        die()
+        before = [session.value(p) for p in session._all_parameters()]
+        injection = Injection(MONITORING, at)
+        assert injection(sample)
+        sample()
+        assert [(change.state, change.keys) for change in monitor.changes] == [("zero", ("w:0", "b:0"))], (
+            injection.place
+        )
+        assert told.getvalue().count("\n") <= 1, injection.place
+        for one, other in zip(before, [session.value(p) for p in session._all_parameters()], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_an_error_in_a_monitor_is_a_warning_and_the_training_goes_on() -> None:
+    counting = Injection(MONITORING)
+    _, sample, die, _ = monitored()
+    sample()
+    die()
+    counting(sample)
+    for at in range(7, counting.met, max(1, counting.met // 20)):
+        _, sample, die, (monitor, _) = monitored()
+        sample()
+        die()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            injection = Injection(MONITORING, at, MemoryError)
+            injection(sample)
+        sample()
+        assert monitor.step in (2, 3), injection.place
+        assert all("the monitor failed" in str(one.message) for one in caught), injection.place
+        assert [change.keys for change in monitor.changes] == [("w:0", "b:0")], injection.place
