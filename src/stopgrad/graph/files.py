@@ -241,10 +241,10 @@ def flush_folder(folder: str) -> None:
 def exchanged(one: AnyPath, other: AnyPath) -> bool:
     """Exchange the names of two files or folders in one step; returns whether the system can."""
     names = os.fsencode(one), os.fsencode(other)
-    library = ctypes.CDLL(None, use_errno=True) if sys.platform in ("linux", "darwin") else None
+    library: Any = ctypes.CDLL(None, use_errno=True) if sys.platform in ("linux", "darwin") else None
     if hasattr(library, "renameat2"):
-        return library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0
-    return hasattr(library, "renamex_np") and library.renamex_np(*names, _EXCHANGE) == 0
+        return bool(library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0)
+    return hasattr(library, "renamex_np") and bool(library.renamex_np(*names, _EXCHANGE) == 0)
 
 
 _HERE, _EXCHANGE = -100, 2
