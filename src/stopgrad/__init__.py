@@ -91,6 +91,13 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     )
     from stopgrad.ops.functions import *
     from stopgrad.ops.gates.stopping import StopGradient as StopGradient
+    from stopgrad.ops.namespaces import (
+        fft as fft,
+        linalg as linalg,
+        losses as losses,
+        nn as nn,
+        random as random,
+    )
     from stopgrad.ops.xp import (
         astype as astype,
         bitwise_invert as bitwise_invert,
@@ -159,6 +166,7 @@ _LATER = {
     "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
     "assert_flows assert_only_flows check_gradients explain trace_nan",
     "ops.gates.stopping": "StopGradient",
+    "ops.namespaces": "fft linalg losses nn random",
     "ops.xp": "astype bitwise_invert bitwise_left_shift bitwise_right_shift broadcast_arrays "
     "broadcast_shapes can_cast cumulative_prod cumulative_sum finfo floor_divide from_dlpack "
     "iinfo isdtype isfinite isinf isnan permute_dims positive remainder result_type",

@@ -208,10 +208,9 @@ _ADVICE = {
     "optimization_barrier": "engines reorder nothing that could be seen; leave it out",
     "trapz": "write sg.reduce_sum((y[1:] + y[:-1]) / 2 * dx)",
     **{name: _IN_ITSELF.format("exp") for name in ("math", "numpy", "np", "jnp", "lax", "bitwise")},
-    **{name: _IN_ITSELF.format("relu") for name in ("nn", "functional", "F", "activations", "special")},
-    "linalg": _IN_ITSELF.format("matmul"),
+    **{name: _IN_ITSELF.format("erf") for name in ("special",)},
+    **dict.fromkeys(("functional", "F", "activations"), "these functions stand in sg.nn, as in sg.nn.relu"),
     "image": _IN_ITSELF.format("max_pool2d"),
-    "random": "functions of a key stand in sg itself, as in sg.random_normal(shape, key)",
     "autograd": "sg.grad and sg.gradients differentiate; sg.custom_gradient gives a gradient of one's own",
     "func": "transforms stand in sg itself: sg.grad, sg.vjp, sg.jvp, sg.jacobian, sg.vmap",
     "Module": "there are no modules: a model is a function of a nested structure of parameters; see sg.grad",
@@ -219,7 +218,6 @@ _ADVICE = {
     "Linear": "there are no layers: write sg.matmul(x, w) + b",
     "Dense": "there are no layers: write sg.matmul(x, w) + b",
     "Embedding": "there are no layers: write sg.gather(table, ids)",
-    "losses": _IN_ITSELF.format("softmax_cross_entropy_with_logits"),
     "metrics": "there are no metrics: write sg.reduce_mean(sg.cast(sg.equal(a, b), sg.float32))",
     "initializers": "draw first values with sg.random_normal(shape, key), and pass them to sg.parameter",
     "trainable_variables": "keep what sg.parameter returns in a list or dict of your own",
@@ -368,6 +366,14 @@ HINTS = _by_their_name()
 """What to write instead of a name that does not exist."""
 
 
+def advice(text: str, name: str) -> str | None:
+    """A message with what to write instead of a name of another library; None if the name is not known."""
+    found = HINTS.get(name)
+    if found is None:
+        return None
+    return f"{text}; it is {found}" if found.startswith("sg.") else f"{text}: {found}"
+
+
 def hint_for(name: str, names: Collection[str]) -> str:
     """The message for a name that this package does not have.
 
@@ -382,9 +388,9 @@ def hint_for(name: str, names: Collection[str]) -> str:
         "stopgrad has no 'redcue_sum'; did you mean sg.reduce_sum?"
     """
     text = f"stopgrad has no {name!r}"
-    found = HINTS.get(name)
-    if found is not None:
-        return f"{text}; it is {found}" if found.startswith("sg.") else f"{text}: {found}"
+    known = advice(text, name)
+    if known is not None:
+        return known
     close = difflib.get_close_matches(name, list(names), 3, 0.75)
     if close:
         return f"{text}; did you mean {' or '.join(f'sg.{one}' for one in close)}?"
