@@ -66,6 +66,7 @@ _OURS = {
     # values
     "cast": "to_float to_double to_int32 to_int64 to_bfloat16 convert_element_type type_as",
     "range": "arange iota",
+    "print": "Print",
     "where": "select where_v2",
     "constant": "asarray array tensor as_tensor from_numpy",
     "identity": "clone copy",
@@ -176,9 +177,7 @@ _ADVICE = {
         "engines place what they run; sg.function and sg.Session take engine=",
     ),
     "distribute": "sg.Session and sg.function take mesh=, and sg.distributed joins several processes",
-    **dict.fromkeys(
-        ("print", "Print", "debug"), "fetch the value with sg.Session.run, or return it from the function"
-    ),
+    "debug": "sg.print and sg.debug_callback",
     "flatnonzero": "its shape would depend on the data; choose with sg.where(condition, x, y)",
     "enable_eager_execution": "outside of a sg.Graph, functions compute at once; leave it out",
     **dict.fromkeys(

@@ -43,6 +43,7 @@ class _Plan:
         feeds: the outputs that are fed.
         parameters: the parameters whose values are read.
         assigned: the parameters that get new values, from the outputs *assigns*.
+        acting: outputs of operations that run for what they do, and are fed all that they need.
         unsized: what engines that keep sizes symbolic have compiled.
     """
 
@@ -51,6 +52,7 @@ class _Plan:
     parameters: list[Output]
     assigned: list[Output]
     assigns: list[Output]
+    acting: list[Output]
     unsized: dict[Engine, Program] = field(default_factory=dict)
 
 
@@ -345,7 +347,7 @@ class Session:
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
-            new = dict(zip(plan.assigned, results[count:], strict=True))
+            new = dict(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
             self._commit(state._replace(values={**values, **new}))
         if plan.assigned and engine.reuses:
             state.spare.update({p: values[p] for p in plan.assigned if p in values})
@@ -448,6 +450,8 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
         twice = next(x for x, times in Counter(feeds).items() if times > 1)
         raise FeedError(f"{describe(twice)} is fed twice; give it one value")
     running = needed(fetches, given)
+    acting = _able_to_act(graph, given, running)
+    running = needed([*fetches, *acting], given)
     for op in running:
         if op.definition is Placeholder:
             user = _consumer(op, running)
@@ -469,7 +473,18 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
         if parameter in given:
             raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
     parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns])
+    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting)
+
+
+def _able_to_act(graph: Graph, given: set[Output], running: Sequence[Operation]) -> list[Output]:
+    """What runs for what it does, if all that it needs is fed, and no parameter is assigned for it alone."""
+    found = []
+    computed = {*running}
+    for op in graph.acting:
+        more = [one for one in needed([op.outputs[0]], given) if one not in computed]
+        if not any(one.definition in (Placeholder, Assign) for one in more):
+            found.append(op.outputs[0])
+    return found
 
 
 def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
@@ -484,9 +499,9 @@ def _compile(
     sample: Sample | None,
 ) -> Program:
     """Compile a plan for the fed shapes; for another engine if this one cannot run it, with ``"auto"``."""
-    outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
+    outputs, inputs = [*plan.fetches, *plan.assigns, *plan.acting], [*plan.parameters, *plan.feeds]
     # Fetches are whole on each device; a parameter's next value is divided like the old one.
     lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
-    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
+    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie, *[()] * len(plan.acting)]
     compile = partial(compiler.compile, engine, assigned=plan.assigned, sample=sample, shardings=shardings)
     return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

@@ -82,7 +82,7 @@ class XlaOnMesh(XlaEngine):
             return compiled(*ready)
 
         run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
-        return run
+        return self.raising(run, operations)
 
     def hold(self, array: npt.ArrayLike) -> Any:
         return self._placement.hold(array, ())

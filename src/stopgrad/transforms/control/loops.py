@@ -16,6 +16,7 @@ from stopgrad.graph.defining import (
     Body,
     DTypeError,
     GradientError,
+    Graph,
     Joint,
     Namespace,
     NoGradient,
@@ -87,10 +88,17 @@ def _bounded(op: Operation) -> Body:
             parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
             given = dict(zip(op.condition.inputs, parameters, strict=True))
             (holds,) = d.inline(op.condition.results, given)
-            idle = Body(body.graph, body.inputs, body.inputs[: len(body.outputs)])
+            idle = _idle(body, op.graph)
             made = d.emit(Case, (cast(holds, d.int32), *parameters), ((idle, body),), "")
             found = body.memo[op.condition] = d.close(trace, parameters, made.outputs)
     return found
+
+
+def _idle(body: Body, graph: Graph) -> Body:
+    """A step that does nothing, in a graph of its own: what the step prints is not in it."""
+    with d.tracing("a bounded loop", graph) as trace:
+        parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        return d.close(trace, parameters, parameters[: len(body.outputs)])
 
 
 class While(Op):
