@@ -71,6 +71,15 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         optimizers as optimizers,
         xp as xp,
     )
+    from stopgrad.base.trees import (
+        tree_flatten as tree_flatten,
+        tree_leaves as tree_leaves,
+        tree_map as tree_map,
+        tree_map_with_path as tree_map_with_path,
+        tree_reduce as tree_reduce,
+        tree_structure as tree_structure,
+        tree_unflatten as tree_unflatten,
+    )
     from stopgrad.flow import (
         Ablation as Ablation,
         Checked as Checked,
@@ -97,6 +106,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         losses as losses,
         nn as nn,
         random as random,
+        tree as tree,
     )
     from stopgrad.ops.xp import (
         astype as astype,
@@ -129,6 +139,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     from stopgrad.scale.meshes import Mesh as Mesh
     from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
     from stopgrad.train.checkpoints import Checkpoints as Checkpoints
+    from stopgrad.train.saved import load as load, save as save
     from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
     from stopgrad.transforms.batching.vmap import vmap as vmap
     from stopgrad.transforms.control import (
@@ -163,10 +174,12 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
 
 _LATER = {
     "": "data distributed engines flow ops optimizers xp",
+    "base.trees": "tree_flatten tree_leaves tree_map tree_map_with_path tree_reduce tree_structure "
+    "tree_unflatten",
     "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
     "assert_flows assert_only_flows check_gradients explain trace_nan",
     "ops.gates.stopping": "StopGradient",
-    "ops.namespaces": "fft linalg losses nn random",
+    "ops.namespaces": "fft linalg losses nn random tree",
     "ops.xp": "astype bitwise_invert bitwise_left_shift bitwise_right_shift broadcast_arrays "
     "broadcast_shapes can_cast cumulative_prod cumulative_sum finfo floor_divide from_dlpack "
     "iinfo isdtype isfinite isinf isnan permute_dims positive remainder result_type",
@@ -175,6 +188,7 @@ _LATER = {
     "scale.meshes": "Mesh",
     "train.adapters": "Adapted add_lora",
     "train.checkpoints": "Checkpoints",
+    "train.saved": "load save",
     "transforms.batching.jacobians": "hessian jacobian",
     "transforms.batching.vmap": "vmap",
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",

@@ -102,5 +102,13 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 def paths(tree: Any) -> list[str]:
     """The path to each leaf, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
-    flatten(tree)
-    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=NAMESPACE)]
+    return [".".join(map(str, path)) for path in paths_in(flatten(tree)[1])]
+
+
+def paths_in(spec: Spec) -> list[tuple[Any, ...]]:
+    """The keys, positions and names of fields that lead to each leaf, in the order of :func:`flatten`."""
+    return [tuple([_part(entry) for entry in accessor]) for accessor in spec.accessors()]
+
+
+def _part(entry: optree.PyTreeEntry) -> Any:
+    return entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry

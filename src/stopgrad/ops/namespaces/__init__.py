@@ -5,4 +5,11 @@ They take what the modules of a family export, so that a new operation is in the
 
 from __future__ import annotations
 
-from stopgrad.ops.namespaces import fft as fft, linalg as linalg, losses as losses, nn as nn, random as random
+from stopgrad.ops.namespaces import (
+    fft as fft,
+    linalg as linalg,
+    losses as losses,
+    nn as nn,
+    random as random,
+    tree as tree,
+)
