@@ -160,6 +160,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         simple_rnn as simple_rnn,
         simple_rnn_cell as simple_rnn_cell,
     )
+    from stopgrad.transforms.gradients.custom_rules import custom_jvp as custom_jvp, custom_vjp as custom_vjp
     from stopgrad.transforms.gradients.reverse import (
         Gradients as Gradients,
         gradients as gradients,
@@ -194,6 +195,7 @@ _LATER = {
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",
     "transforms.control.ctc": "ctc_loss",
     "transforms.control.recurrent": "gru gru_cell lstm lstm_cell simple_rnn simple_rnn_cell",
+    "transforms.gradients.custom_rules": "custom_jvp custom_vjp",
     "transforms.gradients.reverse": "Gradients gradients",
     "transforms.gradients.transforms": "grad hvp jvp value_and_grad vjp",
 }

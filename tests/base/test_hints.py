@@ -31,7 +31,6 @@ EXPECTED = {
     "jit": "sg.function",
     "jacrev": "sg.jacobian",
     "remat": "sg.checkpoint",
-    "custom_vjp": "sg.custom_gradient",
     "PRNGKey": "sg.random_key",
     "lax": "sg.exp",
     "numpy": "sg.exp",

@@ -210,7 +210,7 @@ _OURS = {
     "gradients": "GradientTape",
     "grad": "gradient",
     "value_and_grad": "grad_and_value value_and_gradient",
-    "custom_gradient": "custom_vjp custom_jvp custom_grad",
+    "custom_gradient": "custom_grad",
     "jacobian": "jacrev jacfwd jacobians batch_jacobian",
     "hessian": "hessians",
     "checkpoint": "remat recompute_grad checkpoint_sequential",

@@ -28,7 +28,8 @@ class Model:
     Attributes:
         graph: the program.
         inputs: its arguments, which are placeholders, by name.
-        parameters: its parameters, with stored values, by name.
+        parameters: its parameters, tensors of the graph, by name; :meth:`values` are their arrays, which
+            ``sg.grad(f)(model.values())`` takes, and :meth:`apply`.
         outputs: its results, by name.
 
     Args:

@@ -23,6 +23,7 @@ from stopgrad.graph.files import ArrayFile, checked_path, shortened, write_array
 from stopgrad.graph.fingerprint import digest
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.sharding import Spec
+from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compile_sized, has_hash
@@ -156,7 +157,8 @@ class Session:
         """Compute the fetches.
 
         Args:
-            fetches: an output, an operation, a name, or a nested structure of these.
+            fetches: an output, an operation, a name, or a nested structure of these. The name of a
+                :func:`probe` stands for the gradient there.
             feed_dict: a dict from outputs (placeholders or any others), operations or names to values.
 
         Returns:
@@ -441,9 +443,26 @@ def _member(graph: Graph, x: object) -> Output:
     return output
 
 
+def _fetched(graph: Graph, x: object) -> Output:
+    """What is fetched; for the name of a probe, the gradient there."""
+    op = graph.operation(x) if isinstance(x, str) and ":" not in x else None
+    if op is None or op.definition is not Probe:
+        return _member(graph, x)
+    found = [one for one in graph.operations if one.definition is Named and one.origin is op]
+    if len(found) == 1:
+        return found[0].outputs[0]
+    if found:
+        names = ", ".join(repr(one.name) for one in found)
+        raise GraphError(f"Session.run: several gradients arrive at the probe {x!r}; fetch one of {names}")
+    raise GraphError(
+        f"Session.run: {x!r} is the name of a probe, and no gradient has been generated that passes it; call "
+        f"sg.gradients before, or fetch '{x}:0', the tensor itself"
+    )
+
+
 def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
     """The plan of a run that fetches *leaves* and is fed *fed*. Raises if more must be fed."""
-    fetches = [_member(graph, leaf) for leaf in leaves]
+    fetches = [_fetched(graph, leaf) for leaf in leaves]
     feeds = [_member(graph, x) for x in fed]
     given = set(feeds)
     if len(given) < len(feeds):

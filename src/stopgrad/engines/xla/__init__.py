@@ -19,7 +19,7 @@ from stopgrad.base.types import TensorType, complex128, float64, int32, int64, u
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
-from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.engines.xla.memory import handed_over, keep_memory
 from stopgrad.engines.xla.native import loaded, regions
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
@@ -241,6 +241,9 @@ class XlaEngine(Engine):
 
     def is_native(self, x: object) -> bool:
         return isinstance(x, self._array)
+
+    def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
+        return handed_over(np.asarray(value))
 
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.

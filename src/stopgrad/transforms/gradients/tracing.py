@@ -13,6 +13,7 @@ from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import as_output, emit, graph_for
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import DefaultGraph, Graph, Operation, Output
+from stopgrad.graph.immediate import owned
 from stopgrad.graph.interpreter import interpret
 from stopgrad.graph.operands import NumpyArray, as_array, is_tensor
 from stopgrad.ops.structural.sources import Placeholder, identity
@@ -82,7 +83,7 @@ class Tracing:
         self.acted += len(acting)
         ends = [op.outputs[0] for op in acting]  # What prints, prints once, and in order.
         values = iter(interpret([*outputs, *ends], self.feeds, None if ends else rowwise.regions))
-        return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
+        return unflatten(spec, [owned(next(values)) if isinstance(x, Output) else x for x in leaves])
 
 
 def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:

@@ -57,12 +57,21 @@ def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple
             shown = repr(type_of(leaf)) if is_tensor(leaf) or isinstance(leaf, (int, bool)) else repr(leaf)
             raise DTypeError(
                 f"{what}: differentiates with respect to floating-point or complex arguments, not {shown} "
-                f"({first}); pass a float, or convert with sg.cast"
+                f"({first}); {_cure(leaf)}"
             )
         elif is_tensor(leaf):
             leaf = tracing.stand_in(leaf, name)
         entered.append(leaf)
     return unflatten(spec, entered), targets
+
+
+def _cure(leaf: object) -> str:
+    """What to pass instead of something that holds tensors and is none."""
+    if callable(getattr(leaf, "values", None)):
+        return "pass its values(), which are arrays by name"
+    if hasattr(getattr(leaf, "__self__", leaf), "named_parameters"):
+        return "load the module with stopgrad.torch.load, and pass the values() of what that returns"
+    return "pass a float, or convert with sg.cast"
 
 
 def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
