@@ -708,7 +708,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "wrong_axis": (lambda x: x.sum(axis=5), "axis 5 does not exist"),
     "device": (lambda x: x.to_device("gpu"), "device is None or 'cpu'"),
     "item": (lambda x: x.item(), r"the number of Placeholder.*Session\.run"),
-    "tolist": (lambda x: x.tolist(), "Fetch it"),
+    "tolist": (lambda x: x.tolist(), r"Session\.run"),
     "index": (lambda x: [1, 2][x], r"the integer value.*Session\.run"),
     "complex": (lambda x: complex(x), r"the complex value.*Session\.run"),
     "asarray": (lambda x: np.asarray(x), r"the array.*Session\.run"),
