@@ -66,10 +66,12 @@ CHANGES = {
     "stopgrad.base.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
     "stopgrad.base.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
     "stopgrad.base.source._INSTRUCTIONS": "numbers below source.INSTRUCTIONS",
-    "stopgrad.base.source._INTERNAL": "names of files: source.FILES",
+    "stopgrad.base.source._CALLED": "weak: lines of libraries that somebody holds",
+    "stopgrad.base.source._KINDS": "names of files: source.FILES",
     "stopgrad.base.source._positions": "places in code: lru_cache(8)",
     "stopgrad.base.structure._LEAVES": "types of leaves, users' too",
-    "stopgrad.interop.torch.recording.calls._CALLS": "what is known of PyTorch's functions, each once",
+    "stopgrad.interop.torch.recording.calls.CALLS": "what is known of PyTorch's functions, each once",
+    "stopgrad.interop.torch.recording.nodes._SORTS": "what follows from the kinds of PyTorch's nodes",
     "stopgrad.interop.torch.recording.nodes._DTYPES": "names of PyTorch's dtypes",
     "stopgrad.interop.torch.recording.places._INTERNAL": "names of files: source.FILES",
     "stopgrad.interop.torch.watching.RECORDERS": "weak: the records of watches that somebody holds",
@@ -158,7 +160,6 @@ CONSTANT = {
     "stopgrad.interop.torch.recording.calls.FLAT_EDGES",
     "stopgrad.interop.torch.recording.calls._ACTS",
     "stopgrad.interop.torch.recording.calls._REASONS",
-    "stopgrad.interop.torch.recording.nodes._NONE",
     "stopgrad.interop.torch.recording.recorder._ACTIONS",
     "stopgrad.interop.jax.callable.narrow._NARROW",
     "stopgrad.interop.jax.foreign._TIMES",
@@ -546,7 +547,7 @@ def test_inferences_are_forgotten_in_the_end() -> None:
 def test_names_of_files_are_bounded() -> None:
     for n in range(source.FILES + 100):
         exec(compile("sg.exp(x)", f"<cell {n}>", "exec"), {"sg": sg, "x": 1.0})
-    assert len(source._INTERNAL) <= source.FILES
+    assert len(source._KINDS) <= source.FILES
     assert interpreter._asks_for.cache_info().maxsize == 4096
 
 

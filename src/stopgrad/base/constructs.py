@@ -79,7 +79,7 @@ def asked(place: RawLocation | None) -> str:
 def _function(place: RawLocation) -> str:
     """The function of an instruction, before its line; empty for a module."""
     code = place[0]
-    names = code.co_qualname.split(".") if isinstance(code, CodeType) else [code.function]
+    names = code.co_qualname.split(".") if isinstance(code, CodeType) else [decode(place).function]
     if names[-1] == "<lambda>":
         return "a lambda, "
     known = [name for name in names if name and name[0] != "<"]

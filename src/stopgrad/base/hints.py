@@ -66,7 +66,7 @@ _OURS = {
     # values
     "cast": "to_float to_double to_int32 to_int64 to_bfloat16 convert_element_type type_as",
     "range": "arange iota",
-    "print": "Print Print",
+    "print": "Print",
     "where": "select where_v2 choose",
     "constant": "asarray array tensor as_tensor from_numpy",
     "identity": "clone copy Identity",

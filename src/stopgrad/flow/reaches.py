@@ -7,7 +7,8 @@ forms.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,11 +17,14 @@ from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
-from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
+from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.flow.magnitudes.told import findings_of
+from stopgrad.flow.magnitudes.troubles import Trouble, troubles
+from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.walls import no_gradient_of
-from stopgrad.flow.ways import may_end_paths
-from stopgrad.flow.words import some
+from stopgrad.flow.ways import Ending, may_end_paths
+from stopgrad.flow.words import names, some
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined
 
@@ -38,10 +42,17 @@ class Reaches(Mapping[Any, Reach]):
         xs: the tensors asked about, by their names.
         is_function: whether a function was asked about, whose arguments are the tensors.
         noted: findings from recording or importing the graph; also among ``findings``.
+        measured: how large the gradients are, if that was measured; else None.
     """
 
-    def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
-        self._asked, self._surveys, self.noted = asked, surveys, tuple(noted)
+    def __init__(
+        self,
+        asked: Asked,
+        surveys: Sequence[Survey],
+        noted: Sequence[Finding] = (),
+        measured: Measured | None = None,
+    ) -> None:
+        self._asked, self._surveys, self.noted, self.measured = asked, surveys, tuple(noted), measured
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
@@ -49,6 +60,8 @@ class Reaches(Mapping[Any, Reach]):
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        for key, reach in self._found.items():
+            reach.magnitude = None if measured is None else measured.of.get(label(key))
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -107,6 +120,12 @@ class Reaches(Mapping[Any, Reach]):
         return len(self._found)
 
     @property
+    def magnitudes(self) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
+        found = {label(key): reach.magnitude for key, reach in self._found.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    @property
     def status(self) -> str:
         """The status of all tensors; ``"mixed"`` if they differ."""
         found = {reach.status for reach in self._found.values()}
@@ -116,20 +135,59 @@ class Reaches(Mapping[Any, Reach]):
 
     @cached_property
     def stories(self) -> tuple[Story, ...]:
-        """The tensors asked about, grouped if their cuts are the same, the worst first."""
-        groups: dict[Any, list[Any]] = {}
+        """The tensors asked about, grouped if their cuts are the same, the worst first.
+
+        Comparisons, indices and masks make no difference for tensors that a gradient reaches, or that other
+        cuts keep it from; nor does anything for frozen ones.
+        """
+        groups: dict[tuple[Status, bool, bool, object], list[Any]] = {}
         for key, reach in self._found.items():
-            groups.setdefault((reach.status, reach.places), []).append(key)
-        found = [
-            Story(tuple(keys), status, self._told(places, keys)) for (status, places), keys in groups.items()
-        ]
-        return tuple(sorted(found, key=lambda story: _ORDER.index(story.status)))
+            frozen = self._asked.xs[key] in self.frozen
+            alike, discrete = (None, False) if frozen else reach.seen
+            groups.setdefault((reach.status, discrete, frozen, alike), []).append(key)
+        ranked = sorted(groups, key=lambda group: (_ORDER.index(group[0]), group[1]))
+        return tuple([self._story(groups[group], frozen=group[2]) for group in ranked])
+
+    @cached_property
+    def frozen(self) -> Mapping[Output, tuple[Operation, ...]]:
+        """The tensors asked about that no gradient reaches since they require none, with what says so."""
+        recorded = self._asked.recorded
+        if recorded is None or not recorded.frozen:
+            return {}
+        stops: dict[Output, list[Operation]] = {}
+        used: set[Output] = set(self.ys)
+        for op in self.graph.subgraph_to(self.ys):
+            if op in recorded.frozen:
+                stops.setdefault(op.inputs[0], []).append(op)
+            else:
+                used.update(op.inputs)
+        xs = {x for key, x in self._asked.xs.items() if self._found[key].status is Status.STOPPED}
+        return {x: tuple(ops) for x, ops in stops.items() if x in xs and x not in used}
+
+    def freezing(self, story: Story) -> tuple[Operation, ...]:
+        """The stops at the lines that froze tensors, as far as these lines are known."""
+        recorded = self._asked.recorded
+        found = [op for key in story.keys for op in self.frozen[self._asked.xs[key]]]
+        return tuple([op for op in found if recorded is not None and recorded.frozen[op]])
+
+    def is_frozen(self, cut: Cut) -> bool:
+        """Whether a cut only says that tensors require no gradient."""
+        recorded = self._asked.recorded
+        return recorded is not None and all(op in recorded.frozen for op in cut.operations)
+
+    def _story(self, keys: Sequence[Any], frozen: bool) -> Story:
+        first = self._found[keys[0]]
+        return Story(tuple(keys), first.status, first.is_cut, lambda: self._cuts_of(keys), frozen)
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """All the cuts, each once."""
-        places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
-        return self._told(tuple(places), tuple(self._found))
+        return self._cuts_of(self._found)
+
+    def _cuts_of(self, keys: Iterable[Any]) -> tuple[Cut, ...]:
+        """All the cuts on the paths to some tensors, each once."""
+        xs = [(reach.survey, reach.x) for reach in [self._found[key] for key in keys]]
+        return self._lines.cuts(self._lines.all_places(xs), xs)
 
     def location(self, op: Operation) -> Location | None:
         """Where an operation was built. It is decoded once for all operations of an instruction."""
@@ -138,6 +196,14 @@ class Reaches(Mapping[Any, Reach]):
     def place(self, cut: Cut) -> Place:
         """The key of a cut: its line, and what happens there."""
         return self._lines.place(cut)
+
+    def spot(self, cut: Cut) -> Place:
+        """The same for the reader: what helpers cut is cut at the line that called these."""
+        return self._lines.spot(cut)
+
+    def line(self, op: Operation) -> Place:
+        """The key of the line where an operation was built."""
+        return self._lines.line(op)
 
     def beyond(self, cut: Cut) -> tuple[Cut, ...]:
         """The cuts behind a cut, at which paths would end next if only this one were removed.
@@ -158,36 +224,43 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
         """The gates that may end paths, with the tensors that each cuts; for a function also unused ones."""
-        leads: dict[Operation, list[tuple[Survey, int]]] = {}
+        endings: dict[Operation, list[tuple[Survey, Ending]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
                 if ending.wall.reason is not NAMED:
-                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+                    endings.setdefault(ending.wall.operation, []).append((survey, ending))
         above = self.graph.subgraph_to(self.ys)
         wholly = self._asked.is_function and not self._asked.recorded
         left = untaken(self.graph, above) if wholly else ()
-        known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        cut_by = functools.cache(self._cut_by)
         found = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
-            before = tuple(leads.get(op, ()))
-            if before not in known:
-                known[before] = self._cut_by(before)
-            fully, partly, works = known[before]
-            why = "" if works else self._why_idle(op, bool(fully + partly))
-            found.append(GateUse(op, fully, partly, why))
+            walls: dict[Survey, list[int]] = {}
+            works = False
+            for survey, ending in endings.get(op, ()):
+                walls.setdefault(survey, []).append(survey.hidden.wall(ending.spot))
+                works = works or survey.sources.if_gates_were_open(ending.leads) != 0
+            alike = tuple([(survey, survey.hidden.alike(some)) for survey, some in walls.items()])
+            cuts = functools.partial(cut_by, alike)
+            why = "" if works else self._why_idle(op, any(cuts()))
+            found.append(GateUse(op, cuts, why))
         return tuple(found)
 
-    def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """The tensors behind a gate that it cuts fully and partly, and whether it does anything."""
-        cuts: dict[Output, None] = {}
-        works = False
-        for survey, bits in leads:
-            cuts |= dict.fromkeys(_chosen_from(survey.xs, survey.sources.behind(bits)))
-            works = works or bool(survey.sources.if_gates_were_open(bits))
+    def _cut_by(self, walls: Sequence[tuple[Survey, Iterable[int]]]) -> tuple[Names, Names]:
+        """The tensors behind a gate that no gradient reaches, and those that one reaches by other paths."""
+        xs = [survey.xs[k] for survey, nodes in walls for k in survey.hidden.tensors(nodes)]
         fully, partly = list[str](), list[str]()
-        for key in [key for key in self._found if self._asked.xs[key] in cuts]:
+        for _, key in sorted([pair for x in xs for pair in self._keys.get(x, ())]):
             (partly if self._found[key].arrives else fully).append(label(key))
-        return tuple(fully), tuple(partly), works
+        return tuple(fully), tuple(partly)
+
+    @cached_property
+    def _keys(self) -> dict[Output, list[tuple[int, Any]]]:
+        """The keys of each tensor, with their positions."""
+        found: dict[Output, list[tuple[int, Any]]] = {}
+        for position, (key, reach) in enumerate(self._found.items()):
+            found.setdefault(reach.x, []).append((position, key))
+        return found
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -225,25 +298,86 @@ class Reaches(Mapping[Any, Reach]):
         found = []
         for story in self.stories:
             # Tensors without gradients, such as labels, are no findings.
-            names = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
-            if story.status not in ARRIVES and names:
-                count = f"{len(names)} tensors: " if len(names) > 1 else ""
+            keys = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{some(names)}"
-                found.append(Finding(str(story.status), message, operations, tuple(names)))
+                if story.frozen:
+                    operations = self.freezing(story) or operations
+                word = f"{FROZEN}, {REQUIRES}" if story.frozen else str(story.status)
+                message = f"{word}: {names(keys, self.xs)}"
+                found.append(
+                    Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
+                )
+        return (*found, *self.idle_lines, *findings_of(self.troubles, self.magnitudes), *self.noted)
+
+    @cached_property
+    def idle_lines(self) -> tuple[Finding, ...]:
+        """The lines with stops that do nothing, and that a reader should look at."""
+        found = []
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
-            place = self._lines.location(gate.operation)
-            where: Any = gate.operation if place is None else (place.file, place.line, gate.operation.type)
-            lines.setdefault(where, []).append(gate)
+            lines.setdefault((*self.line(gate.operation), gate.operation.type), []).append(gate)
+        idle = {gate.operation: gate.why_idle for gate in self.idle}
         for gates in lines.values():
-            if all(gate.idle for gate in gates):
-                why = gates[0].why_idle
-                if self._asked.recorded and why == _APART:
-                    continue
-                operations = tuple([gate.operation for gate in gates])
-                found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
-        return (*found, *self.noted)
+            stops = tuple([gate.operation for gate in gates if gate.operation in idle])
+            if stops and all(gate.idle for gate in gates):
+                why = idle[stops[0]]
+                found.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
+        return tuple(found)
+
+    @cached_property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Gradients that arrive but are zero, vanish, explode or are no numbers, as far as measured."""
+
+        def where(op: Operation) -> Any:
+            place = self.location(op)
+            return op if place is None else (place.file, place.line)
+
+        return () if self.measured is None else tuple(troubles(self.measured, list(self.xs), where))
+
+    @cached_property
+    def idle(self) -> tuple[GateUse, ...]:
+        """The gates that do nothing, and that a reader should look at."""
+        return tuple([gate for gate in self.gates if gate.idle and not self._is_meant(gate)])
+
+    def _is_meant(self, gate: GateUse) -> bool:
+        """Whether a stop that does nothing is nobody's mistake.
+
+        In a recorded program nothing is said of stops of what is only logged, of those that nobody wrote, and
+        of those that keep frozen layers apart, or are in an update of these.
+        """
+        recorded, op = self._asked.recorded, gate.operation
+        if recorded is None:
+            return False
+        if gate.why_idle == _APART or op in recorded.frozen or op in recorded.unwritten:
+            return True
+        seen, behind = self._but_by_updates
+        return op not in seen or behind.get(op) == {True}
+
+    @cached_property
+    def _but_by_updates(self) -> tuple[set[Operation], dict[Operation, set[bool]]]:
+        """What is computed not only to be written into frozen tensors.
+
+        Returns:
+            The operations that lead to ys; and for each operation, whether frozen tensors lead to it (True),
+            and whether others do (False).
+        """
+        updates = set(self._asked.recorded.updates) if self._asked.recorded is not None else set()
+        above = self.graph.subgraph_to(self.ys)
+        seen = {y.op for y in self.ys}
+        for op in reversed(above):
+            if op in seen:
+                seen.update(x.op for x in (op.inputs[:1] if op in updates else op.inputs))
+        behind: dict[Operation, set[bool]] = {}
+        for x in self._asked.xs.values():
+            if x.type.differentiable:
+                behind.setdefault(x.op, set()).add(x in self.frozen)
+        for op in above:
+            inputs = op.inputs[:1] if op in updates else op.inputs
+            found = behind.get(op, set()).union(*[behind[x.op] for x in inputs if x.op in behind])
+            if found:
+                behind[op] = found
+        return seen, behind
 
     def marks(self) -> dict[Operation, str]:
         """A mark for each operation from which ys are computed.
@@ -258,7 +392,7 @@ class Reaches(Mapping[Any, Reach]):
             for ending in survey.endings
             for op in (ending.wall.operation, ending.inside)
         }
-        idle = {gate.operation for gate in self.gates if gate.idle and not gate.cuts}
+        idle = {gate.operation for gate in self.idle if not gate.cuts}
         marks: dict[Operation, str] = {}
         for op in self.graph.subgraph_to(self.ys):
             seen = [survey.mark(op) for survey in self._surveys]
@@ -276,8 +410,12 @@ class Reaches(Mapping[Any, Reach]):
         )
 
 
+FROZEN, REQUIRES = "frozen", "requires_grad is False"
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "cuts", "gates", "findings")
+_DERIVED = (
+    *("stories", "frozen", "cuts", "gates", "idle", "idle_lines", "_but_by_updates", "findings", "troubles"),
+    "_keys",
+)
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,
@@ -286,7 +424,3 @@ _ORDER = (
     Status.PARTLY_STOPPED,
     Status.FLOWS,
 )
-
-
-def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:
-    return (xs[k] for k in range(len(xs)) if bits >> k & 1)

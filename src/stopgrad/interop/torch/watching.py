@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
-from torch.overrides import TorchFunctionMode
 
+from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
+from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.questions import (
     Asked,
     Loss,
@@ -62,11 +65,18 @@ class BackwardCall:
         with torch._C.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only, self._call)
 
+    def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
+        of = self._call.sizes.of
+        with torch._C.DisableTorchFunction():
+            values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
+        return {name: of[value] for name, value in values.items() if value in of}
+
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
 
 
-class Watch:
+class Watch(Block):
     """What :func:`watch` returns: a context manager, and afterwards what it saw.
 
     Attributes:
@@ -75,46 +85,47 @@ class Watch:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._recorder = Recorder()
-        self._mode: Any = None
+        self._held: switches.Held | None = None
+
+    def changes(self) -> dict[str, Any]:
+        return {}  # What our own graphs are built with is as it was.
 
     def __enter__(self) -> Self:
-        if self._mode is not None:
+        if self._is_running:
             raise GraphError("watch: this watch is running already; make another with sgt.watch()")
+        super().__enter__()
+        self._held = switches.Held(CURRENT.get()())
         self._recorder.begin()
         RECORDERS.add(self._recorder)
-        switches.begin(self._recorder)
-        try:
-            self._mode = _Mode(self._recorder)
-            self._mode.__enter__()
-        except BaseException:
-            switches.end(self._recorder)
-            raise
+        switches.begin(self._recorder, self._held)
         return self
 
-    def __exit__(self, *failure: object) -> None:
-        mode: Any = self._mode
-        self._mode = None
-        try:
-            if mode is not None:
-                mode.__exit__(*failure)
-                self._recorder.end()
-        finally:
-            switches.end(self._recorder)
+    @property
+    def _is_running(self) -> bool:
+        return self._held is not None and self._held() is not None
 
     @property
     def backward_calls(self) -> Sequence[BackwardCall]:
         return tuple([BackwardCall(self._recorder, call) for call in self._recorder.backwards])
 
     @guarded("explain")
-    def explain(self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
+    def explain(
+        self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None, magnitudes: bool = False
+    ) -> Flow:
         """Whether gradients of a loss made inside arrive, and if not, which lines cut them.
+
+        If ``backward`` or ``torch.autograd.grad`` was called on it inside, the report also tells how large
+        the gradients were.
 
         Args:
             loss: a tensor, or a dict or list of tensors, that the watched code made.
             xs: a module (its parameters, by their names), an optimizer, a tensor, or a dict or list of these;
                 unless given, every leaf that requires a gradient and every parameter of the modules seen.
             only: a pattern, or patterns, of names: ``"encoder.*"``.
+            magnitudes: whether to differentiate the loss, if that was not done inside, to tell how large the
+                gradients are. They go through the tensors' hooks, but into no ``grad``.
 
         Returns:
             A :class:`stopgrad.flow.flow.Flow`, whose keys are names.
@@ -124,26 +135,13 @@ class Watch:
             GraphError: the loss was not made inside.
         """
         with torch._C.DisableTorchFunction():
-            values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
-            return explained("explain", self._recorder, values, xs, only)
+            losses = losses_in("explain", loss)
+            values = [self._recorder.loss(tensor) for tensor in losses]
+            roots = losses if flag(magnitudes, "explain: magnitudes") else ()
+            return explained("explain", self._recorder, values, xs, only, differentiate=roots)
 
     def __repr__(self) -> str:
-        return "<Watch that is running>" if self._mode is not None else "<Watch>"
-
-
-class _Mode(TorchFunctionMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return self._recorder.run(func, args, kwargs or {})
+        return "<Watch that is running>" if self._is_running else "<Watch>"
 
 
 def explained(
@@ -153,18 +151,24 @@ def explained(
     xs: Asked | None,
     only: Names | None,
     call: Backward | None = None,
+    differentiate: Sequence[Tensor] = (),
 ) -> Flow:
-    """A recorder's report on losses, or on those of a backward pass."""
+    """A recorder's report on losses, or on those of a backward pass.
+
+    Args:
+        differentiate: the losses themselves, if they are to be differentiated where they have not been.
+    """
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     whole = whole_parameters([*recorder.modules, *modules_in(xs)])
-    targets = {
-        name: recorder.target(whole.get(id(tensor), tensor))
-        for name, tensor in chosen(what, tensors, only).items()
-    }
+    asked = {name: whole.get(id(tensor), tensor) for name, tensor in chosen(what, tensors, only).items()}
+    targets = {name: recorder.target(tensor) for name, tensor in asked.items()}
     departures, optimized = recorder.departures.known(), holds_optimizer(xs)
     given = {} if call is None else dict(call.given)
     targets = {name: x._replace(argument=x.value in given) for name, x in targets.items()}
-    flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost)
+    sizes = recorder.sizes(losses) if call is None else call.sizes
+    if sizes is None and differentiate:
+        sizes = differentiated(recorder, differentiate, asked.values())
+    flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost, sizes)
     if call is None or all(flow[key].arrives is given[x.value] for key, x in targets.items() if x.argument):
         return flow
     # Of functions of torch.func, less is recorded than their own autograd knows.
