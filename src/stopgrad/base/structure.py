@@ -49,7 +49,8 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Spec]:
         if _LEAVES.issuperset(map(type, leaves)):
             return leaves, spec
         for kind in {*map(type, leaves)} - _LEAVES:  # Dataclasses count as leaves until they are registered.
-            if dataclasses.is_dataclass(kind):
+            # What stands for one tensor, such as an optimiser's step, is a leaf.
+            if dataclasses.is_dataclass(kind) and not hasattr(kind, "as_output"):
                 with contextlib.suppress(ValueError):  # By another thread, or before an interrupt.
                     _register(kind)
             else:

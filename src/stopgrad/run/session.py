@@ -21,7 +21,7 @@ from stopgrad.engines.registry import mesh_of
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.files import ArrayFile, checked_path, shortened, write_arrays
 from stopgrad.graph.fingerprint import digest
-from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
+from stopgrad.graph.graph import Graph, Operand, Operation, Output, describe, needed
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
@@ -435,7 +435,7 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
 def _member(graph: Graph, x: object) -> Output:
     if isinstance(x, str):
         return graph.output(x)
-    if not isinstance(x, (Output, Operation)):
+    if not isinstance(x, Operand):
         raise GraphError(f"Session.run: {x!r} is no output, operation or name")
     output = x.as_output()
     if output.op.graph is not graph:
