@@ -1,4 +1,4 @@
-"""Every file of the gallery says what its losses take, so that the command explains them without arguments."""
+"""Every file of the gallery says what its losses take, so that they are explained without arguments."""
 
 from __future__ import annotations
 
