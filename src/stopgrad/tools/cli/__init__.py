@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Sequence
 
 import stopgrad as sg
-from stopgrad.base.namespaces import require
 from stopgrad.tools.cli.statuses import ERROR, FAILED, INTERRUPTED, LEFT, OK
 
 __all__ = ["ERROR", "FAILED", "INTERRUPTED", "LEFT", "OK", "main"]
@@ -62,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def complete(parser: argparse.ArgumentParser) -> None:
     """Answer a shell that completes a command line, through argcomplete."""
+    require = importlib.import_module("stopgrad.base.namespaces").require
     require("argcomplete", "completion in a shell", "completion").autocomplete(parser)
 
 
