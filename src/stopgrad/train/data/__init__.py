@@ -28,7 +28,7 @@ from stopgrad.base.errors import (
     StopgradError,
 )
 from stopgrad.base.namespaces import require
-from stopgrad.base.structure import NAMESPACE, unflatten
+from stopgrad.base.structure import NAMESPACE, paths_in, unflatten
 from stopgrad.graph.builder import current
 from stopgrad.scale.processes import process_count as count_processes, process_index as own_index
 from stopgrad.train.data.order import permuted, read_key, round_keys
@@ -41,6 +41,9 @@ __all__ = ["Batches", "batches"]
 
 THREADS = 16
 """The maximum number of threads that read."""
+
+_WORKER_ENDED = "terminated unexpectedly"
+"""What grain says of a process that was killed, which is no error of the user's."""
 
 
 class _Plan:
@@ -64,7 +67,7 @@ class _Plan:
         )
         if not leaves:
             raise ArgumentError(f"the source {source!r:.60} holds nothing to read examples from")
-        paths = [".".join(map(str, path)) for path in self.spec.paths()]
+        paths = [".".join(map(str, path)) for path in paths_in(self.spec)]
         self.columns = [column_of(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
         lengths = [len(leaf) for leaf in leaves]
         if len(set(lengths)) > 1:
@@ -220,6 +223,14 @@ class Batches:
         except Unfit as error:
             self._stop()
             raise error.kind(f"data.batches: batch {self._position}: {error}") from None
+        except RuntimeError as error:
+            self._stop()
+            if not (self._workers and _WORKER_ENDED in str(error)):
+                raise
+            raise EngineError(
+                f"data.batches: batch {self._position}: a process that reads was ended, perhaps for want of "
+                f"memory; ask again, and new ones are started: {error}"
+            ) from error
         except BaseException:  # KeyboardInterrupt, too: the next batch is read anew.
             self._stop()
             raise
