@@ -79,7 +79,7 @@ def shown() -> dict[str, Any]:
         ("output", ["<b>Mul:0</b> float32[3], made by Mul", "cell 3, line 3", "<pre"]),
         ("session", ["<b>Session</b> on the engine numpy", ">scale<"]),
         ("function", ["<b>Function loss</b> traced for 1 signature", "cell 1, line 4", "def loss(w, x):"]),
-        ("check", ["<b style=", "passed", "cell 1, line 6"]),
+        ("check", ["<table", ">w</td>", ">float64[4, 2]</td>", ">passed</td>", "cell 1, line 6"]),
         ("nan", ["infinity: made in the values, by Log", "cell 8, line 1", "<table"]),
         ("ablation", ["1 line with stops", "cell 1, line 6", "<table"]),
     ],

@@ -29,11 +29,9 @@ class Flow(Reaches, FlowReport):
     def _notices(self) -> Iterable[Notice]:
         return notices_of(self)
 
-    def _repr_html_(self) -> str:
-        """The report for notebooks, and the graph, folded."""
+    def _drawing(self) -> str:
         drawn = drawing(self)
-        graph = f"<details><summary>the graph</summary>{drawn}</details>" if drawn else ""
-        return f"{super()._repr_html_()}{graph}"
+        return f"<details><summary>the graph</summary>{drawn}</details>" if drawn else ""
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report as a page: the graph, folded by scopes, beside the source, with the findings.
