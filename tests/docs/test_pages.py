@@ -130,7 +130,9 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.tools.cli", "ops", "charbonnier", package=extended)
     assert re.search(
-        r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text
+        r"Charbonnier +charbonnier +Elementwise Charbonnier penalty, .* "
+        r"x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide",
+        text,
     ), text
 
 
