@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks
+from pages import DOCS, blocks, pages
 from places import ROOT
 
 import stopgrad as sg
@@ -135,9 +135,7 @@ def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
 # ----------------------------------------------------------------------------------------- the other pages
 
 
-@pytest.mark.parametrize(
-    "page", sorted([*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("page", sorted([*pages(), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name)
 def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
