@@ -122,6 +122,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     from stopgrad.scale.meshes import Mesh as Mesh
     from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
     from stopgrad.train.checkpoints import Checkpoints as Checkpoints
+    from stopgrad.train.monitoring.sessions import monitor as monitor
     from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
     from stopgrad.transforms.batching.vmap import vmap as vmap
     from stopgrad.transforms.control import (
@@ -167,6 +168,7 @@ _LATER = {
     "scale.meshes": "Mesh",
     "train.adapters": "Adapted add_lora",
     "train.checkpoints": "Checkpoints",
+    "train.monitoring.sessions": "monitor",
     "transforms.batching.jacobians": "hessian jacobian",
     "transforms.batching.vmap": "vmap",
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",

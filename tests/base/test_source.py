@@ -8,9 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed import installed
 
 import stopgrad as sg
-from stopgrad.base.source import Location, capture, decode, is_internal
+from stopgrad.base.source import (
+    BETWEEN,
+    INSTALLED,
+    OURS,
+    OWN,
+    STANDARD,
+    Location,
+    called,
+    capture,
+    decode,
+    in_library,
+    is_internal,
+    kind_of,
+)
 
 
 def built(text: str, tmp_path: Path) -> dict[str, Any]:
@@ -147,6 +161,125 @@ def test_the_recipes_count_as_the_users_own_text() -> None:
     assert not is_internal(str(home / "tools" / "recipes" / "softmax.py"))
     assert not is_internal(__file__)
     assert is_internal(np.__file__)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/home/me/train.py", OWN),
+        ("train.py", OWN),
+        ("<stdin>", OWN),
+        ("<ipython-input-3-abc>", OWN),
+        (str(Path(sg.__file__).parent / "tools" / "recipes" / "softmax.py"), OWN),
+        ("/opt/venv/lib/python3.12/site-packages/einops/_backends.py", INSTALLED),
+        ("/usr/lib/python3/dist-packages/six.py", INSTALLED),
+        (r"C:\venv\Lib\site-packages\einops\einops.py", INSTALLED),
+        (textwrap.__file__, STANDARD),
+        ("<frozen importlib._bootstrap>", STANDARD),
+        ("<@beartype(f) at 0x7f>", STANDARD),
+        (np.__file__, BETWEEN),
+        (str(Path(sg.__file__).parent / "graph" / "graph.py"), OURS),
+    ],
+)
+def test_whose_a_file_is(file: str, kind: int) -> None:
+    assert kind_of(file) == kind
+
+
+def test_a_file_of_a_library_is_named_from_the_librarys_name_on() -> None:
+    assert (
+        in_library("/opt/venv/lib/python3.12/site-packages/einops/layers/torch.py")
+        == "einops/layers/torch.py"
+    )
+    assert in_library("/usr/lib/python3/dist-packages/six.py") == "six.py"
+    assert in_library(textwrap.__file__) == "textwrap.py"
+    assert in_library(__file__) == ""
+
+
+def code_of(file: str, name: str = "f") -> Any:
+    """The code of a function in a file."""
+    made: dict[str, Any] = {}
+    exec(compile(f"def {name}(): pass", file, "exec"), made)
+    return made[name].__code__
+
+
+def chain(raw: Any) -> list[tuple[str, bool]]:
+    """The files of a place and its callers, each with whether its caller is the cause."""
+    at, found = decode(raw), []
+    while at is not None:
+        found.append((Path(at.file).name, at.asks))
+        at = at.caller
+    return found
+
+
+PACKAGES = "/opt/venv/lib/python3.12/site-packages"
+MODULES = "/opt/modules.py"
+
+
+@pytest.mark.parametrize(
+    ("outer", "expected"),
+    [
+        # A helper that the own code calls; one that calls another; a generated wrapper between.
+        (["/me/net.py", "/me/train.py"], [("base.py", True), ("net.py", False)]),
+        ([f"{PACKAGES}/help/more.py", "<@beartype>", "/me/net.py"], [("base.py", True), ("net.py", False)]),
+        ([f"{PACKAGES}/other/use.py", "/me/net.py"], [("base.py", True), ("net.py", False)]),
+        # Nobody's own code.
+        ([f"{PACKAGES}/help/more.py"], [("base.py", False)]),
+        ([], [("base.py", False)]),
+        # A whole model; a model within the own one.
+        ([MODULES, "/me/train.py"], [("base.py", False), ("train.py", False)]),
+        ([MODULES, "/me/net.py", MODULES, "/me/train.py"], [("base.py", True), ("net.py", False)]),
+        # A helper of a library's model.
+        (
+            [f"forward {PACKAGES}/model/net.py", MODULES, "/me/train.py"],
+            [("base.py", True), ("net.py", False), ("train.py", False)],
+        ),
+        (
+            [f"{PACKAGES}/model/part.py", f"forward {PACKAGES}/model/net.py", MODULES],
+            [("base.py", True), ("part.py", False)],
+        ),
+        # A wrapper around the forward of a library's model is no model of which it is a helper.
+        (
+            [f"forward {PACKAGES}/help/net.py", f"{PACKAGES}/other/wrap.py", MODULES, "/me/train.py"],
+            [("base.py", False), ("train.py", False)],
+        ),
+    ],
+)
+def test_the_line_that_is_the_cause_of_what_a_library_does(
+    outer: list[str], expected: list[tuple[str, bool]]
+) -> None:
+    frames = []
+    for one in outer:
+        name, _, file = one.rpartition(" ") if one.startswith("forward") else ("f", "", one)
+        frames.append((code_of(file, name), 0))
+    assert chain(called(code_of(f"{PACKAGES}/help/base.py"), 0, frames, MODULES)) == expected
+
+
+def test_equal_places_with_callers_are_one_object() -> None:
+    library, own = code_of(f"{PACKAGES}/help/base.py"), code_of("/me/net.py")
+    first, second = (called(library, 0, [(own, 0)]) for _ in range(2))
+    assert first[0] is second[0]
+    assert called(library, 0, [(own, 2)])[0] is not first[0]
+
+
+def test_own_code_has_no_caller() -> None:
+    own = code_of("/me/net.py")
+    assert called(own, 0, [(code_of("/me/train.py"), 0)]) == (own, 0)
+
+
+def test_an_operation_that_a_librarys_helper_builds_has_the_line_that_called_it(tmp_path: Path) -> None:
+    helper = installed(
+        tmp_path, "helper/gates.py", "import stopgrad as sg\ncut = lambda x: sg.stop_gradient(x)\n"
+    )
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [3], name="x")
+        y = helper.cut(x) * x
+        flow = sg.explain(y, [x])
+    location = flow[x].cuts[0].location
+    assert location is not None
+    assert location.file == helper.__file__
+    assert Path(location.cause.file) == Path(__file__)
+    assert location.cause.source == "helper.cut(x)"
+    assert ", in helper/gates.py:2\n" in flow.to_text(width=120)
 
 
 def test_a_place_that_cannot_be_read_is_still_a_place() -> None:

@@ -178,3 +178,13 @@ def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
     rows = json.loads(out.read_text())["rows"]
     assert [row["way"] for row in rows] == ["Session.save", "Checkpoints", "orbax", "orbax, uncompressed"]
     assert all(row["bytes"] > 1.5e7 and row["written"] >= row["returns"] > 0 for row in rows)
+
+
+def test_monitor_measures_steps_of_three_worlds(tmp_path: Path) -> None:
+    shown = run("monitor.py", "--quick", "--rounds", "2", "--json", str(tmp_path / "out.json"))
+    assert "| torch, layers of 8 |" in shown
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [row["world"] for row in rows] == [
+        world for world in ("torch", "sessions", "jax") for _ in range(2)
+    ]
+    assert all(row["alone_us"] < 1e6 and row["sampled"] > 0 for row in rows)

@@ -57,6 +57,7 @@ PAGES = [
     "flow-report.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
+    pytest.param("monitor.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")),
     pytest.param(
         "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
     ),

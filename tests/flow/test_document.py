@@ -12,6 +12,7 @@ import pytest
 from places import DOCS
 
 import stopgrad as sg
+from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.graph.op import Status
 
 PAGE = (DOCS / "flow-report.md").read_text(encoding="utf-8")
@@ -19,20 +20,29 @@ PAGE = (DOCS / "flow-report.md").read_text(encoding="utf-8")
 # What each field holds; a list stands for a list of such, "or None" is told by a tuple.
 LOCATION = {
     **{"file": str, "line": int, "end_line": (int, None), "column": (int, None), "end_column": (int, None)},
-    **{"function": (str, None), "expression": (str, None)},
+    **{"function": (str, None), "expression": (str, None), "caller": (dict, None)},
 }
 TENSOR = {"name": str, "dtype": str, "shape": [(int, str)]}
 OPERATION = {"name": str, "type": str, "gradient_of": (str, None)}
+MAGNITUDE = {
+    **{"norm": (float, str), "parameter_norm": (float, None), "ratio": (float, str, None)},
+    **{"elements": int, "zeros": int, "nans": int, "infs": int},
+}
+END = {"key": str, "norm": (float, str)}
 SCHEMA: dict[str, Any] = {
     "format": str,
     "version": int,
     "summary": {
-        **{"tensors": int, "reached": int, "cuts": int, "idle": int},
+        **{"tensors": int, "reached": int, "cuts": int, "idle": int, "frozen": int},
         "statuses": dict.fromkeys(map(str, Status), int),
+        "magnitudes": ({"measured": int, "kinds": dict.fromkeys(KINDS, int)}, None),
     },
     "ys": [TENSOR],
     "xs": [
-        {**TENSOR, "key": str, "status": str, "paths": (int, str), "cut_paths": (int, str), "cuts": [int]},
+        {
+            **{**TENSOR, "key": str, "status": str, "paths": (int, str), "cut_paths": (int, str)},
+            **{"cuts": [int], "frozen": bool, "magnitude": (MAGNITUDE, None)},
+        },
     ],
     "cuts": [
         {
@@ -46,8 +56,19 @@ SCHEMA: dict[str, Any] = {
             **{"fully": [str], "partly": [str], "why_idle": (str, None)},
         }
     ],
+    "troubles": [
+        {
+            **{"kind": str, "keys": [str], "at_layers": bool, "from": (END, None), "to": (END, None)},
+            "causes": [
+                {"reason": str, "location": (LOCATION, None), "uses": int, "operations": [OPERATION]},
+            ],
+        }
+    ],
     "findings": [
-        {"kind": str, "message": str, "location": (LOCATION, None), "operations": [str], "keys": [str]}
+        {
+            **{"kind": str, "message": str, "location": (LOCATION, None), "operations": [str]},
+            **{"keys": [str], "frozen": bool},
+        }
     ],
 }
 
@@ -99,6 +120,10 @@ ARGS = (
 )
 
 
+def small(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return sg.relu(a - 9.0) + b + 1e-9 * (c + sg.stop_gradient(a)) + sg.sqrt(d)
+
+
 def graphs() -> list[sg.Flow]:
     """Reports of several kinds."""
     with sg.Graph().as_default():
@@ -116,10 +141,11 @@ def graphs() -> list[sg.Flow]:
             sg.explain(made["y"], [x]),
             sg.explain(end, [init]),
             sg.explain(end, []),
+            sg.explain(small, 1.0, 1.0, 1e-9, 0.0, magnitudes=True),
         ]
 
 
-@pytest.mark.parametrize("i", range(6))
+@pytest.mark.parametrize("i", range(7))
 def test_every_field_is_there_and_of_its_kind(i: int) -> None:
     flow = graphs()[i]
     document = flow.to_dict()
@@ -139,7 +165,7 @@ def test_the_page_names_every_field() -> None:
             return set().union(*map(fields, schema))
         if not isinstance(schema, dict):
             return set()
-        own = {key for key in schema if key not in set(map(str, Status))}
+        own = schema.keys() - {*map(str, Status), *KINDS}
         return own.union(*map(fields, schema.values()))
 
     assert named == fields(SCHEMA)

@@ -15,9 +15,16 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.base.source import Location
-from stopgrad.flow.source_lines import character_columns, columns, excerpt, shown_file, source_line
+from stopgrad.flow.source_lines import (
+    character_columns,
+    columns,
+    excerpt,
+    relative_file,
+    shown_file,
+    source_line,
+)
 from stopgrad.flow.stories import CUTS, EXCERPTS
-from stopgrad.flow.words import names, number
+from stopgrad.flow.words import names, number, paths_cut
 
 Program = Callable[..., dict[str, Any]]
 
@@ -156,7 +163,7 @@ def test_first_order_maml_is_one_story() -> None:
     flow = sg.explain(loss, params, np.ones((5, 1)), np.ones((5, 1)), argnums=0)
     text = str(flow)
     assert text.count("sg.stop_gradient(sg.grad") == 1
-    assert "partly stopped: params.* (6)" in text
+    assert "partly stopped: params (6 tensors)" in text
     assert "(6 uses)" in text
     assert len(text.splitlines()) <= 8
 
@@ -236,7 +243,7 @@ def test_numbers_that_python_would_not_print(program: Program) -> None:
     assert found[made["x"]].paths == 2**20_001
     with pytest.raises(ValueError, match="4300 digits"):
         str(found[made["x"]].paths)
-    assert "about 4.0e6020 of about 8.0e6020 paths are cut" in found.to_text()
+    assert "  half of the paths are cut\n" in found.to_text()
 
 
 @pytest.mark.parametrize(
@@ -401,10 +408,142 @@ def test_names_of_many_tensors() -> None:
     layers = [f"params.layers.{i}.{k}" for i in range(12) for k in "bw"]
     every = [*layers, "params.scale", "x"]
     assert names(layers[:2]) == "params.layers.0.b, params.layers.0.w"
-    assert names(layers, every) == "params.layers.* (24)"
-    assert names(every, every) == "params.* (25), x"
-    assert names([*layers[:-1]], every).endswith("params.layers.11.b (23 tensors)")
+    assert names(layers, every) == "params.layers (24 tensors)"
+    assert names(every, every) == "params (25 tensors), x"
     assert names(["a/w:0", "split:1"]) == "a/w, split:1"
+
+
+BLOCKS = [f"net.h.{i}.{k}" for i in range(8) for k in ("norm.w", "norm.b", "attn.w", "attn.b")]
+TREE = ["net.emb.w", *BLOCKS, "net.out.w", "net.out.b", "head.w", "head.b", "scale"]
+
+
+@pytest.mark.parametrize(
+    ("some", "room", "says"),
+    [
+        # As they are if there is room.
+        (["net.emb.w", "scale"], 60, "net.emb.w, scale"),
+        (["head.w", "head.b", "scale"], 60, "head.w, head.b, scale"),
+        # By complete modules.
+        (["head.w", "head.b", "scale"], 10, "head (2 tensors), scale"),
+        (TREE, 60, "net (35 tensors), head (2 tensors), scale"),
+        (BLOCKS, 60, "net.h (32 tensors)"),
+        # By numbers in a row, of three or more.
+        (BLOCKS[:12], 60, "net.h.0-2 (12 tensors)"),
+        (BLOCKS[:8], 60, "net.h.0 (4 tensors), net.h.1 (4 tensors)"),
+        ([one for one in BLOCKS if one.endswith("attn.w")], 60, "net.h.0-7.attn.w (8 tensors)"),
+        ([one for one in BLOCKS if "norm" in one], 60, "net.h.0-7.norm (16 tensors)"),
+        # By modules of which most is there, if that is shorter.
+        (
+            [one for one in TREE if one not in ("net.h.3.attn.w", "scale")],
+            60,
+            "net (34 of 35 tensors), head (2 tensors)",
+        ),
+        # What is scattered has the names of the modules that hold it.
+        (
+            [f"{one}{k}" for one in "abcd" for k in (".x.w", ".y.w")],
+            30,
+            "a (2 tensors), b (2 tensors), c (2 tensors), d (2 tensors)",
+        ),
+    ],
+)
+def test_many_tensors_are_named_as_a_person_would(some: list[str], room: int, says: str) -> None:
+    assert names(some, TREE, room) == says
+
+
+def test_tensors_that_are_all_of_many_modules_are_all() -> None:
+    every = [f"layer{i}.{k}" for i in range(9) for k in "wb"]
+    assert names(every, every) == "all 18 tensors"
+    assert names(every[:-2], every) == "layer0 (2 tensors) ... layer7 (2 tensors) (16 tensors)"
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ([(1, 1)], "the only path is cut"),
+        ([(2, 2)], "both paths are cut"),
+        ([(5, 5)], "all 5 paths are cut"),
+        ([(5, 5), (5, 5)], "all 5 paths to each are cut"),
+        ([(5, 5), (6, 6)], "all paths to each are cut"),
+        ([(1001, 1001)], "all paths are cut"),
+        ([(10**15, 10**15)], "all paths are cut"),
+        ([(1, 3)], "1 of 3 paths is cut"),
+        ([(2, 3), (2, 3)], "2 of 3 paths to each are cut"),
+        ([(500, 1001)], "some of the paths are cut"),
+        ([(10**15, 2 * 10**15)], "half of the paths are cut"),
+        ([(10**15, 10**15 + 1)], "nearly all of the paths are cut"),
+        ([(1, 10**15)], "very few of the paths are cut"),
+        ([(9 * 10**9, 10**10)], "most of the paths are cut"),
+        ([(1, 2), (2, 4)], "half of the paths to each are cut"),
+        ([(1, 2), (3, 4)], "some of the paths to each are cut"),
+        ([(1, 1), (3, 4)], "some of the paths to each are cut"),
+    ],
+)
+def test_how_many_paths_are_cut_in_words(counts: list[tuple[int, int]], says: str) -> None:
+    assert paths_cut(counts) == says
+
+
+def test_comparisons_of_a_graph_are_one_line_after_the_stops(program: Program) -> None:
+    made = program(
+        """
+        low = sg.cast(x < 0.0, sg.float32)
+        high = sg.cast(x > 1.0, sg.float32)
+        top = sg.cast(sg.argmax(x), sg.float32)
+        y = (x * low * high * top + sg.stop_gradient(x)).sum()
+        """
+    )
+    lines = told(made, "x").splitlines()
+    assert lines[2] == "partly stopped: x"
+    assert lines[4] == "  user.py:4  stop_gradient"
+    assert lines[7:] == ["  no derivative: 3 comparisons, indices and masks, at user.py:1, :2 and :3"]
+
+
+def test_a_comparison_beside_a_stop_is_no_second_cut_of_a_stopped_tensor(program: Program) -> None:
+    made = program(
+        """
+        h = sg.stop_gradient(w)
+        y = x * h * sg.cast(w > 0.0, sg.float32)
+        """
+    )
+    lines = told(made, "w").splitlines()
+    assert lines[2:5] == ["stopped: w", "  both paths are cut", "  user.py:1  stop_gradient"]
+    assert lines[7].startswith("  no derivative: user.py:2  w > 0.0: ")
+    assert "removing it" not in told(made, "w")
+
+
+def test_a_tensor_that_only_a_comparison_uses_is_told_at_its_line(program: Program) -> None:
+    made = program("y = sg.cast(w > 0.0, sg.float32) * x")
+    assert "not differentiable: w\n  user.py:1  a comparison is constant" in told(made, "w")
+
+
+def test_of_many_cuts_the_first_are_shown_with_their_source(program: Program) -> None:
+    text = "\n".join(["y = x", *[f"y = y + sg.stop_gradient(x * {i}.0)" for i in range(7)]])
+    shown = told(program(text), "x")
+    assert shown.count(" | y = y") == 3
+    assert shown.endswith("  and user.py:5, :6, :7 and :8 (stop_gradient)")
+
+
+def test_the_name_of_a_file_is_never_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "my own project of a long name" / "with folders"
+    folder.mkdir(parents=True)
+    file = folder / "net.py"
+    file.write_text("y = sg.stop_gradient(sg.stop_gradient(w) * x) * x\n")
+    with sg.Graph().as_default():
+        known: dict[str, Any] = {"sg": sg}
+        known |= {k: sg.placeholder(sg.float32, [3], name=k) for k in "wx"}
+        exec(compile(file.read_text(), str(file), "exec"), known)
+    for width in range(40, 100, 7):
+        shown = sg.explain(known["y"], [known["w"], known["x"]]).to_text(width=width)
+        assert "my own project of a long name/with folders/net.py:1" in shown
+
+
+def test_files_of_libraries_are_named_from_the_librarys_name_on(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    inside = tmp_path / ".venv" / "lib" / "site-packages" / "helper" / "base.py"
+    assert shown_file(str(inside)) == "helper/base.py"
+    assert shown_file("/opt/lib/site-packages/helper/base.py") == "helper/base.py"
+    # Machines find it by its whole name.
+    assert relative_file(str(inside)) == ".venv/lib/site-packages/helper/base.py"
 
 
 def test_the_text_of_a_thousand_stops_takes_no_time() -> None:

@@ -7,12 +7,37 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 import stopgrad as sg
 
 Lines = set[tuple[str, int]]
+
+
+@dataclass
+class Findings:
+    """What is wrong of a loss; of a case that is right itself, what the watch does wrong.
+
+    Attributes:
+        parameters: how many verdicts there were.
+        case: what the case says wrongly: not what autograd does.
+        verdicts, lines: what the report says wrongly.
+        changed: values and gradients that are others under a watch.
+        texts: reports that nobody reads at a glance.
+    """
+
+    parameters: int = 0
+    case: list[str] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.case, *self.verdicts, *self.lines, *self.changed, *self.texts]
 
 
 def lines(owner: Any, *texts: str) -> Lines:

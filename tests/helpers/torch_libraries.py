@@ -1,15 +1,21 @@
-"""What the tests of PyTorch libraries share: importing them, and what is known of a loss of theirs."""
+"""What the tests of PyTorch libraries share: importing them, and what is known of losses of theirs.
+
+A :class:`Case` is a loss that people use a library for, on a model made small, with what is true of it: which
+parameters get a gradient, and which lines of the library keep it from others. Both are written by hand, from
+the library's source; ``torch_library_runs`` holds the watch against them.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -21,8 +27,7 @@ def library(name: str) -> ModuleType:
     top = name.partition(".")[0]
     if importlib.util.find_spec(top) is None:
         pytest.skip(f"{top} is not installed")
-    if top in ("torchvision", "lightly", "timm", "transformers", "peft", "pytorch_lightning"):
-        _let_torchvision_import()
+    _let_torchvision_import()
     return importlib.import_module(name)
 
 
@@ -85,25 +90,75 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What is true of a backward pass.
+
+    Attributes:
+        status: of the parameters that match a pattern, the first that does; of the others "flows".
+        cuts: all lines that keep gradients from parameters.
+    """
+
+    status: Mapping[str, str] = field(default_factory=dict)
+    cuts: tuple[Line, ...] = ()
+
+    def of(self, key: str) -> str:
+        """What is true of a parameter."""
+        return next((told for name, told in self.status.items() if fnmatch.fnmatchcase(key, name)), "flows")
+
+
+@dataclass(frozen=True)
 class Case:
     """A loss of a library, and what is true of it.
 
     Attributes:
         model: whose parameters are asked about.
-        loss: computes it.
-        status: of the parameters that match a pattern, the first that does; of the others "flows".
-        cuts: the lines that keep gradients from parameters.
+        loss: computes it; or calls ``backward`` itself, and returns None.
+        status, cuts: what is true of it, as of a :class:`Verdict`.
+        calls: of a loss that calls ``backward`` itself, what is true of each call.
+        zero: patterns of parameters whose gradient is zero by the numbers, though the program passes one on:
+            biases before a norm or a softmax, say.
     """
 
     model: nn.Module
-    loss: Callable[[], torch.Tensor]
+    loss: Callable[[], torch.Tensor | None]
     status: Mapping[str, str] = field(default_factory=dict)
     cuts: tuple[Line, ...] = ()
+    calls: Sequence[Verdict] = ()
+    zero: tuple[str, ...] = ()
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What is true of each backward pass."""
+        return self.calls or (Verdict(self.status, self.cuts),)
+
+    def vanishes(self, key: str) -> bool:
+        """Whether the gradient of a parameter may be zero by the numbers."""
+        return any(fnmatch.fnmatchcase(key, pattern) for pattern in self.zero)
 
 
-CASES: dict[str, Callable[[], Case]] = {}
+class Entry(NamedTuple):
+    """A case, and the package that it is about, as the registry calls it."""
+
+    package: str
+    build: Callable[[], Case]
 
 
-def case(build: Callable[[], Case]) -> Callable[[], Case]:
-    CASES[build.__name__] = build
-    return build
+CASES: dict[str, Entry] = {}
+
+
+def case(package: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
+    """Decorator: a case of a package."""
+
+    def keep(build: Callable[[], Case]) -> Callable[[], Case]:
+        CASES[build.__name__] = Entry(package, build)
+        return build
+
+    return keep
+
+
+def stirred(model: nn.Module, scale: float = 0.1) -> nn.Module:
+    """A model whose parameters are no zeros, which would keep gradients from what is before them."""
+    for parameter in model.parameters():
+        if not parameter.detach().any():
+            nn.init.normal_(parameter, std=scale)
+    return model

@@ -67,7 +67,7 @@ class BYOL(Momentum):
         return z
 
 
-@case
+@case("lightly")
 def byol() -> Case:
     model, criterion, (x0, x1) = BYOL(), library("lightly.loss").NegativeCosineSimilarity(), views()
 
@@ -79,7 +79,7 @@ def byol() -> Case:
     return Case(model, loss, MOMENTUM, tuple(Line("z = z.detach()", BYOL.target, key) for key in MOMENTUM))
 
 
-@case
+@case("lightly")
 def byol_without_detach() -> Case:
     """What is left then is that the copy requires no gradient."""
     model, criterion, (x0, x1) = BYOL(), library("lightly.loss").NegativeCosineSimilarity(), views()
@@ -95,7 +95,7 @@ def byol_without_detach() -> Case:
     )
 
 
-@case
+@case("lightly")
 def simsiam() -> Case:
     modules, criterion = library("lightly.models.modules"), library("lightly.loss").NegativeCosineSimilarity()
     model = nn.Module()
@@ -118,7 +118,7 @@ def simsiam() -> Case:
     return Case(model, loss, partly, tuple(Line("z = z.detach()", forward, key) for key in partly))
 
 
-@case
+@case("lightly")
 def moco() -> Case:
     model = Momentum(library("lightly.models.modules").MoCoProjectionHead(8, 8, 4))
     criterion = library("lightly.loss").NTXentLoss(memory_bank_size=(16, 4))
@@ -131,14 +131,14 @@ def moco() -> Case:
     return Case(model, loss, MOMENTUM, tuple(Line(".detach()", loss, key) for key in MOMENTUM))
 
 
-@case
+@case("lightly")
 def vicreg() -> Case:
     model = nn.Sequential(backbone(), library("lightly.models.modules.heads").VICRegProjectionHead(8, 8, 4))
     criterion, (x0, x1) = library("lightly.loss").VICRegLoss(), views()
     return Case(model, lambda: criterion(model(x0), model(x1)))
 
 
-@case
+@case("lightly")
 def dino() -> Case:
     """The student's last layer is of constant norm: ``weight_g`` requires no gradient."""
     head, utils = library("lightly.models.modules").DINOProjectionHead, library("lightly.models.utils")
@@ -158,7 +158,7 @@ def dino() -> Case:
     return Case(model, loss, status, tuple(Line("", keys=key, reason="requires_grad") for key in status))
 
 
-@case
+@case("lightly")
 def swav() -> Case:
     """The library takes the codes without gradient: the line is its own."""
     modules, losses = library("lightly.models.modules"), library("lightly.loss.swav_loss")
@@ -182,7 +182,7 @@ def swav() -> Case:
     return Case(model, loss, {"*": "partly stopped"}, (cut,))
 
 
-@case
+@case("lightly")
 def tico() -> Case:
     losses = library("lightly.loss.tico_loss")
     model = nn.Sequential(backbone(), library("lightly.models.modules.heads").TiCoProjectionHead(8, 8, 4))
@@ -191,7 +191,7 @@ def tico() -> Case:
     return Case(model, lambda: criterion(model(x0), model(x1)), {"*": "partly stopped"}, (cut,))
 
 
-@case
+@case("lightly")
 def dcl_weights() -> Case:
     """Weights that the library detaches, and wraps once more by ``torch.tensor``."""
     losses = library("lightly.loss.dcl_loss")
@@ -201,7 +201,7 @@ def dcl_weights() -> Case:
     return Case(model, lambda: criterion(model(x0), model(x1)), {"*": "partly stopped"}, (cut,))
 
 
-@case
+@case("lightly")
 def visreg() -> Case:
     losses = library("lightly.loss.visreg_loss")
     model = nn.Sequential(backbone(), nn.Linear(8, 4))
@@ -224,24 +224,24 @@ def pair(first: str, second: str) -> dict[str, tuple[int, ...]]:
     return {first: (6, 4), second: (6, 4)}
 
 
-@case
+@case("lightly")
 def barlow_twins() -> Case:
     return of_tensors("BarlowTwinsLoss", pair("z_a", "z_b"))
 
 
-@case
+@case("lightly")
 def decoupled() -> Case:
     return of_tensors("DCLLoss", pair("out0", "out1"))
 
 
-@case
+@case("lightly")
 def spread() -> Case:
     """The nearest neighbour is found by a position."""
     loss = library("lightly.loss.koleo_loss").KoLeoLoss
     return of_tensors("KoLeoLoss", {"x": (6, 4)}, Line("argmax", loss), x="partly stopped")
 
 
-@case
+@case("lightly")
 def model_aware() -> Case:
     """Its temperature and the weights of its terms are taken without gradient: two lines."""
     loss = library("lightly.loss.macl_loss").MACLLoss
@@ -249,7 +249,7 @@ def model_aware() -> Case:
     return of_tensors("MACLLoss", pair("z0", "z1"), *lines, z0="partly stopped", z1="partly stopped")
 
 
-@case
+@case("lightly")
 def masked_siamese() -> Case:
     """Targets are computed without gradients, from the prototypes too."""
     line = Line("with torch.no_grad():", library("lightly.loss.msn_loss").MSNLoss.forward, "[tp]*")
@@ -257,14 +257,14 @@ def masked_siamese() -> Case:
     return of_tensors("MSNLoss", sizes, line, targets="stopped", prototypes="partly stopped")
 
 
-@case
+@case("lightly")
 def latent_prediction() -> Case:
     line = Line("target = target.detach()", library("lightly.loss.latent_distance"), "target")
     sizes = dict.fromkeys(("predicted", "target", "embeddings"), (2, 3, 4))
     return of_tensors("LeWMLoss", sizes, line, target="stopped")
 
 
-@case
+@case("lightly")
 def aligned_patches() -> Case:
     line = Line(
         "teacher = teacher_features.detach()", library("lightly.loss.dense_relational_utils"), "teacher*"
@@ -273,7 +273,7 @@ def aligned_patches() -> Case:
     return of_tensors("PatchKernelAlignmentLoss", sizes, line, teacher_features="stopped")
 
 
-@case
+@case("lightly")
 def clustered_patches() -> Case:
     """Two lines cut, one behind the other."""
     module = library("lightly.loss.capi_loss")

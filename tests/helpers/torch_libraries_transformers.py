@@ -34,7 +34,7 @@ def tiny_gpt(**options: Any) -> nn.Module:
     return gpt.GPT2LMHeadModel(config).train()
 
 
-@case
+@case("transformers")
 def bert_masked() -> Case:
     """Labels of -100 are passed over; the output layer is the embedding."""
     model, ids = tiny_bert(), tokens()
@@ -45,7 +45,7 @@ def bert_masked() -> Case:
     return Case(model, lambda: model(input_ids=ids, attention_mask=mask, labels=labels).loss)
 
 
-@case
+@case("transformers")
 def bert_frozen_embeddings() -> Case:
     """Of the tied output layer only the bias is left to be trained."""
     model, ids = tiny_bert(), tokens()
@@ -58,13 +58,13 @@ def bert_frozen_embeddings() -> Case:
     )
 
 
-@case
+@case("transformers")
 def gpt() -> Case:
     model, ids = tiny_gpt(), tokens()
     return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
 
 
-@case
+@case("transformers")
 def gpt_frozen_blocks() -> Case:
     model, ids = tiny_gpt(), tokens()
     model.transformer.h[0].requires_grad_(False)
@@ -76,7 +76,7 @@ def gpt_frozen_blocks() -> Case:
     )
 
 
-@case
+@case("transformers")
 def gpt_checkpointed() -> Case:
     """Activations are computed once more in the backward pass; nothing is cut by that."""
     model, ids = tiny_gpt(use_cache=False), tokens()
@@ -84,7 +84,7 @@ def gpt_checkpointed() -> Case:
     return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
 
 
-@case
+@case("transformers")
 def gpt_checkpointed_reentrant() -> Case:
     model, ids = tiny_gpt(use_cache=False), tokens()
     model.activation_checkpointing_enable({"use_reentrant": True})
@@ -99,22 +99,25 @@ def checkpointed_behind_frozen_embeddings() -> tuple[nn.Module, Callable[[], tor
     return model, lambda: model(input_ids=ids, labels=ids).loss
 
 
-@case
+@case("transformers")
 def gpt_checkpointed_behind_frozen_embeddings() -> Case:
     """The library makes the embeddings' result require a gradient, so that the blocks get theirs."""
     model, loss = checkpointed_behind_frozen_embeddings()
     return Case(model, loss, {"transformer.w?e.weight": "stopped"})
 
 
-@case
+@case("transformers")
 def gpt_checkpointed_without_gradients() -> Case:
     """The known mistake: nothing that goes into the checkpointed blocks requires a gradient."""
     model, loss = checkpointed_behind_frozen_embeddings()
     model.disable_input_require_grads()
-    return Case(model, loss, {"transformer.ln_f.*": "flows", "transformer.*": "stopped"})
+    line = Line(
+        "", keys="transformer.[hw]*", reason="checkpoint(use_reentrant=True) of inputs that require no"
+    )
+    return Case(model, loss, {"transformer.ln_f.*": "flows", "transformer.*": "stopped"}, (line,))
 
 
-@case
+@case("peft")
 def gpt_lora() -> Case:
     peft = library("peft")
     options = peft.LoraConfig(
@@ -129,7 +132,7 @@ def gpt_lora() -> Case:
     )
 
 
-@case
+@case("transformers")
 def dac_quantizer() -> Case:
     """A vector quantizer with a straight-through estimator: three lines detach."""
     dac = library("transformers.models.dac.modeling_dac")
@@ -142,9 +145,9 @@ def dac_quantizer() -> Case:
 
     through = "quantized_representation = projected_latents + ("
     lines = (
-        Line("commitment_loss = F.mse_loss(", dac, "codebook.*"),
+        Line("commitment_loss = F.mse_loss(", dac, "[ci]*"),
         Line("codebook_loss = F.mse_loss(", dac, "in_proj.*"),
-        Line(through, dac, "codebook.*"),
+        Line(through, dac, "[ci]*"),
     )
     status = {"in_proj.*": "partly stopped", "codebook.*": "partly stopped"}
     return Case(model, loss, status, lines)
@@ -160,7 +163,7 @@ def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
     return model, speech
 
 
-@case
+@case("transformers")
 def gumbel_quantizer_in_training() -> Case:
     """A hard sample of a Gumbel softmax: PyTorch detaches in it, but as a whole it passes gradients."""
     model, _ = gumbel_quantizer()
@@ -168,7 +171,7 @@ def gumbel_quantizer_in_training() -> Case:
     return Case(model, lambda: model(x)[0].square().mean())
 
 
-@case
+@case("transformers")
 def gumbel_quantizer_in_evaluation() -> Case:
     """The nearest code instead: a position has no derivative."""
     model, speech = gumbel_quantizer()
@@ -178,7 +181,7 @@ def gumbel_quantizer_in_evaluation() -> Case:
     return Case(model, lambda: model(x)[0].square().mean(), {"weight_proj.*": "not differentiable"}, (cut,))
 
 
-@case
+@case("transformers")
 def mixtral() -> Case:
     """Experts that are chosen by the greatest scores; the scores get their gradient as weights."""
     mixtral = library("transformers.models.mixtral")
@@ -204,7 +207,7 @@ def mixtral() -> Case:
     )
 
 
-@case
+@case("transformers")
 def masked_autoencoder() -> Case:
     """Positions are made by sines and frozen; patches are hidden at random."""
     vit = library("transformers.models.vit_mae")

@@ -10,7 +10,7 @@ from torch import nn
 from torch_libraries import Case, Line, case, library
 
 
-@case
+@case("timm")
 def timm_vit() -> Case:
     vit = library("timm.models.vision_transformer")
     model = vit.VisionTransformer(
@@ -32,7 +32,7 @@ def tiny_timm_resnet() -> nn.Module:
     )
 
 
-@case
+@case("timm")
 def timm_frozen_stages() -> Case:
     """``timm.utils.freeze`` freezes parameters, and makes batch norms ones without parameters."""
     model = tiny_timm_resnet()
@@ -54,7 +54,7 @@ def distilled(model: nn.Module, average: nn.Module, update: Callable[[nn.Module]
     return Case(both, loss)
 
 
-@case
+@case("timm")
 def timm_distilled_from_its_average() -> Case:
     """Parameters of the average require gradients, which nothing keeps away: a mistake to find."""
     model, ema = tiny_timm_resnet(), library("timm.utils.model_ema")
@@ -65,11 +65,14 @@ def timm_distilled_from_its_average() -> Case:
     )
 
 
-@case
+@case("timm")
 def timm_distilled_from_its_frozen_average() -> Case:
-    model = tiny_timm_resnet()
-    average = library("timm.utils").ModelEma(model)
-    lines = (Line("", keys="average.*", reason="requires_grad"),)
+    model, ema = tiny_timm_resnet(), library("timm.utils.model_ema")
+    average = ema.ModelEma(model)
+    lines = (
+        Line("", keys="average.*", reason="requires_grad"),
+        Line("with torch.no_grad():", ema.ModelEma.update),
+    )
     return replace(
         distilled(model, average.ema, average.update),
         status={"average.*": "stopped", "*": "partly stopped"},
@@ -77,7 +80,7 @@ def timm_distilled_from_its_frozen_average() -> Case:
     )
 
 
-@case
+@case("torchvision")
 def vision_resnet() -> Case:
     resnet = library("torchvision.models.resnet")
     norm = library("torchvision.ops.misc").FrozenBatchNorm2d
@@ -86,7 +89,7 @@ def vision_resnet() -> Case:
     return Case(model, lambda: nn.functional.cross_entropy(model(x), y))
 
 
-@case
+@case("torchvision")
 def vision_boxes() -> Case:
     """The complete IoU loss takes its weight without gradient."""
     boxes = library("torchvision.ops.ciou_loss")
@@ -102,7 +105,7 @@ def vision_boxes() -> Case:
     return Case(model, loss, {"*": "partly stopped"}, lines)
 
 
-@case
+@case("torchvision")
 def vision_detector() -> Case:
     """RetinaNet: anchors are matched to boxes, outside of any gradient."""
     detection = library("torchvision.models.detection.retinanet")

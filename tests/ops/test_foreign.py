@@ -14,7 +14,7 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.base.source import Location
-from stopgrad.flow.asked import Asked
+from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.nans.case import is_square
 from stopgrad.flow.parts import Finding
@@ -99,7 +99,7 @@ def test_a_record_says_nothing_of_stops_on_plain_data_and_of_what_is_only_logged
         data = foreign_stop(sg.placeholder(sg.float32, [3]), "Tensor.detach", "detach")
     (z,) = foreign([x, data], "torch.add", [("float32", 3)])
     foreign_stop(z, "Tensor.detach", "detach")
-    for recorded in (False, True):
+    for recorded in (None, Recorded()):
         flow = flow_of(Asked(graph, (z,), {"x": x, "y": y}, is_function=True, recorded=recorded))
         assert [finding.kind for finding in flow.findings].count("idle") == (0 if recorded else 2)
 

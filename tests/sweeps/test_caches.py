@@ -66,7 +66,8 @@ CHANGES = {
     "stopgrad.base.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
     "stopgrad.base.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
     "stopgrad.base.source._INSTRUCTIONS": "numbers below source.INSTRUCTIONS",
-    "stopgrad.base.source._INTERNAL": "names of files: source.FILES",
+    "stopgrad.base.source._CALLED": "weak: lines of libraries that somebody holds",
+    "stopgrad.base.source._KINDS": "names of files: source.FILES",
     "stopgrad.base.source._positions": "places in code: lru_cache(8)",
     "stopgrad.base.structure._LEAVES": "types of leaves, users' too",
     "stopgrad.interop.torch.recording.calls._CALLS": "what is known of PyTorch's functions, each once",
@@ -546,7 +547,7 @@ def test_inferences_are_forgotten_in_the_end() -> None:
 def test_names_of_files_are_bounded() -> None:
     for n in range(source.FILES + 100):
         exec(compile("sg.exp(x)", f"<cell {n}>", "exec"), {"sg": sg, "x": 1.0})
-    assert len(source._INTERNAL) <= source.FILES
+    assert len(source._KINDS) <= source.FILES
     assert interpreter._asks_for.cache_info().maxsize == 4096
 
 

@@ -6,8 +6,11 @@ import contextlib
 import functools
 import linecache
 import os
+import re
 import sys
-from types import CodeType
+import weakref
+from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType
 
 import numpy as np
 
@@ -24,10 +27,18 @@ _BETWEEN = (
 )
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
-# Whether a file is internal, by file name: Python caches a string's hash, but not that of a code object.
-_INTERNAL: dict[str, bool] = {}
+OWN, INSTALLED, STANDARD, BETWEEN, OURS = range(5)
+"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX and PyTorch, which
+may run between us and the user's line; the package's."""
+
+# The kinds by file name: Python caches a string's hash, but not that of a code object.
+_KINDS: dict[str, int] = {}
 FILES = 4096
 """The most files in that table; cells of notebooks are files too."""
+_PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+# Code that Python or a library writes while it runs.
+_GENERATED = ("<frozen ", "<@", "<attrs ", "<eval_with_key>", "<__array_function__")
 
 
 # One int object for all equal instruction numbers, since a graph holds one for each operation.
@@ -36,12 +47,44 @@ INSTRUCTIONS = 2**14
 """Instruction numbers from here on are not shared."""
 
 
+def kind_of(file: str) -> int:
+    """The kind of a file, by its name."""
+    found = _KINDS.get(file)
+    if found is None:
+        if len(_KINDS) >= FILES:
+            _KINDS.clear()
+        found = _KINDS[file] = _kind(file)
+    return found
+
+
+def _kind(file: str) -> int:
+    if file.startswith(_PACKAGE):
+        return OWN if file.startswith(_RECIPES) else OURS
+    if file.startswith(_BETWEEN):
+        return BETWEEN
+    if _PACKAGES.match(file):
+        return INSTALLED
+    return STANDARD if file.startswith((_STANDARD, *_GENERATED)) else OWN
+
+
 def is_internal(file: str) -> bool:
     """Whether a file is the package's, but no recipe, or may run between it and the user's line."""
-    if len(_INTERNAL) >= FILES:
-        _INTERNAL.clear()
-    found = _INTERNAL[file] = file.startswith((_PACKAGE, *_BETWEEN)) and not file.startswith(_RECIPES)
-    return found
+    return kind_of(file) >= BETWEEN
+
+
+def in_library(file: str) -> str:
+    """The name of a library's file from the library's name on, as ``einops/layers.py``; else empty.
+
+    Examples:
+        >>> in_library("/opt/venv/lib/python3.12/site-packages/einops/layers/torch.py")
+        'einops/layers/torch.py'
+        >>> in_library("/home/me/train.py")
+        ''
+    """
+    packages = _PACKAGES.match(file)
+    if packages is not None:
+        return file[packages.end() :]
+    return file[len(_STANDARD) :] if file.startswith(_STANDARD) else ""
 
 
 def to_user() -> int:
@@ -52,27 +95,120 @@ def to_user() -> int:
     return level
 
 
-def capture() -> tuple[CodeType, int] | None:
+def capture() -> RawLocation | None:
     """The instruction in the first frame outside the package that led here."""
     frame = sys._getframe(2)
-    known = _INTERNAL
+    known = _KINDS
     while True:
         code = frame.f_code
-        internal = known.get(code.co_filename)
-        if internal is None:
-            internal = is_internal(code.co_filename)
-        if not internal:
+        kind = known.get(code.co_filename)
+        if kind is None:
+            kind = kind_of(code.co_filename)
+        if kind < BETWEEN:
             at = frame.f_lasti
-            return code, _INSTRUCTIONS.setdefault(at, at) if at < INSTRUCTIONS else at
+            at = _INSTRUCTIONS.setdefault(at, at) if at < INSTRUCTIONS else at
+            return (code, at) if kind == OWN else called(code, at, outward(frame.f_back))
         if frame.f_back is None:
             return None
         frame = frame.f_back
 
 
-class Location:
-    """A place in a source file: ``file``, ``line`` and, if the interpreter knows it, the sub-expression."""
+# ------------------------------------------------------------------------------------- who called it
 
-    __slots__ = ("_source", "column", "end_column", "end_line", "file", "function", "line")
+
+class Called:
+    """Code of a library, with the line that called it.
+
+    Attributes:
+        code: the library's.
+        caller: the line that called it: of the user's, or of another library.
+        asks: whether a reader looks for the caller's line: the library's is a helper's, and no model's.
+    """
+
+    __slots__ = ("__weakref__", "asks", "caller", "code")
+
+    def __init__(self, code: CodeType, caller: RawLocation, asks: bool) -> None:
+        self.code, self.caller, self.asks = code, caller, asks
+
+
+Instruction = tuple[CodeType, int]
+RawLocation = tuple["CodeType | Called | Location", int]
+"""A captured instruction, or a place that is decoded already."""
+
+_CALLED: weakref.WeakValueDictionary[tuple[int, int, int, bool], Called] = weakref.WeakValueDictionary()
+_FORWARD = "forward"
+"""The name of what runs a module, by PyTorch's convention."""
+
+
+def outward(frame: FrameType | None) -> Iterator[Instruction]:
+    """What a frame and those around it are executing, innermost first."""
+    while frame is not None:
+        yield frame.f_code, frame.f_lasti
+        frame = frame.f_back
+
+
+def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str = "") -> RawLocation:
+    """An instruction; if it is a library's, with the line that a reader of a report would call its cause.
+
+    That is the line of the user's own code that called the library's function. Where it called a whole model
+    instead, which is the library's, nobody's own code is the cause, but the library's; the user's line is
+    kept beside. If in the library's model the instruction is a helper's of another library, the cause is the
+    model's line.
+
+    Args:
+        code, at: the instruction.
+        outer: what the frames around it execute, innermost first.
+        modules: the file that calls models, and their parts.
+    """
+    if kind_of(code.co_filename) == OWN:
+        return code, at
+    around, home = iter(outer), _library(code.co_filename)
+    model = home if code.co_name == _FORWARD else ""
+    first: dict[str, Instruction] = {}
+    bounded, own = False, None
+    known = _KINDS.get
+    for one in around:
+        file = one[0].co_filename
+        kind = known(file)
+        if kind is None:
+            kind = kind_of(file)
+        if file == modules or kind == OURS:
+            bounded = True
+        elif kind == OWN:
+            own = one
+            break
+        elif kind == INSTALLED and not bounded:
+            first.setdefault(_library(file), one)
+            model = model or (_library(file) if one[0].co_name == _FORWARD else "")
+    if own is not None and (not bounded or any(outer.co_filename == modules for outer, _ in around)):
+        return _called(code, own, asks=True), at
+    helped = first.get(model) if model != home else None
+    if helped is not None:
+        caller = helped if own is None else (_called(helped[0], own, asks=False), helped[1])
+        return _called(code, caller, asks=True), at
+    return (code, at) if own is None else (_called(code, own, asks=False), at)
+
+
+def _library(file: str) -> str:
+    return re.split(r"[/\\]", in_library(file), maxsplit=1)[0]
+
+
+def _called(code: CodeType, caller: RawLocation, asks: bool) -> Called:
+    """One object for all equal ones."""
+    key = id(code), id(caller[0]), caller[1], asks
+    found = _CALLED.get(key)
+    if found is None:
+        found = _CALLED[key] = Called(code, caller, asks)
+    return found
+
+
+class Location:
+    """A place in a source file: ``file``, ``line`` and, if the interpreter knows it, the sub-expression.
+
+    In a library's file it may have a ``caller``, the line that called it; see :func:`called`.
+    """
+
+    __slots__ = ("_source", "asks", "caller", "column", "end_column", "end_line", "file", "function", "line")
 
     def __init__(
         self,
@@ -83,6 +219,8 @@ class Location:
         end_column: int | None = None,
         function: str = "",
         source: str | None = None,
+        caller: Location | None = None,
+        asks: bool = False,
     ) -> None:
         self.file = file
         self.line = line
@@ -91,6 +229,17 @@ class Location:
         self.end_column = end_column
         self.function = function
         self._source = source  # Given for a location that was read from a saved graph.
+        self.caller, self.asks = caller, asks
+
+    @property
+    def cause(self) -> Location:
+        """The place that a reader looks for: the caller's, where this is only a helper's; else this."""
+        return self.caller.cause if self.asks and self.caller is not None else self
+
+    @property
+    def own(self) -> Location:
+        """The user's own line that led here, as far as it is known."""
+        return self if self.caller is None else self.caller.own
 
     @property
     def source(self) -> str:
@@ -112,10 +261,6 @@ class Location:
         return f"{self!r}: {source}" if source else repr(self)
 
 
-RawLocation = tuple[CodeType | Location, int]
-"""A captured instruction, or a place that is decoded already."""
-
-
 @functools.lru_cache(8)
 def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
     """The places of all instructions; Python can only decode them one after the other, from the first."""
@@ -127,6 +272,9 @@ def decode(raw: RawLocation) -> Location:
     code, instruction = raw
     if isinstance(code, Location):
         return code
+    caller, asks = None, False
+    if isinstance(code, Called):
+        caller, asks, code = decode(code.caller), code.asks, code.code
     positions, index = _positions(code), instruction // 2
     line, end_line, column, end_column = positions[index] if index < len(positions) else (None,) * 4
     return Location(
@@ -136,4 +284,6 @@ def decode(raw: RawLocation) -> Location:
         column,
         end_column,
         code.co_name,
+        caller=caller,
+        asks=asks,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,25 @@ from stopgrad.transforms.gradients.transforms import argument_positions
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What is known of a graph that records everything that a program did.
+
+    Stops before values that are only logged or shown, and stops of plain data, are not reported.
+
+    Attributes:
+        frozen: the stops that stand for tensors that require no gradient; of each, whether it is at the line
+            that froze the tensor.
+        unwritten: the stops that nobody wrote, so that nobody can take them out.
+        updates: the operations that write into a frozen tensor, such as an average of weights: their first
+            operand is what it holds, the others are what is written.
+    """
+
+    frozen: Mapping[Operation, bool] = field(default_factory=dict)
+    unwritten: Collection[Operation] = ()
+    updates: Collection[Operation] = ()
+
+
+@dataclass(frozen=True)
 class Asked:
     """The ys and xs of a question, in one graph.
 
@@ -28,8 +47,7 @@ class Asked:
             of its arguments.
         feeds: the values of the placeholders that stand for a function's arguments.
         is_function: whether a function was asked about; xs then have the names of its arguments.
-        recorded: whether the graph records everything that a program did. Then stops before values that are
-            only logged or shown, and stops of plain data, are not reported.
+        recorded: what is known of a graph that was recorded; None for others.
     """
 
     graph: Graph
@@ -37,7 +55,7 @@ class Asked:
     xs: Mapping[Any, Output]
     feeds: Mapping[Output, NumpyArray] = field(default_factory=dict)
     is_function: bool = False
-    recorded: bool = False
+    recorded: Recorded | None = None
 
 
 def label(key: object) -> str:

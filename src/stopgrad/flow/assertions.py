@@ -340,7 +340,7 @@ def _called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
         return found
     gates = [op for op in every if op.definition.passes is not None]
     if line is not None:
-        where = dict.fromkeys([place(op.location) for op in gates if op.location])
+        where = dict.fromkeys([place(op.location.cause) for op in gates if op.location])
         raise GraphError(
             f"{what}: nothing that gradients could pass was built at {name}; gates stand at "
             f"{listed(list(where)) or 'no line'}"
@@ -360,11 +360,16 @@ def _scopes(name: str) -> list[str]:
 
 
 def _is_at(op: Operation, file: str, number: int) -> bool:
-    found = op.location
-    if found is None or not found.line <= number <= (found.end_line or found.line):
-        return False
-    known = found.file.replace("\\", "/")
-    return known == file or known.endswith(f"/{file.removeprefix('./')}")
+    """Whether an operation was built at a line, or in a library's code that the line called."""
+    at = op.location
+    while at is not None:
+        known = at.file.replace("\\", "/")
+        if at.line <= number <= (at.end_line or at.line) and (
+            known == file or known.endswith(f"/{file.removeprefix('./')}")
+        ):
+            return True
+        at = at.caller
+    return False
 
 
 # ------------------------------------------------------------------------------------------- messages

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.lines import Surveyed
+from stopgrad.flow.magnitudes.told import data_of, summary_data, trouble_data
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of
@@ -21,9 +22,10 @@ def document_of(report: Reaches) -> dict[str, Any]:
     return {
         "summary": _summary(report, cuts),
         "ys": [_tensor(y) for y in report.ys],
-        "xs": [_asked(label, x, report[label], index) for label, x in report.xs.items()],
+        "xs": [_asked(label, x, report[label], index, report.frozen) for label, x in report.xs.items()],
         "cuts": [_cut(cut) for cut in cuts],
         "gates": _gates(report),
+        "troubles": [trouble_data(trouble) for trouble in report.troubles],
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -36,6 +38,8 @@ def _summary(report: Reaches, cuts: Sequence[Cut]) -> dict[str, Any]:
         "statuses": {str(status): statuses[status] for status in Status},
         "cuts": len(cuts),
         "idle": sum(finding.kind == "idle" for finding in report.findings),
+        "frozen": len([x for x in report.xs.values() if x in report.frozen]),
+        "magnitudes": summary_data(report.troubles, report.magnitudes),
     }
 
 
@@ -44,7 +48,9 @@ def _tensor(x: Output) -> dict[str, Any]:
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
 
 
-def _asked(label: str, x: Output, reach: Surveyed, index: Mapping[Place, int]) -> dict[str, Any]:
+def _asked(
+    label: str, x: Output, reach: Surveyed, index: Mapping[Place, int], frozen: Container[Output]
+) -> dict[str, Any]:
     return {
         "key": label,
         **_tensor(x),
@@ -52,6 +58,8 @@ def _asked(label: str, x: Output, reach: Surveyed, index: Mapping[Place, int]) -
         "paths": integer(reach.paths),
         "cut_paths": integer(reach.cut_paths),
         "cuts": sorted([index[at] for at in reach.places]),
+        "frozen": x in frozen,
+        "magnitude": data_of(reach.magnitude),
     }
 
 
@@ -72,9 +80,8 @@ def _gates(report: Reaches) -> list[dict[str, Any]]:
     """The gates; those of one line that do the same are one entry."""
     lines: dict[Any, list[GateUse]] = {}
     for gate in report.gates:
-        at = report.location(gate.operation)
-        line: Any = gate.operation if at is None else (at.file, at.line)
-        lines.setdefault((line, gate.operation.type, gate.fully, gate.partly, gate.why_idle), []).append(gate)
+        does = gate.operation.type, gate.fully, gate.partly, gate.why_idle
+        lines.setdefault((report.line(gate.operation), *does), []).append(gate)
     return [
         {
             "location": place_of(gates[0].location),
@@ -96,4 +103,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "location": place_of(finding.location),
         "operations": [op.name for op in finding.operations],
         "keys": list(finding.keys),
+        "frozen": finding.frozen,
     }

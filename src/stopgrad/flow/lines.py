@@ -48,9 +48,16 @@ class Lines:
 
     def place(self, wall: Wall | Cut) -> Place:
         op = wall.operation
+        return (*self.line(op), op.origin is None, wall.status, wall.reason, wall.switched)
+
+    def line(self, op: Operation) -> Place:
+        """The key of the line where an operation was built; of a helper's, with the line that called it."""
         found = self.location(op)
-        where: tuple[Any, ...] = (op,) if found is None else (found.file, found.line, op.origin is None)
-        return (*where, wall.status, wall.reason, wall.switched)
+        if found is None:
+            return (op,)
+        cause = found.cause
+        called_at = () if cause is found else (cause.file, cause.line)
+        return (found.file, found.line, *called_at)
 
     def places(self, survey: Survey, x: Output) -> tuple[Place, ...]:
         """The lines at which the paths to x end."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
+from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.graph import Operation, describe
 from stopgrad.graph.op import Status
 
@@ -50,6 +51,13 @@ class Cut:
         """Where the first operation was built: ``file``, ``line``, and the sub-expression."""
         return self.operation.location
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether paths end in integers or booleans: at a comparison, an index or a mask."""
+        return self.status is Status.NOT_DIFFERENTIABLE and not all(
+            y.type.differentiable for y in self.operation.outputs
+        )
+
     def __str__(self) -> str:
         return f"{self.reason}: {describe(self.operation)}"
 
@@ -63,7 +71,10 @@ class Reach:
             counts as one step of a path; as two if one way through it is open and another is cut.
         cut_paths: the number of those that a cut ends.
         cuts: the cuts on them, in the order of their operations.
+        magnitude: how large the gradient is that arrived; None where it was not measured, or none arrived.
     """
+
+    magnitude: Magnitude | None = None
 
     def __init__(
         self, status: Status | str, cuts: tuple[Cut, ...] = (), paths: int = 0, cut_paths: int = 0
@@ -144,6 +155,7 @@ class Finding:
         operations: its operations; for a status, those of the cuts.
         keys: the tensors that it is about.
         reason: for an idle stop, why it does nothing.
+        frozen: whether it only says that tensors are frozen, as somebody will have meant.
     """
 
     kind: str
@@ -151,6 +163,7 @@ class Finding:
     operations: tuple[Operation, ...]
     keys: tuple[str, ...] = ()
     reason: str = ""
+    frozen: bool = False
 
     @property
     def location(self) -> Location | None:
@@ -159,11 +172,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Story:
-    """Tensors with the same result, which are reported together."""
+    """Tensors with the same result, which are reported together.
+
+    Attributes:
+        keys: the tensors, as they were asked about.
+        status: their status.
+        cuts: what cuts the paths to them.
+        frozen: whether they are those that require no gradient, by whatever else they are cut besides.
+    """
 
     keys: tuple[Any, ...]
     status: Status
     cuts: tuple[Cut, ...]
+    frozen: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:

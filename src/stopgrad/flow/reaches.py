@@ -16,11 +16,14 @@ from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.lines import Lines, Surveyed
+from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.flow.magnitudes.told import findings_of
+from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import may_end_paths
-from stopgrad.flow.words import some
+from stopgrad.flow.words import names, some
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined
 
@@ -38,10 +41,17 @@ class Reaches(Mapping[Any, Reach]):
         xs: the tensors asked about, by their names.
         is_function: whether a function was asked about, whose arguments are the tensors.
         noted: findings from recording or importing the graph; also among ``findings``.
+        measured: how large the gradients are, if that was measured; else None.
     """
 
-    def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
-        self._asked, self._surveys, self.noted = asked, surveys, tuple(noted)
+    def __init__(
+        self,
+        asked: Asked,
+        surveys: Sequence[Survey],
+        noted: Sequence[Finding] = (),
+        measured: Measured | None = None,
+    ) -> None:
+        self._asked, self._surveys, self.noted, self.measured = asked, surveys, tuple(noted), measured
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
@@ -49,6 +59,8 @@ class Reaches(Mapping[Any, Reach]):
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        for key, reach in self._found.items():
+            reach.magnitude = None if measured is None else measured.of.get(label(key))
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -107,6 +119,12 @@ class Reaches(Mapping[Any, Reach]):
         return len(self._found)
 
     @property
+    def magnitudes(self) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
+        found = {label(key): reach.magnitude for key, reach in self._found.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    @property
     def status(self) -> str:
         """The status of all tensors; ``"mixed"`` if they differ."""
         found = {reach.status for reach in self._found.values()}
@@ -116,14 +134,52 @@ class Reaches(Mapping[Any, Reach]):
 
     @cached_property
     def stories(self) -> tuple[Story, ...]:
-        """The tensors asked about, grouped if their cuts are the same, the worst first."""
-        groups: dict[Any, list[Any]] = {}
+        """The tensors asked about, grouped if their cuts are the same, the worst first.
+
+        Comparisons, indices and masks make no difference for tensors that a gradient reaches, or that other
+        cuts keep it from; nor does anything for frozen ones.
+        """
+        discrete = {self.place(cut) for cut in self.cuts if cut.is_discrete}
+        spots = {self.place(cut): self.spot(cut) for cut in self.cuts}
+        groups: dict[tuple[Status, bool, tuple[Place, ...]], list[Any]] = {}
         for key, reach in self._found.items():
-            groups.setdefault((reach.status, reach.places), []).append(key)
-        found = [
-            Story(tuple(keys), status, self._told(places, keys)) for (status, places), keys in groups.items()
-        ]
-        return tuple(sorted(found, key=lambda story: _ORDER.index(story.status)))
+            frozen = self._asked.xs[key] in self.frozen
+            places = [place for place in reach.places if place not in discrete]
+            places = places or ([] if reach.arrives else [*reach.places])
+            alike = () if frozen else tuple(dict.fromkeys([spots[place] for place in places]))
+            groups.setdefault((reach.status, frozen, alike), []).append(key)
+        found = []
+        for (status, frozen, _), keys in groups.items():
+            every = dict.fromkeys([place for key in keys for place in self._found[key].places])
+            found.append(Story(tuple(keys), status, self._told(tuple(every), keys), frozen))
+        return tuple(sorted(found, key=_rank))
+
+    @cached_property
+    def frozen(self) -> Mapping[Output, tuple[Operation, ...]]:
+        """The tensors asked about that no gradient reaches since they require none, with what says so."""
+        recorded = self._asked.recorded
+        if recorded is None or not recorded.frozen:
+            return {}
+        stops: dict[Output, list[Operation]] = {}
+        used: set[Output] = set(self.ys)
+        for op in self.graph.subgraph_to(self.ys):
+            if op in recorded.frozen:
+                stops.setdefault(op.inputs[0], []).append(op)
+            else:
+                used.update(op.inputs)
+        xs = {x for key, x in self._asked.xs.items() if self._found[key].status is Status.STOPPED}
+        return {x: tuple(ops) for x, ops in stops.items() if x in xs and x not in used}
+
+    def freezing(self, story: Story) -> tuple[Operation, ...]:
+        """The stops at the lines that froze tensors, as far as these lines are known."""
+        recorded = self._asked.recorded
+        found = [op for key in story.keys for op in self.frozen[self._asked.xs[key]]]
+        return tuple([op for op in found if recorded is not None and recorded.frozen[op]])
+
+    def is_frozen(self, cut: Cut) -> bool:
+        """Whether a cut only says that tensors require no gradient."""
+        recorded = self._asked.recorded
+        return recorded is not None and all(op in recorded.frozen for op in cut.operations)
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
@@ -138,6 +194,17 @@ class Reaches(Mapping[Any, Reach]):
     def place(self, cut: Cut) -> Place:
         """The key of a cut: its line, and what happens there."""
         return self._lines.place(cut)
+
+    def spot(self, cut: Cut) -> Place:
+        """The same for the reader: what helpers cut is cut at the line that called these."""
+        at = self.location(cut.operation)
+        if at is None or at.cause is at:
+            return self.place(cut)
+        return at.cause.file, at.cause.line, cut.is_discrete
+
+    def line(self, op: Operation) -> Place:
+        """The key of the line where an operation was built."""
+        return self._lines.line(op)
 
     def beyond(self, cut: Cut) -> tuple[Cut, ...]:
         """The cuts behind a cut, at which paths would end next if only this one were removed.
@@ -225,25 +292,80 @@ class Reaches(Mapping[Any, Reach]):
         found = []
         for story in self.stories:
             # Tensors without gradients, such as labels, are no findings.
-            names = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
-            if story.status not in ARRIVES and names:
-                count = f"{len(names)} tensors: " if len(names) > 1 else ""
+            keys = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{some(names)}"
-                found.append(Finding(str(story.status), message, operations, tuple(names)))
+                if story.frozen:
+                    operations = self.freezing(story) or operations
+                word = f"{FROZEN}, {REQUIRES}" if story.frozen else str(story.status)
+                message = f"{word}: {names(keys, self.xs)}"
+                found.append(
+                    Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
+                )
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
-            place = self._lines.location(gate.operation)
-            where: Any = gate.operation if place is None else (place.file, place.line, gate.operation.type)
-            lines.setdefault(where, []).append(gate)
+            lines.setdefault((*self.line(gate.operation), gate.operation.type), []).append(gate)
+        idle = {gate.operation: gate.why_idle for gate in self.idle}
         for gates in lines.values():
-            if all(gate.idle for gate in gates):
-                why = gates[0].why_idle
-                if self._asked.recorded and why == _APART:
-                    continue
-                operations = tuple([gate.operation for gate in gates])
-                found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
-        return (*found, *self.noted)
+            stops = tuple([gate.operation for gate in gates if gate.operation in idle])
+            if stops and all(gate.idle for gate in gates):
+                why = idle[stops[0]]
+                found.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
+        return (*found, *findings_of(self.troubles, self.magnitudes), *self.noted)
+
+    @cached_property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Gradients that arrive but are zero, vanish, explode or are no numbers, as far as measured."""
+
+        def where(op: Operation) -> Any:
+            place = self.location(op)
+            return op if place is None else (place.file, place.line)
+
+        return () if self.measured is None else tuple(troubles(self.measured, list(self.xs), where))
+
+    @cached_property
+    def idle(self) -> tuple[GateUse, ...]:
+        """The gates that do nothing, and that a reader should look at."""
+        return tuple([gate for gate in self.gates if gate.idle and not self._is_meant(gate)])
+
+    def _is_meant(self, gate: GateUse) -> bool:
+        """Whether a stop that does nothing is nobody's mistake.
+
+        In a recorded program nothing is said of stops of what is only logged, of those that nobody wrote, and
+        of those that keep frozen layers apart, or are in an update of these.
+        """
+        recorded, op = self._asked.recorded, gate.operation
+        if recorded is None:
+            return False
+        if gate.why_idle == _APART or op in recorded.frozen or op in recorded.unwritten:
+            return True
+        seen, behind = self._but_by_updates
+        return op not in seen or behind.get(op) == {True}
+
+    @cached_property
+    def _but_by_updates(self) -> tuple[set[Operation], dict[Operation, set[bool]]]:
+        """What is computed not only to be written into frozen tensors.
+
+        Returns:
+            The operations that lead to ys; and for each operation, whether frozen tensors lead to it (True),
+            and whether others do (False).
+        """
+        updates = set(self._asked.recorded.updates) if self._asked.recorded is not None else set()
+        above = self.graph.subgraph_to(self.ys)
+        seen = {y.op for y in self.ys}
+        for op in reversed(above):
+            if op in seen:
+                seen.update(x.op for x in (op.inputs[:1] if op in updates else op.inputs))
+        behind: dict[Operation, set[bool]] = {}
+        for x in self._asked.xs.values():
+            if x.type.differentiable:
+                behind.setdefault(x.op, set()).add(x in self.frozen)
+        for op in above:
+            inputs = op.inputs[:1] if op in updates else op.inputs
+            found = behind.get(op, set()).union(*[behind[x.op] for x in inputs if x.op in behind])
+            if found:
+                behind[op] = found
+        return seen, behind
 
     def marks(self) -> dict[Operation, str]:
         """A mark for each operation from which ys are computed.
@@ -258,7 +380,7 @@ class Reaches(Mapping[Any, Reach]):
             for ending in survey.endings
             for op in (ending.wall.operation, ending.inside)
         }
-        idle = {gate.operation for gate in self.gates if gate.idle and not gate.cuts}
+        idle = {gate.operation for gate in self.idle if not gate.cuts}
         marks: dict[Operation, str] = {}
         for op in self.graph.subgraph_to(self.ys):
             seen = [survey.mark(op) for survey in self._surveys]
@@ -276,8 +398,9 @@ class Reaches(Mapping[Any, Reach]):
         )
 
 
+FROZEN, REQUIRES = "frozen", "requires_grad is False"
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "cuts", "gates", "findings")
+_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "_but_by_updates", "findings", "troubles")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,
@@ -286,6 +409,11 @@ _ORDER = (
     Status.PARTLY_STOPPED,
     Status.FLOWS,
 )
+
+
+def _rank(story: Story) -> tuple[int, bool]:
+    """The worst status first; comparisons alone after the other cuts."""
+    return _ORDER.index(story.status), all(cut.is_discrete for cut in story.cuts)
 
 
 def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:

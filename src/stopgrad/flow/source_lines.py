@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stopgrad.base.namespaces import require
 from stopgrad.base.printable import printable
-from stopgrad.base.source import Location
+from stopgrad.base.source import Location, in_library
 
 NUMBER = 6
 """The columns for the number of a line, which is aligned right."""
@@ -100,7 +100,12 @@ def excerpt(locations: Location | Iterable[Location | None] | None, width: int =
 
 
 def shown_file(file: str) -> str:
-    """A file as readers know it: relative to the working directory, if it is below that."""
+    """A file as readers know it: a library's from the library's name on, others as :func:`relative_file`."""
+    return in_library(file) or relative_file(file)
+
+
+def relative_file(file: str) -> str:
+    """A file relative to the working directory, if it is below that."""
     if not os.path.isabs(file):
         return file
     try:

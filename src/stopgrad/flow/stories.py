@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
-from stopgrad.flow.reaches import Reaches
+from stopgrad.base.source import in_library
+from stopgrad.flow.magnitudes import told as magnitudes
+from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
+from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
-from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Excerpt, Paragraph, Part, Piece, Section
-from stopgrad.flow.source_lines import place
-from stopgrad.flow.words import counted, listed, names, number, plain
-from stopgrad.graph.graph import Operation, title
+from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
+from stopgrad.flow.spots import Spot, as_text, at, at_places, source_of, spots_of
+from stopgrad.flow.words import counted, listed, names, number, paths_cut, plain
 from stopgrad.graph.op import Status
 
 EXCERPTS = 40
 """The most lines of source that are shown; of further cuts, only the place and the reason are."""
+SHOWN = 3
+"""The most lines of source that are shown for a group of tensors, or one more if that is the last."""
 CUTS = 12
 """The most cuts that are reported for a group of tensors."""
 STORIES = 60
 """The most groups of tensors that are reported."""
-_ABSENT = (Status.STOPPED, Status.UNDEFINED, Status.NOT_DIFFERENTIABLE, Status.DISCONNECTED)
+_ABSENT = (Status.STOPPED, FROZEN, Status.UNDEFINED, Status.NOT_DIFFERENTIABLE, Status.DISCONNECTED)
 ALL = "to_json() has all"
 WIDTH = 80
 """The columns of reports in messages."""
@@ -33,6 +37,9 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     yield Paragraph((summary_of(report), STRONG))
     told = _Told(report, width)
     yield from told.stories()
+    yield from magnitudes.parts_of(
+        report.troubles, report.magnitudes, report.xs, width, partial(source_of, report)
+    )
     yield from told.idle()
     yield from told.noted()
 
@@ -40,9 +47,12 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
 def notices_of(report: Reaches) -> Iterator[Notice]:
     """The findings, each at every line that it is about."""
     for finding in report.findings:
-        level = "note" if finding in report.noted else "warning"
-        locations = map(report.location, finding.operations)
-        yield from at_lines(level, finding.kind, finding.message, locations)
+        level = "note" if finding.frozen or finding in report.noted else "warning"
+        operations = finding.operations[:1] if finding.frozen else finding.operations
+        locations = [at for at in map(report.location, operations) if at is not None]
+        inside = [] if finding.frozen else [at for at in locations if at.own is not at]
+        message = f"{finding.message}, in {as_text(at_places(inside))}" if inside else finding.message
+        yield from at_lines(level, finding.kind, message, locations)
 
 
 def stories_of(report: Reaches) -> str:
@@ -58,7 +68,7 @@ def summary_of(report: Reaches) -> str:
     found = list(zip(report.xs.items(), report.values(), strict=True))
     # Labels and positions among the arguments have no gradients.
     able = [one for one in found if one[0][1].type.differentiable] or found
-    statuses = Counter(reach.status for _, reach in able)
+    statuses = Counter(FROZEN if x in report.frozen else str(reach.status) for (_, x), reach in able)
     total, reached = len(able), sum(statuses[status] for status in ARRIVES)
     partly = statuses[Status.PARTLY_STOPPED]
     kinds = {x.dtype.name == "bool" for (_, x), _ in found if not x.type.differentiable}
@@ -67,16 +77,23 @@ def summary_of(report: Reaches) -> str:
     if total == 1:
         name, (status,) = plain(able[0][0][0]), statuses
         if status not in ARRIVES:
-            return f"No gradient{of} reaches {name}: {listed([str(status), *aside])}."
+            return f"No gradient{of} reaches {name}: {listed([status, *aside])}."
         rest = ["some of the paths are cut"] if partly else []
-        return f"A gradient{of} reaches {name}{f'; {listed([*rest, *aside])}' if rest or aside else ''}."
+        measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), True)
+        return f"A gradient{of} reaches {name}{_joined([listed([*rest, *aside]), measured])}."
     if reached == total:
         count = "both" if total == 2 else f"all {number(total)}"
     else:
         count = f"{number(reached) if reached else 'none'} of {number(total)}"
     rest = [f"{number(statuses[status])} {status}" for status in _ABSENT if statuses[status]] + aside
     some = f" ({'' if partly == reached else f'{number(partly)} '}partly)" if partly else ""
-    return f"Gradients{of} reach {count} tensors{some}{f'; {listed(rest)}' if rest else ''}."
+    measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), False)
+    return f"Gradients{of} reach {count} tensors{some}{_joined([listed(rest), measured])}."
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The further parts of a sentence."""
+    return "".join([f"; {part}" for part in parts if part])
 
 
 def of_what(report: Reaches) -> str:
@@ -91,36 +108,22 @@ def of_what(report: Reaches) -> str:
     )
 
 
-def reason_of(cut: Cut) -> str:
-    """The reason of a cut, in a few words."""
-    uses = f" ({counted(cut.uses, 'use')})" if cut.uses > 1 else ""
-    switched = " while its condition holds" if cut.switched else ""
-    reason = cut.reason.removesuffix(", where its condition holds") if cut.switched else cut.reason
-    origin = cut.operation.origin
-    if origin is None:
-        made = ""
-    else:
-        made = ", in the gradient of this line" if cut.location else f", in the gradient of {origin.type}"
-    return f"{reason}{switched}{uses}{made}"
-
-
 class _Told:
     """Makes the parts of a report, one after the other."""
 
     def __init__(self, report: Reaches, width: int) -> None:
         self._report, self._width = report, width
-        self._shown: set[Place] = set()
-        self._cuts_in = Counter(place(cut.location) for cut in report.cuts if cut.location)
-
-    def _source(self, operations: Sequence[Operation], style: str) -> Excerpt:
-        """A line of source, with the expressions of operations underlined."""
-        return Excerpt(list(dict.fromkeys(map(self._report.location, operations))), style)
+        self._shown: set[object] = set()
+        self._excerpts = 0
+        self._spots = {spot.key: spot for spot in spots_of(report, report.cuts)}
+        self._spots_in = Counter(spot.line for spot in self._spots.values())
 
     def stories(self) -> Iterator[Part]:
         """The worst comes first; tensors that take only one line come last."""
-        stories = self._report.stories
-        short = [story for story in stories if self._is_short(story)]
-        long = [story for story in stories if not self._is_short(story)]
+        short: list[Story] = []
+        long: list[Story] = []
+        for story in self._report.stories:
+            (short if self._is_short(story) else long).append(story)
         for story in long[:STORIES]:
             yield Section(self._heading(story.status, story.labels), list(self._story(story)))
         if len(long) > STORIES:
@@ -128,15 +131,19 @@ class _Told:
             yield Section(Paragraph(f"and {counted(rest, 'tensor')} more, cut at other lines; {ALL}"))
         lines: dict[tuple[Status, str], list[str]] = {}
         for story in short:
-            lines.setdefault((story.status, self._why_short(story)), []).extend(story.labels)
-        for i, (status, why) in enumerate(sorted(lines, key=lambda key: key[0] is Status.FLOWS)):
-            yield Section(self._heading(status, lines[status, why], why), apart=i == 0)
+            if not story.frozen:
+                lines.setdefault((story.status, self._why_short(story)), []).extend(story.labels)
+        told = [self._frozen(story) for story in short if story.frozen]
+        for status, why in sorted(lines, key=lambda key: key[0] is Status.FLOWS):
+            told.append(self._heading(status, lines[status, why], why))
+        for i, line in enumerate(told):
+            yield Section(line, apart=i == 0)
 
     def _carries_none(self, story: Story) -> bool:
         return not self._report.xs[story.labels[0]].type.differentiable
 
     def _is_short(self, story: Story) -> bool:
-        return not story.cuts or self._carries_none(story)
+        return story.frozen or not story.cuts or self._carries_none(story)
 
     def _why_short(self, story: Story) -> str:
         return story.cuts[0].reason if story.cuts else ""
@@ -145,140 +152,151 @@ class _Told:
         shown = names(labels, self._report.xs, self._width - len(status) - 4)
         return Paragraph((f"{status}:", status), f" {shown}", f" ({why})" if why else "")
 
+    def _frozen(self, story: Story) -> Paragraph:
+        """The line about all tensors that require no gradient."""
+        shown = names(story.labels, self._report.xs, self._width // 2)
+        froze = [self._report.location(op) for op in self._report.freezing(story)]
+        others = [cut for cut in story.cuts if not self._report.is_frozen(cut)]
+        every = all(set(story.labels).issubset(cut.behind) for cut in others)
+        return Paragraph(
+            f"{shown}: ",
+            (FROZEN, DIM),
+            *([" at ", *at_places(one.cause for one in froze if one is not None)] if any(froze) else []),
+            f", {REQUIRES}",
+            *(
+                [
+                    f"; {'' if every else 'some '}also cut at ",
+                    *at(spots_of(self._report, others), None),
+                ]
+                if others
+                else []
+            ),
+        )
+
     def _story(self, story: Story) -> Iterator[Part]:
         """The text of how many paths to tensors are cut, and where."""
-        arrives = story.status in ARRIVES
-        aside = [cut for cut in story.cuts if arrives and cut.status is Status.NOT_DIFFERENTIABLE]
+        natural = Status.NOT_DIFFERENTIABLE if story.status in ARRIVES else None
+        aside = [cut for cut in story.cuts if cut.is_discrete or cut.status is natural]
+        if story.status not in ARRIVES and len(aside) == len(story.cuts):
+            aside = []  # That is the reason.
         cutting = [cut for cut in story.cuts if cut not in set(aside)]
         paths = self._paths(story)
         if paths and cutting and not all(cut.switched for cut in cutting):
             yield Paragraph(paths, indent=2)
-        new = [cut for cut in cutting if self._report.place(cut) not in self._shown]
-        old = [cut for cut in cutting if self._report.place(cut) in self._shown]
-        for cut in new[:CUTS]:
-            yield from self._cut(cut, story)
-        if len(new) > CUTS:
-            yield Paragraph(f"and {counted(len(new) - CUTS, 'more line')} of source; {ALL}", indent=2)
+        spots = spots_of(self._report, cutting)
+        # What helpers cut at a line is told together, also what only concerns other tensors.
+        spots = [self._spots[spot.key] if spot.helpers else spot for spot in spots]
+        new = [spot for spot in spots if spot.key not in self._shown]
+        old = [spot for spot in spots if spot.key in self._shown]
+        self._shown.update([spot.key for spot in new])
+        first = len(new) if len(new) <= SHOWN + 1 else SHOWN
+        for spot in new[:first]:
+            yield from self._spot(spot, story)
+        yield from self._more(new[first:])
         if old:
             also = "also cut" if new else "cut"
-            shown = (
-                listed(_places(old, self._cuts_in))
-                if len(old) <= CUTS
-                else f"{counted(len(old), 'line')} of source"
-            )
-            yield Paragraph(f"{also} at {shown}, shown above", indent=2)
-        for cut in aside[:CUTS]:
-            yield self._without_derivative(cut)
-        if len(aside) > CUTS:
-            yield Paragraph(f"and {counted(len(aside) - CUTS, 'more line')} without derivative", indent=2)
+            several = {spot.key for spot in old if self._spots_in[spot.line] > 1}
+            shown = at(old, several, CUTS) if len(old) <= CUTS else [f"{counted(len(old), 'line')} of source"]
+            yield Paragraph(f"{also} at ", *shown, ", shown above", indent=2)
+        yield from self._without_derivative(aside)
 
     def _paths(self, story: Story) -> str:
-        """The numbers of paths, and of cut ones; empty if there is only one."""
-        found = [self._report[key] for key in story.keys]
-        each = " to each" if len(found) > 1 else ""
-        every, cut = _span([reach.paths for reach in found]), _span([reach.cut_paths for reach in found])
-        if all(reach.paths == reach.cut_paths for reach in found):
-            if every == "1":
-                return ""
-            if " to " in every:
-                return f"all paths are cut, {every}{each}"
-            return f"{'both' if every == '2' else f'all {every}'} paths{each} are cut"
-        verb = "is" if cut == "1" else "are"
-        return f"{cut} of {'the ' if ' to ' in every else ''}{every} paths{each} {verb} cut"
+        """How many of the paths are cut; empty if there is only one."""
+        counts = [(reach.cut_paths, reach.paths) for reach in [self._report[key] for key in story.keys]]
+        return "" if set(counts) == {(1, 1)} else paths_cut(counts)
 
-    def _cut(self, cut: Cut, story: Story) -> Iterator[Part]:
+    def _spot(self, spot: Spot, story: Story) -> Iterator[Part]:
         """A line at which paths end, with its source, and the effect of removing it."""
-        self._shown.add(self._report.place(cut))
-        where = cut.location or title(cut.operation)
-        yield Paragraph((where, STRONG), f"  {reason_of(cut)}", indent=2)
-        if len(self._shown) <= EXCERPTS:
-            yield self._source(cut.operations, cut.status)
-        told = "" if story.status in ARRIVES else self._removed(cut, story)
+        yield Paragraph((spot.where, STRONG), "  ", *spot.told(), indent=2)
+        self._excerpts += 1
+        if self._excerpts <= EXCERPTS:
+            yield spot.source(self._report, spot.cuts[0].status)
+        told = [] if story.status in ARRIVES or len(spot.cuts) > 1 else self._removed(spot, story)
         if told:
-            yield Paragraph(told, indent=9)
+            yield Paragraph(*told, indent=9)
 
-    def _removed(self, cut: Cut, story: Story) -> str:
+    def _more(self, spots: Sequence[Spot]) -> Iterator[Part]:
+        """Further lines at which paths end, without their source."""
+        if not spots:
+            return
+        yield Paragraph("and ", *at(spots[: CUTS - SHOWN], None, CUTS), indent=2)
+        rest = len(spots) - CUTS + SHOWN
+        if rest > 0:
+            yield Paragraph(f"and {counted(rest, 'more line')} of source; {ALL}", indent=2)
+
+    def _removed(self, spot: Spot, story: Story) -> list[Piece]:
         """What removing only this cut would not open, and why; empty if it opens everything."""
+        (cut,) = spot.cuts
         opens = set(cut.opens)
         closed = {label for label in story.labels if label not in opens}
         if not closed:
-            return ""
+            return []
         opened = [label for label in story.labels if label in opens]
-        behind = [
-            self._next(one)
-            for one in self._report.beyond(cut)
-            if closed.intersection(one.behind) and self._report.place(one) != self._report.place(cut)
-        ]
-        more = f" and {len(behind) - 3} more" if len(behind) > 3 else ""
-        why = f": behind it {listed(behind[:3])}{more}" if behind else ": other cuts lie behind it"
+        beyond = [one for one in self._report.beyond(cut) if closed.intersection(one.behind)]
+        behind = [one for one in spots_of(self._report, beyond) if one.key != spot.key]
+        is_ = "is" if len(behind) == 1 else "are"
+        why: list[Piece] = [f": behind it {is_} ", *at(behind, None)] if behind else []
         if opened:
-            return f"without it gradients would reach {names(opened, self._report.xs)} only{why}"
-        return f"removing it alone opens nothing{why}"
-
-    def _next(self, behind: Cut) -> str:
-        """The text of a cut behind another."""
-        where = title(behind.operation) if behind.location is None else place(behind.location)
-        return f"is {where} ({behind.reason})"
-
-    def _without_derivative(self, cut: Cut) -> Paragraph:
-        """One line about a path without derivative to tensors that a gradient reaches by another path."""
-        self._shown.add(self._report.place(cut))
-        location = cut.location
-        if location is None:
-            where = title(cut.operation)
+            told = f"without it gradients would reach {names(opened, self._report.xs)} only"
         else:
-            source = " ".join(location.source.split())
-            where = f"{place(location)}  {source if len(source) <= 30 else f'{source[:27]}...'}"
-        return Paragraph(("no derivative: ", DIM), f"{where}: {reason_of(cut)}", indent=2)
+            told = "removing it alone opens nothing"
+        return [told, *(why or [": other cuts lie behind it"])]
+
+    def _without_derivative(self, cuts: Sequence[Cut]) -> Iterator[Paragraph]:
+        """The paths without derivative to tensors that a gradient reaches by another path.
+
+        Comparisons, indices and masks, which a program has many of, are one line.
+        """
+        discrete = [cut for cut in cuts if cut.is_discrete]
+        alone = cuts if len(discrete) == 1 else [cut for cut in cuts if not cut.is_discrete]
+        for cut in alone[:CUTS]:
+            spot = Spot(self._report, cut)
+            source = " ".join(spot.cause.source.split()) if spot.cause is not None else ""
+            shown = f"  {source if len(source) <= 30 else f'{source[:27]}...'}" if source else ""
+            yield Paragraph(("no derivative: ", DIM), (spot.where, ""), f"{shown}: ", *spot.told(), indent=2)
+        if len(alone) > CUTS:
+            yield Paragraph(f"and {counted(len(alone) - CUTS, 'more line')} without derivative", indent=2)
+        if len(discrete) > 1:
+            where = at(spots_of(self._report, discrete))
+            told = f"{number(sum(cut.uses for cut in discrete))} comparisons, indices and masks, at "
+            yield Paragraph(("no derivative: ", DIM), told, *where, indent=2)
 
     def idle(self) -> Iterator[Part]:
-        """The text about stops that do nothing."""
+        """The text about stops that do nothing; of those in libraries, only where they are."""
         found = [one for one in self._report.findings if one.kind == "idle"]
         if not found or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}
+        spots = [Spot(self._report, _as_cut(one)) for one in found]
+        own = [spot for spot in spots if spot.cause is None or not in_library(spot.cause.file)]
+        first = own if len(own) <= SHOWN + 1 else own[:SHOWN]
         parts: list[Part] = []
-        for one in found[:CUTS]:
-            op = one.operations[0]
-            where = one.location or title(op)
-            parts.append(Paragraph((where, STRONG), f"  {one.reason}", indent=2))
-            parts += [self._source(one.operations, IDLE)] if op not in cutting else []
-        if len(found) > CUTS:
-            parts.append(Paragraph(f"and {len(found) - CUTS} more", indent=2))
-        does = "does" if len(found) == 1 else "do"
-        yield Section(
-            Paragraph(("idle:", IDLE), f" {counted(len(found), 'stop')} that {does} nothing"), parts
-        )
+        for spot in first:
+            parts.append(Paragraph((spot.where, STRONG), "  ", *spot.told(counting=False), indent=2))
+            parts += [spot.source(self._report, IDLE)] if spot.operations[0] not in cutting else []
+        rest = [spot for spot in spots if spot not in first]
+        where = at(rest, None, CUTS) if rest else []
+        if first and rest:
+            parts.append(Paragraph("and ", *where, indent=2))
+        told = f" {counted(len(found), 'stop')} that {'does' if len(found) == 1 else 'do'} nothing"
+        yield Section(Paragraph(("idle:", IDLE), told, *([] if first else [", at ", *where])), parts)
 
     def noted(self) -> Iterator[Part]:
-        """Findings from recording or importing the graph."""
-        found = self._report.noted
-        for i, one in enumerate(found[:CUTS]):
-            where: list[Piece] = [] if one.location is None else [(one.location, STRONG), "  "]
-            heading = Paragraph((f"{one.kind}:", IDLE), " ", *where, one.message)
-            yield Section(heading, [self._source(one.operations, IDLE)], apart=i == 0)
-        if len(found) > CUTS:
-            yield Paragraph(f"and {len(found) - CUTS} more; {ALL}")
+        """Findings from recording or importing the graph; what is said of several lines is said once."""
+        groups: dict[tuple[str, str], list[Finding]] = {}
+        for one in self._report.noted:
+            groups.setdefault((one.kind, one.message), []).append(one)
+        for i, ((kind, message), found) in enumerate([*groups.items()][:CUTS]):
+            cuts = [_as_cut(one) for one in found if one.operations]
+            spots = [spot for spot in spots_of(self._report, cuts) if spot.cause is not None]
+            where: list[Piece] = [*at(spots), "  "] if spots else []
+            helpers = spots[0].helpers if len(spots) == 1 else []
+            heading = Paragraph((f"{kind}:", IDLE), " ", *where, message, *helpers)
+            below = [spots[0].source(self._report, IDLE)] if len(spots) == 1 else []
+            yield Section(heading, below, apart=i == 0)
+        if len(groups) > CUTS:
+            yield Paragraph(f"and {len(groups) - CUTS} more; {ALL}")
 
 
-def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
-    """The places of cuts: each file once, and the reasons if several are in a line."""
-    found: list[str] = []
-    last = ""
-    for cut in cuts:
-        if cut.location is None:
-            found.append(title(cut.operation))
-            continue
-        where = place(cut.location)
-        file = where.rpartition(":")[0]
-        found.append(where.removeprefix(file) if file == last else where)
-        if lines[where] > 1:
-            found[-1] += f" ({cut.reason})"
-        last = file
-    return found
-
-
-def _span(numbers: Sequence[int]) -> str:
-    """The text of a range of numbers."""
-    low, high = number(min(numbers)), number(max(numbers))
-    return low if low == high else f"{low} to {high}"
+def _as_cut(finding: Finding) -> Cut:
+    return Cut(finding.operations, Status.STOPPED, finding.reason)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 
 EXACT = 10**6
 """The largest number that is written out."""
+
+READ = 1000
+"""The largest number of paths that a report shows."""
+
+WHOLE, MOST = Fraction(1), Fraction(3, 4)
+"""The parts of a module's tensors that are told as the module's."""
 
 FEW = 6
 """The most names that are listed; of more, the first and the last are."""
@@ -68,39 +75,128 @@ def plain(name: str) -> str:
     return name.removesuffix(":0")
 
 
+def paths_cut(counts: Sequence[tuple[int, int]]) -> str:
+    """How many paths are cut, as somebody would say it; numbers too large to be read become words.
+
+    Args:
+        counts: for each of some tensors how many of the paths to it are cut, and how many there are.
+
+    Examples:
+        >>> paths_cut([(1, 3)]), paths_cut([(1, 2), (3, 6)]), paths_cut([(10**60 - 1, 10**60)])
+        ('1 of 3 paths is cut', 'half of the paths to each are cut', 'nearly all of the paths are cut')
+        >>> paths_cut([(2, 2)]), paths_cut([(3, 3), (4, 4)])
+        ('both paths are cut', 'all paths to each are cut')
+    """
+    each = " to each" if len(counts) > 1 else ""
+    distinct = set(counts)
+    cut, every = next(iter(distinct))
+    if len(distinct) == 1 and every <= READ:
+        if cut == every:
+            all_of = {1: "the only path", 2: "both paths"}.get(every, f"all {every} paths")
+            return f"{all_of}{each} {'is' if every == 1 else 'are'} cut"
+        return f"{cut} of {every} paths{each} {'is' if cut == 1 else 'are'} cut"
+    said = {_in_words(*one) for one in distinct}
+    return f"{said.pop() if len(said) == 1 else 'some of the paths'}{each} are cut"
+
+
+def _in_words(cut: int, every: int) -> str:
+    if cut == every:
+        return "all paths"
+    if 100 * cut <= every:
+        return "very few of the paths"
+    if 100 * (every - cut) <= every:
+        return "nearly all of the paths"
+    if 2 * cut == every:
+        return "half of the paths"
+    return "most of the paths" if 3 * cut > 2 * every else "some of the paths"
+
+
 def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str:
-    """Names of tensors: all of them if there is room; else those of complete subtrees as one.
+    """Names of tensors: all of them if there is room; else those of a module as one.
 
     Args:
         some: the names.
-        every: all existing names, which show whether a subtree is complete.
+        every: all existing names, which show whether a module is complete.
         room: the columns that are available.
 
     Examples:
         >>> layers = [f"params.layers.{i}.{k}" for i in range(12) for k in "bw"]
         >>> names(["x", "y"]), names([*layers, "x"], [*layers, "x", "params.scale"])
-        ('x, y', 'params.layers.* (24), x')
-        >>> names([f"params.layers.{i}.w" for i in range(12)], layers)
-        'params.layers.0.w ... params.layers.11.w (12 tensors)'
+        ('x, y', 'params.layers (24 tensors), x')
+        >>> names(layers[:20], layers), names(layers[::2], layers)
+        ('params.layers.0-9 (20 tensors)', 'params.layers.0-11.b (12 tensors)')
     """
     shown = ", ".join(map(plain, some))
     if len(shown) <= room or len(some) < 3:
         return shown
-    found = _subtrees(some, every)
+    total = Counter(part for name in set(every).union(some) for part in _prefixes(name))
+    # In complete modules; if that is long, also in nearly complete ones; if there are many, in larger ones.
+    for part, least in ((WHOLE, 3), (MOST, 2)):
+        told = _numbered(_modules(some, total, part), least)
+        found = [_told(name, count, total) for name, count in told.items()]
+        if len(found) < 3 or len(", ".join(found)) <= room:
+            return ", ".join(found)
     if len(found) > FEW:
-        return f"{found[0]} ... {found[-1]} ({len(some)} tensors)"
-    return ", ".join(found)
+        if len(some) == len(set(every)):
+            return f"all {number(len(some))} tensors"
+        found = [_told(name, count, total) for name, count in _shorter(told).items()]
+    return ", ".join(found) if len(found) <= FEW else f"{found[0]} ... {found[-1]} ({len(some)} tensors)"
 
 
-def _subtrees(some: Sequence[str], every: Iterable[str]) -> list[str]:
-    """The names, with a complete subtree of three or more as one."""
+def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction) -> dict[str, int]:
+    """The names with their counts, modules as one of which at least a *part* is there.
+
+    The name of a module ends with its separator.
+    """
     here = Counter(part for name in some for part in _prefixes(name))
-    there = Counter(part for name in set(every).union(some) for part in _prefixes(name))
-    found: dict[str, None] = {}
-    for name in some:
-        whole = next((part for part in _prefixes(name) if here[part] == there[part] >= 3), None)
-        found[plain(name) if whole is None else f"{whole}* ({here[whole]})"] = None
-    return list(found)
+    known = {at for at, count in here.items() if count >= 2 and count >= part * total[at]}
+    return _summed([(next((at for at in _prefixes(name) if at in known), name), 1) for name in some])
+
+
+def _numbered(found: dict[str, int], least: int) -> dict[str, int]:
+    """The names, with at least so many that differ only by consecutive numbers at one place as one."""
+    parted = {name: re.split(f"({_SEPARATOR.pattern})", name) for name in found}
+    for place in range(0, max(map(len, parted.values())), 2):
+        alike: dict[tuple[str | None, ...], dict[int, str]] = {}
+        for name in found:
+            parts = parted[name]
+            if place < len(parts) and parts[place].isdecimal():
+                rest = (*parts[:place], None, *parts[place + 1 :])
+                alike.setdefault(rest, {})[int(parts[place])] = name
+        together: dict[str, str] = {}
+        for rest, numbered in alike.items():
+            first, last = min(numbered), max(numbered)
+            if len(numbered) >= least and last - first == len(numbered) - 1:
+                said = [f"{first}-{last}" if part is None else part for part in rest]
+                parted["".join(said)] = said
+                together |= dict.fromkeys(numbered.values(), "".join(said))
+        found = _summed([(together.get(name, name), count) for name, count in found.items()])
+    return found
+
+
+def _shorter(found: dict[str, int]) -> dict[str, int]:
+    """Instead of these names those of a few modules that hold them, the smallest possible."""
+    for depth in range(max(len(_prefixes(name)) for name in found), 0, -1):
+        shorter = _summed([([*_prefixes(name), name][:depth][-1], count) for name, count in found.items()])
+        if len(shorter) <= FEW:
+            return shorter
+    return found
+
+
+def _summed(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, count in counts:
+        found[name] = found.get(name, 0) + count
+    return found
+
+
+def _told(name: str, count: int, total: Mapping[str, int]) -> str:
+    """A tensor, or a module with how many of its tensors are meant."""
+    every = total.get(name, count)
+    if count == every == 1:
+        return plain(name)
+    of = f" of {number(every)}" if every != count else ""
+    return f"{plain(name.rstrip('./'))} ({number(count)}{of} tensors)"
 
 
 def _prefixes(name: str) -> list[str]:

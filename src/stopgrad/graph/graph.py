@@ -19,7 +19,7 @@ from stopgrad.base.arrays import ArrayMethods
 from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.base.later import Later
 from stopgrad.base.locks import exclusive
-from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.base.source import Called, Location, RawLocation, decode
 from stopgrad.base.types import Dim, DType, Shape, TensorType
 from stopgrad.graph.builder import Block, Region
 from stopgrad.graph.names import Names
@@ -160,7 +160,7 @@ class Operation:
     outputs: tuple[Output, ...]
     values: tuple[Any, ...]
     origin: Operation | None
-    _place: CodeType | Location | None
+    _place: CodeType | Called | Location | None
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Operation:
         values: tuple[Any, ...],
         types: tuple[TensorType, ...],
         label: str = "",
-        location: RawLocation | tuple[CodeType | Location | None, int] | None = None,
+        location: RawLocation | tuple[CodeType | Called | Location | None, int] | None = None,
         origin: Operation | None = None,
         region: Region | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Optimisers, batches of examples, adapters, checkpoints; nothing that only one framework has."""
+"""Optimisers, batches of examples, adapters, checkpoints, monitors; nothing that only one framework has."""
 
 from typing import TYPE_CHECKING
 

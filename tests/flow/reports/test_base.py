@@ -19,7 +19,7 @@ import stopgrad as sg
 from stopgrad.flow.reports.base import FlowReport
 
 HOME = Path(sg.__file__).parent
-PLACE = {"file", "line", "end_line", "column", "end_column", "function", "expression"}
+PLACE = {"file", "line", "end_line", "column", "end_column", "function", "expression", "caller"}
 
 
 def loss(params: Any, x: Any) -> Any:

@@ -45,6 +45,17 @@ def test_each_line_has_one_notice() -> None:
     assert list(at_lines("note", "r", "m", [None])) == [Notice("note", "r", "m")]
 
 
+def test_what_a_helper_does_is_noticed_at_the_own_line() -> None:
+    own = Location("/me/net.py", 3)
+    helper = Location("/opt/site-packages/helper/base.py", 7, caller=own, asks=True)
+    model = Location("/opt/site-packages/model/net.py", 9, caller=own)
+    found = list(at_lines("note", "r", "m", [helper, model, Location("/me/net.py", 4)]))
+    assert [(n.location.file, n.location.line) for n in found if n.location] == [
+        ("/me/net.py", 3),
+        ("/me/net.py", 4),
+    ]
+
+
 def levels(report: sg.Flow | sg.GradientCheck | sg.NanTrace | sg.Ablation) -> list[tuple[str, str]]:
     (run,) = json.loads(report.to_sarif())["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(

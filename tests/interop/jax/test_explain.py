@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from installed import installed
 from jax import lax
 
 import stopgrad as sg
@@ -391,3 +392,111 @@ def test_of_a_loop_of_any_length_the_way_out_is_named() -> None:
     assert cut.reason.startswith("a loop without maximum_iterations may take any number of steps")
     assert "in JAX use lax.scan" in cut.reason
     assert "stop_gradient what it returns" in cut.reason
+
+
+LIBRARY = """
+import jax
+
+
+@jax.custom_vjp
+def solved(w, x):
+    return w * jax.lax.stop_gradient(x)
+
+
+def forward(w, x):
+    return jax.vjp(lambda w, x: w * jax.lax.stop_gradient(x) + x, w, x)
+
+
+solved.defvjp(forward, lambda pull, g: pull(g))
+"""
+
+
+@pytest.mark.parametrize(("folder", "idle"), [("site-packages", 0), ("project", 1)])
+def test_a_librarys_stop_in_a_function_with_a_gradient_of_its_own_is_not_called_idle(
+    folder: str, idle: int
+) -> None:
+    """Its gradient was made of the same function, with that stop; of a user's own function, it is said."""
+    names: dict[str, Any] = {}
+    exec(compile(LIBRARY, f"/home/me/{folder}/solver.py", "exec"), names)
+    flow = sgj.explain(names["solved"], 1.0, 2.0)
+    assert {key: flow[key].status for key in flow} == {"w": "flows", "x": "flows"}
+    assert len([one for one in flow.findings if one.kind == "idle"]) == idle
+
+
+# ------------------------------------------------------------------------------------- other people's code
+
+
+@pytest.fixture
+def helper(tmp_path: Path) -> Any:
+    """A library of functions that cut."""
+    return installed(
+        tmp_path,
+        "helper/losses.py",
+        """
+        import jax
+        import jax.numpy as jnp
+
+        def target(x):
+            return _cut(jnp.tanh(x))
+
+        def _cut(x):
+            return jax.lax.stop_gradient(x)
+
+        @jax.jit
+        def compiled(x):
+            return jax.lax.stop_gradient(x) * 2.0
+
+        def loss(w, x):
+            return (target(w) * x).sum()
+        """,
+    )
+
+
+def _shown(flow: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(Path(__file__).parent)
+    text: str = flow.to_text(width=120)
+    return text
+
+
+@pytest.mark.parametrize(("function", "at"), [("target", 8), ("compiled", 12)])
+def test_the_line_that_called_a_librarys_helper_comes_first(
+    helper: Any, function: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = getattr(helper, function)
+
+    def loss(w: Any, v: Any) -> Any:
+        goal = call(w * 2.0)  # called
+        return ((v - goal) ** 2).sum()
+
+    flow = sgj.explain(loss, V, V)
+    own = f"test_explain.py:{_line(loss, 'called')}"
+    assert f"stopped: w\n  {own}  stop_gradient, in helper/losses.py:{at}\n" in _shown(flow, monkeypatch)
+    location = flow["w"].cuts[0].location
+    assert (location.file, location.line) == (helper.__file__, at)
+    sgj.assert_blocked(loss, V, V, to="w", by=own)
+
+
+def test_a_librarys_loss_that_is_asked_about_itself_is_named_by_its_line(
+    helper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _shown(sgj.explain(helper.loss, V, V), monkeypatch)
+    assert "stopped: w\n  helper/losses.py:8  stop_gradient\n" in text
+    assert "test_explain.py" not in text
+
+
+def test_comparisons_and_positions_are_one_line_after_the_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(w: Any, x: Any) -> Any:
+        h = x * w
+        best = jnp.argmax(h, -1)  # first
+        low = h < 0.0
+        high = h > 1.0
+        return (h * low * high * best + lax.stop_gradient(h)).sum()  # cut
+
+    lines = _shown(sgj.explain(loss, V, V), monkeypatch).splitlines()
+    first, cut = _line(loss, "first"), _line(loss, "cut")
+    assert lines[2] == "partly stopped: w, x"
+    assert lines[4] == f"  test_explain.py:{cut}  stop_gradient"
+    assert lines[7:] == [
+        f"  no derivative: 3 comparisons, indices and masks, at test_explain.py:{first}, :{first + 1} "
+        f"and :{first + 2}"
+    ]

@@ -12,16 +12,27 @@ pytest.importorskip("torch")
 pytest.importorskip("stopgrad.torch")
 
 import torch
-import torch_libraries_lightly  # noqa: F401 - it fills the table
-import torch_libraries_vision  # noqa: F401
-from torch_libraries import CASES, Case, Line, library
+from library_table import LIGHT, losses_of_torch
+from torch_libraries import Line, library
 from torch_libraries_transformers import tiny_gpt
+from torch_library_runs import seeded
 
 import stopgrad.torch as sgt
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # What the libraries warn of is theirs.
 
-ARRIVES = ("flows", "partly stopped")
+UNSEEN = {"cached negatives": "what a hook differentiates is not seen"}
+
+
+def marks(loss: Any) -> list[Any]:
+    """What a loss is marked as: nightly, if its library is no light one."""
+    known = [pytest.mark.xfail(reason=why, strict=True) for name, why in UNSEEN.items() if name == loss.name]
+    return known if loss.package in LIGHT else [*known, pytest.mark.nightly]
+
+
+LOSSES = [
+    pytest.param(loss, id=f"{loss.package}: {loss.name}", marks=marks(loss)) for loss in losses_of_torch()
+]
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +40,9 @@ def _small() -> Iterator[None]:
     """One thread for tiny tensors, and numbers that are the same every time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    seeded(0)
     yield
     torch.set_num_threads(threads)
-
-
-def expected(case: Case, key: str) -> str:
-    """What the case says of a parameter."""
-    return next((status for name, status in case.status.items() if fnmatch.fnmatchcase(key, name)), "flows")
 
 
 def received(key: str, parameter: Any) -> bool:
@@ -61,20 +67,11 @@ def check_cut(flow: Any, line: Line) -> None:
             ), (key, at)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_said_of_a_library_is_what_autograd_does(name: str) -> None:
-    case = CASES[name]()
-    with sgt.watch() as seen:
-        loss = case.loss()
-    flow = seen.explain(loss, case.model)
-    loss.backward()
-    parameters = dict(case.model.named_parameters(remove_duplicate=False))
-    assert set(flow) == set(parameters)
-    for key, parameter in parameters.items():
-        assert received(key, parameter) == (expected(case, key) in ARRIVES), (key, "the case is wrong")
-        assert flow[key].status == expected(case, key), (key, flow[key])
-    for line in case.cuts:
-        check_cut(flow, line)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_is_said_of_a_library_is_what_autograd_does_and_what_its_source_says(loss: Any) -> None:
+    found = loss.examined(loss.build)
+    assert found.parameters
+    assert not found.all
 
 
 # ------------------------------------------------------------------------- code that calls backward itself

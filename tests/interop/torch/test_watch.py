@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import warnings
@@ -576,3 +577,36 @@ def test_a_copy_detached_before_the_watch_is_known_by_its_memory(first: str) -> 
     assert flow["w"].status == "partly stopped"
     assert [cut.reason for cut in flow["w"].cuts] == ["shares memory, not history"]
     assert flow["w"].cuts[0].location.file == __file__
+
+
+class Pair:
+    """Two tensors in one, that is no tensor itself; PyTorch's functions act on both."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.stack:
+            return NotImplemented
+        return Pair(*[torch.stack(list(each)) for each in zip(*[one.parts for one in args[0]], strict=True)])
+
+
+def test_what_a_container_of_tensors_does_in_place_of_pytorch_is_seen() -> None:
+    w, x = torch.ones(2, requires_grad=True), torch.ones(2)
+    with sgt.watch() as seen:
+        frozen = Pair(w.detach(), x)
+        both = torch.stack([frozen, frozen])
+        loss = (both.parts[0] * w).sum()
+    flow = seen.explain(loss, {"w": w})
+    assert flow["w"].status == "partly stopped", str(flow)
+    assert [cut.reason for cut in flow["w"].cuts] == ["detach"]
+
+
+def test_a_function_that_a_container_does_not_know_fails_as_without_a_watch() -> None:
+    pair, told = Pair(torch.ones(2)), []
+    for around in (contextlib.nullcontext(), sgt.watch()):
+        with around, pytest.raises(TypeError) as error:
+            torch.exp(pair)
+        told.append(str(error.value).partition("\n")[0])
+    assert told[0] == told[1]

@@ -247,3 +247,126 @@ def test_what_happens_in_a_forward_is_no_stop_where_backward_hands_the_gradient_
         loss = function(x).sum()
     flow = seen.explain(loss, {"x": x})
     assert flow["x"].status == "flows", str(flow)
+
+
+class Integrated(torch.autograd.Function):
+    """Its forward differentiates inside, with gradients on, as solvers of differential equations do."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Any, x: Any) -> Any:
+        with torch.enable_grad():
+            y = x.clone().requires_grad_()
+            (slope,) = torch.autograd.grad((w * y * y).sum(), y, create_graph=True)
+        ctx.save_for_backward(w, x)
+        return x + slope.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        w, x = ctx.saved_tensors
+        return 2.0 * x * g, g + 2.0 * w * g
+
+
+def test_what_a_forward_computes_with_gradients_on_is_no_stop_either() -> None:
+    w, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    with sgt.watch() as seen:
+        loss = Integrated.apply(w, Integrated.apply(w, x * 2.0)).sum()
+    flow = seen.explain(loss, {"w": w, "x": x})
+    assert {key: flow[key].status for key in flow} == {"w": "flows", "x": "flows"}, str(flow)
+
+
+class Closing(torch.autograd.Function):
+    """Uses a tensor that it is not given, without gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, f: Any) -> Any:
+        with torch.no_grad():
+            y = f(x)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g, None
+
+
+def test_a_tensor_that_a_forward_closes_over_is_stopped_by_the_call_of_the_function() -> None:
+    w, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    with sgt.watch() as seen:
+        loss = Closing.apply(x, lambda x: x * w).sum()
+    flow = seen.explain(loss, {"w": w, "x": x})
+    (cut,) = flow["w"].cuts
+    assert flow["x"].status == "flows"
+    assert cut.reason == "inside Closing.forward"
+    assert cut.location.source.startswith("Closing.apply(x")
+
+
+class Estimated(torch.autograd.Function):
+    """Its backward uses up what the forward kept: a graph, a tensor that it writes into, and an attribute."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        with torch.enable_grad():
+            ctx.x = x.detach().requires_grad_()
+            ctx.y = ctx.x.exp()
+        saved, more = torch.ones(3), torch.full((3,), 2.0)
+        ctx.save_for_backward(saved, more)
+        return ctx.y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        saved, more = ctx.saved_tensors
+        saved *= g
+        torch.mul(more, saved, out=more)
+        (slope,) = torch.autograd.grad(ctx.y, ctx.x, saved)
+        del ctx.y
+        return slope * more
+
+
+def test_a_function_that_was_tried_does_afterwards_what_it_would_have_done() -> None:
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    with sgt.watch() as seen:
+        loss = (3.0 * Estimated.apply(x)).sum()
+    assert seen.explain(loss, {"x": x})["x"].status == "flows"
+    loss.backward()
+    torch.testing.assert_close(x.grad, 3.0 * x.detach().exp() * 6.0)
+
+
+class Freeing(torch.autograd.Function):
+    """Frees the memory of its argument, and computes it again from the result, as reversible layers do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x.detach() * 2.0
+        x.untyped_storage().resize_(0)
+        ctx.kept = [(x, y)]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.kept.pop()
+        again = y / 2.0
+        y.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(again.untyped_storage().nbytes())
+        x.set_(again)
+        return 2.0 * g * x
+
+
+def test_memory_that_a_tried_function_frees_is_there_afterwards() -> None:
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    with sgt.watch() as seen:
+        loss = Freeing.apply(x + 1.0).sum()
+    assert seen.explain(loss, {"x": x})["x"].status == "flows"
+    loss.backward()
+    torch.testing.assert_close(x.grad, torch.tensor([2.0, 4.0, 6.0]))
+
+
+def test_checkpoints_in_a_loop_hand_gradients_on() -> None:
+    layers, x = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.ones(2, 3, requires_grad=True)
+    with sgt.watch() as seen:
+        y = x
+        for layer in layers:
+            y = torch.utils.checkpoint.checkpoint(
+                lambda z, layer=layer: layer(z).tanh(), y, use_reentrant=True
+            )
+        loss = y.sum()
+    flow = seen.explain(loss, {"x": x, "layers": layers})
+    assert {flow[key].status for key in flow} == {"flows"}, str(flow)

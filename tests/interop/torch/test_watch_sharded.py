@@ -62,7 +62,13 @@ def test_what_is_said_is_what_arrives(make: Any, mesh: Any) -> None:
             loss = net(x).square().mean()
             before = seen.explain(loss, net)
             loss.backward()
-        for flow in (before, seen.explain(loss, net), seen.backward_calls[0].explain(net)):
+        after = seen.explain(loss, net)
+        assert {key: one.norm for key, one in after.magnitudes.items()} == {
+            name: pytest.approx(float(p.grad.to_local().norm()), rel=1e-5)
+            for name, p in net.named_parameters()
+            if p.grad is not None
+        }
+        for flow in (before, after, seen.backward_calls[0].explain(net)):
             assert {key: flow[key].status for key in flow} == {
                 f"{name}.{part}": status for name, status in STATUS.items() for part in ("weight", "bias")
             }

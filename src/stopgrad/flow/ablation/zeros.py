@@ -48,12 +48,14 @@ class Arrivals:
         ys: what is differentiated.
         found: for each tensor its cotangents, one for each group of inputs for which the same selective gates
             act.
+        gradients: the cotangents that arrive at the inputs.
         live: the tensors on a path to an input.
         groups: the selective gates that act for each group, and its targets.
     """
 
     ys: Sequence[Output]
     found: dict[Output, list[Output]] = field(default_factory=dict)
+    gradients: dict[Output, Output] = field(default_factory=dict)
     live: dict[Output, None] = field(default_factory=dict)
     groups: list[tuple[Acting, set[Output]]] = field(default_factory=list)
 
@@ -74,26 +76,32 @@ def arrivals(
     xs: Sequence[Output],
     others: Sequence[Output],
     seeds: Sequence[Output] | None = None,
+    stops: Collection[Output] = (),
 ) -> Arrivals:
-    """Differentiate, and keep the cotangents of all tensors on the way to xs and to *others*."""
+    """Differentiate, and keep the cotangents of all tensors on the way to xs and to *others*.
+
+    Gradients reach the tensors in *stops* and go no further.
+    """
     graph = ys[0].op.graph
     ys = [y for y in ys if y.type.differentiable]
     made = Arrivals(ys)
-    with graph.as_default(), generating(graph, "ablation"):
+    with graph.as_default(), generating(graph, "arrivals"):
         builder = current()
         if seeds is None:
             builder.origin = ys[0].op if ys else None
             seeds = [ones_like(y) for y in ys]
-        for acting, group, path in routes(ys, xs, ()):
+        for acting, group, path in routes(ys, xs, stops):
             made.live.update(dict.fromkeys(_at((), path)))
             targets = {*group, *others}
-            wider = between(ys, targets, (), acting)
+            wider = between(ys, targets, stops, acting)
             tensors = list(dict.fromkeys([*_at((), wider), *targets]))
-            cotangents = backpropagate(ys, tensors, seeds, wider, acting)
+            cotangents = backpropagate(ys, tensors, seeds, wider, acting, stops)
             made.groups.append((acting, targets))
             for x, g in zip(tensors, cotangents, strict=True):
                 if g is not None:
                     made.found.setdefault(x, []).append(g)
+            arrived = dict(zip(tensors, cotangents, strict=True))
+            made.gradients |= {x: g for x in group if (g := arrived[x]) is not None}
     return made
 
 

@@ -9,13 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stopgrad.base.source import Location
 from stopgrad.base.types import TensorType
+from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.sources import Sources
-from stopgrad.flow.reaches import Reaches
-from stopgrad.flow.words import counted, names, number, plain
+from stopgrad.flow.parts import Cut, Reach
+from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
+from stopgrad.flow.source_lines import place
+from stopgrad.flow.words import READ, counted, names, number, paths_cut, plain
 from stopgrad.graph.graph import Operation
 
 SHOWN_OUTPUTS = 4
@@ -220,15 +224,14 @@ def _flat(grouping: Grouping) -> list[int]:
 def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]:
     """The content of the report: tensors, cuts, stops that do nothing, and findings."""
     index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
-    idle = {sources.at(gate.location) for gate in report.gates if gate.idle}
+    idle = {sources.at(_shown(gate.location)) for gate in report.idle}
     return {
         "tensors": [
             {
                 "label": plain(label),
                 "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": counted(reach.paths, "path"),
-                "cutPaths": number(reach.cut_paths),
+                "paths": _paths(reach, x in report.frozen),
                 "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
@@ -238,8 +241,8 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "ops": _numbers(cut.operations, found),
                 "uses": cut.uses,
                 "status": str(cut.status),
-                "reason": cut.reason,
-                "place": sources.at(cut.location),
+                "reason": _reason(cut),
+                "place": sources.at(_shown(cut.location)),
                 "behind": names(cut.behind, report.xs),
                 "opens": names(cut.opens, report.xs),
                 "switched": cut.switched,
@@ -251,14 +254,33 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
             {
                 "kind": finding.kind,
                 "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
-                if finding.keys
+                if finding.keys and not finding.frozen and finding.kind not in KINDS
                 else finding.message,
-                "place": sources.at(finding.location),
+                "place": sources.at(_shown(finding.location)),
                 "ops": _numbers(finding.operations, found),
             }
             for finding in report.findings
         ],
     }
+
+
+def _shown(location: Location | None) -> Location | None:
+    """The line that the reader looks for."""
+    return None if location is None else location.cause
+
+
+def _reason(cut: Cut) -> str:
+    at = cut.location
+    return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
+
+
+def _paths(reach: Reach, frozen: bool) -> str:
+    """What is said of the paths to a tensor."""
+    if frozen:
+        return f"{FROZEN}, {REQUIRES}"
+    if reach.cut_paths:
+        return paths_cut([(reach.cut_paths, reach.paths)])
+    return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"
 
 
 def _numbers(operations: Iterable[Operation], found: Collected) -> list[int]:

@@ -28,7 +28,7 @@ def marks_of(report: Reaches, found: Collected) -> list[str]:
     named = report.marks()
     marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
     marks += [GRADIENT] * (len(found.operations) - found.forward)
-    idle = {gate.operation for gate in report.gates if gate.idle}
+    idle = {gate.operation for gate in report.idle}
     for i in found.top[0]:
         if marks[i] == CUT:
             marks[i] = _partly(found, i, marks)

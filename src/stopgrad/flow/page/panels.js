@@ -70,12 +70,11 @@ class Panels {
 
   tensor(tensor) {
     const { cuts } = this.model.data;
-    const cut = tensor.cutPaths === "0" ? "" : `, ${tensor.cutPaths} cut`;
     const ops = [tensor.op, ...tensor.cuts.flatMap((n) => cuts[n].ops)];
     return element("li", "", null, button("item", () => this.choose(ops, null),
       element("span", "label", tensor.label),
       element("span", statusClass(tensor.status), tensor.status),
-      element("span", "more", tensor.paths + cut)));
+      element("span", "more", tensor.paths)));
   }
 
   fillCuts(root) {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stopgrad.base.source import Location
+from stopgrad.base.source import Location, in_library
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph.graph import Operation
 
@@ -108,16 +108,17 @@ def _parts(file: _File) -> list[tuple[int, str]]:
 
 
 def shown_names(paths: Sequence[str]) -> list[str]:
-    """Names of files on a page: relative to the working directory, or with the fewest folders that differ.
+    """Names of files on a page: relative to the working directory, a library's from its name on, or with the
+    fewest folders that differ.
 
     Pages are shared, and need not say where their author's files are.
     """
     here = Path.cwd()
     short = []
     for path in paths:
-        parts = Path(path).parts
+        parts, library = Path(path).parts, Path(in_library(path)).parts
         below = os.path.isabs(path) and Path(path).is_relative_to(here)
-        short.append(Path(path).relative_to(here).parts if below else parts[-1:] or (path,))
+        short.append(library or (Path(path).relative_to(here).parts if below else parts[-1:] or (path,)))
     for length in range(2, max((len(Path(path).parts) for path in paths), default=0) + 1):
         clashing = {name for name in short if short.count(name) > 1}
         if not clashing:

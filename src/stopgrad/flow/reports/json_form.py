@@ -74,6 +74,7 @@ def place_of(location: Location | None) -> dict[str, Any] | None:
         "end_column": None if columns is None else columns[1],
         "function": location.function or None,
         "expression": location.source or None,
+        "caller": place_of(location.caller),
     }
 
 

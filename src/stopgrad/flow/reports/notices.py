@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from stopgrad.base.printable import printable
 from stopgrad.base.source import Location
-from stopgrad.flow.source_lines import character_columns, shown_file
+from stopgrad.flow.source_lines import character_columns, relative_file
 
 
 class Notice(NamedTuple):
@@ -33,8 +33,9 @@ class Notice(NamedTuple):
 
 
 def at_lines(level: str, rule: str, message: str, locations: Iterable[Location | None]) -> Iterator[Notice]:
-    """One notice for each line among the places; if there is none, one without a line."""
-    lines = {(at.file, at.line): at for at in locations if at is not None}
+    """One notice for each of the user's own lines among the places; if there is none, one without a line."""
+    own = [at.own for at in locations if at is not None]
+    lines = {(at.file, at.line): at for at in own}
     for at in lines.values() or (None,):
         yield Notice(level, rule, message, at)
 
@@ -60,7 +61,7 @@ def github(notices: Iterable[Notice]) -> str:
 def _command(notice: Notice) -> str:
     properties: dict[str, object] = {}
     if notice.location is not None:
-        properties |= {"file": shown_file(notice.location.file), "line": notice.location.line}
+        properties |= {"file": relative_file(notice.location.file), "line": notice.location.line}
         properties |= {"endLine": notice.location.end_line} if notice.location.end_line else {}
     properties["title"] = f"stopgrad: {notice.rule}"
     told = ",".join(f"{name}={_escaped(str(value), property=True)}" for name, value in properties.items())
@@ -112,7 +113,7 @@ def _result(notice: Notice) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    shown = Path(shown_file(file))
+    shown = Path(relative_file(file))
     return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())
 
 

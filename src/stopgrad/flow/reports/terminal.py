@@ -38,7 +38,12 @@ def _paragraph(part: Paragraph, width: int, color: bool) -> Iterator[str]:
     pieces = [_read(piece) for piece in part.pieces]
     room = width - part.indent
     whole = "".join([text for text, _ in pieces])
-    ends = [*_breaks(whole, room, room - part.hang), len(whole)]
+    # Names of files stay whole.
+    firm = [
+        text if isinstance(piece, str) or isinstance(piece[0], str) else text.replace(" ", "_")
+        for piece, (text, _) in zip(part.pieces, pieces, strict=True)
+    ]
+    ends = [*_breaks("".join(firm), room, room - part.hang), len(whole)]
     at = 0
     for i, end in enumerate(ends):
         line = _cut_out(pieces, at, at + len(whole[at:end].rstrip()))

@@ -20,5 +20,6 @@ from stopgrad.interop.jax.loading import (
     explain as explain,
     load as load,
 )
+from stopgrad.interop.jax.monitoring import monitor as monitor
 
-__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load"]
+__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load", "monitor"]

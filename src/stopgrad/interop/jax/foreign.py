@@ -293,4 +293,9 @@ def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
             return b"", f"JAX cannot write it ({error}); pip install 'stopgrad[jax]'"
         except Exception as error:
             reason = f"JAX cannot export it: {' '.join(str(error).split())}"
+            if "callback" in reason:
+                reason += (
+                    "; what calls Python must be taken out of what is loaded (equinox's checks, and those of "
+                    "libraries on it, by the environment variable EQX_ON_ERROR=nan)"
+                )
     return b"", reason

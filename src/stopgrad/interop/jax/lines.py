@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sysconfig
 from collections.abc import Iterator
@@ -10,11 +11,10 @@ from types import CodeType
 import jax
 import jax.extend.core as jex
 
-from stopgrad.base.source import RawLocation, is_internal
+from stopgrad.base.source import INSTALLED, OWN, Called, Instruction, RawLocation, called, kind_of
 
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
-_INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 _SMOOTH = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "scipy"))
 _IDIOMS = (*_SMOOTH, os.path.join(_JAX, "_src", "numpy") + os.sep)
 _FACADES = ("array_methods.py", "ufuncs.py", "ufunc_api.py", "lax.py", "tree_util.py")
@@ -23,14 +23,12 @@ _FACADES = ("array_methods.py", "ufuncs.py", "ufunc_api.py", "lax.py", "tree_uti
 
 def is_between(file: str) -> bool:
     """Whether a file is JAX's, ours or of Python's own library, and so holds no line of the user's."""
-    if file.startswith(_STANDARD):
-        return not any(name in file for name in _INSTALLED)
-    return file.startswith(("<frozen", _JAX)) or is_internal(file)
+    return file.startswith(_JAX) or kind_of(file) not in (OWN, INSTALLED)
 
 
 def is_installed(file: str) -> bool:
     """Whether a file belongs to an installed library."""
-    return any(name in file for name in _INSTALLED)
+    return kind_of(file) == INSTALLED
 
 
 def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
@@ -42,11 +40,29 @@ def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
 
 
 def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | None:
-    """The first frame outside of JAX; *around* if there is none, as in JAX's own functions."""
-    for code, instruction in frames(eqn):
+    """The first frame outside of JAX, a library's with the user's line that led there.
+
+    It is *around* if there is none, as in JAX's own functions; for an equation inside a ``jit`` that is the
+    line that called the function.
+    """
+    found = frames(eqn)
+    for code, instruction in found:
         if not is_between(code.co_filename):
-            return code, instruction
+            return called(code, instruction, itertools.chain(found, _callers(around)))
     return around
+
+
+def _callers(place: RawLocation | None) -> Iterator[Instruction]:
+    """The instruction of a place, and those that led there, as far as they are kept."""
+    while place is not None:
+        code, instruction = place
+        if isinstance(code, Called):
+            yield code.code, instruction
+            place = code.caller
+        else:
+            place = None
+            if isinstance(code, CodeType):
+                yield code, instruction
 
 
 def _written_in(eqn: jex.JaxprEqn, after: str) -> str:

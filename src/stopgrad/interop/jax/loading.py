@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import jax
 
 import stopgrad as sg
-from stopgrad.base.errors import GradientError, GraphError
+from stopgrad.base.coercion import flag
+from stopgrad.base.errors import ArgumentError, GradientError, GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import RawLocation
 from stopgrad.base.structure import flatten
@@ -15,6 +18,8 @@ from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.measuring import Measuring
+from stopgrad.flow.parts import Finding
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output
@@ -96,23 +101,29 @@ def _fed(x: object, dtype: DType) -> Any:
 
 @guarded("jax.explain")
 def explain(
-    f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] | None = None, **kwargs: Any
+    f: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] | None = None,
+    magnitudes: bool = False,
+    **kwargs: Any,
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
-    Nothing is computed: JAX traces the function, as for :func:`load`.
+    JAX traces the function, as for :func:`load`; without *magnitudes*, nothing is computed.
 
     Args:
         f: the function.
         args: its arguments, as for :func:`load`.
         argnums: which of them are asked about; all unless given.
+        magnitudes: whether to compute the gradient, and tell how large it is at each argument, and where it
+            vanishes or explodes. The graph of ours is computed, with NumPy or, where that cannot, XLA.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
         A :class:`stopgrad.Flow`, as of :func:`stopgrad.explain`, by the paths of the arguments.
 
     Raises:
-        ArgumentError: JAX cannot trace the function.
+        ArgumentError: JAX cannot trace the function, or values are needed and an argument has none.
         GradientError: it returns no array.
 
     Examples:
@@ -120,7 +131,7 @@ def explain(
         >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
         'stopped'
     """
-    return _flow("jax.explain", f, args, kwargs, argnums)
+    return _flow("jax.explain", f, args, kwargs, argnums, flag(magnitudes, "jax.explain: magnitudes"))
 
 
 @guarded("jax.assert_flows")
@@ -209,13 +220,49 @@ def _definition(f: Callable[..., Any]) -> RawLocation | None:
     return None if code is None else (code, 0)
 
 
-def _flow(
+class Question(NamedTuple):
+    """A question about a JAX function, as a graph of ours.
+
+    Attributes:
+        program: the function, as JAX traced it.
+        inputs: the placeholders of its arguments, by their paths.
+        asked: what is differentiated with respect to what.
+        findings: on arguments that are not used.
+    """
+
+    program: Program
+    inputs: dict[str, Output]
+    asked: Asked
+    findings: list[Finding]
+
+    def fed(self, what: str, values: Sequence[Any]) -> list[Any]:
+        """The values of the arguments as arrays of their types.
+
+        Raises:
+            ArgumentError: one of them is only a shape.
+        """
+        found = []
+        for (path, x), value in zip(self.inputs.items(), values, strict=True):
+            if isinstance(value, jax.ShapeDtypeStruct):
+                told = "is only a shape; magnitudes are those of values: give an array"
+                raise ArgumentError(f"{what}: {path} {told}")
+            fits = isinstance(value, jax.Array) and value.dtype == x.dtype.numpy
+            found.append(value if fits else canonical(value, x.dtype.numpy))
+        return found
+
+
+def question(
     what: str,
     f: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
-) -> Flow:
+) -> Question:
+    """Trace a function, and ask about its arguments.
+
+    Raises:
+        ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
+    """
     program = program_of(what, f, args, kwargs)
     asked = chosen(what, program, len(args), argnums)
     graph, inputs, outputs = _built(what, f, program)
@@ -224,7 +271,24 @@ def _flow(
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
     found = unused(program.closed, values, graph, inputs, {program.paths[i]: i for i in asked})
-    return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True), (), found)
+    named = dict(zip(program.paths, inputs, strict=True))
+    return Question(program, named, Asked(graph, tuple(outputs), xs, is_function=True), found)
+
+
+def _flow(
+    what: str,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int] | None,
+    magnitudes: bool = False,
+) -> Flow:
+    found = question(what, f, args, kwargs, argnums)
+    measured = None
+    if magnitudes:
+        values = found.fed(what, found.program.leaves(args, kwargs))
+        measured = Measuring(found.asked, list(found.inputs.values()), {})(values)
+    return without_gc(flow_of, found.asked, (), found.findings, measured)
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:

@@ -59,11 +59,13 @@ class Step:
         eqn: JAX's equation.
         place: the user's line.
         depth: in how many nested custom gradients it is.
+        held: whether it is in a function that has a gradient of its own, by which it is differentiated.
     """
 
     eqn: Any
     place: RawLocation | None = None
     depth: int = 0
+    held: bool = False
 
     @property
     def name(self) -> str:
@@ -96,7 +98,7 @@ class Step:
         """Build a jaxpr that the equation holds; its results."""
         jaxpr = getattr(closed, "jaxpr", closed)
         consts = getattr(closed, "consts", ())
-        return run(jaxpr, consts, inputs, self.place, self.depth)
+        return run(jaxpr, consts, inputs, self.place, self.depth, self.held)
 
 
 def rule(*names: str, keys: bool = False) -> Callable[[Rule], Rule]:
@@ -136,6 +138,7 @@ def run(
     inputs: Sequence[Output],
     around: RawLocation | None,
     depth: int = 0,
+    held: bool = False,
 ) -> list[Output]:
     """Build a jaxpr for *inputs*, without what its results do not need."""
     known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -144,7 +147,7 @@ def run(
         place = place_of(eqn, around)
         with Inside(place=place):
             operands = [_read(known, v) for v in eqn.invars]
-            results = _translated(Step(eqn, place, depth), operands)
+            results = _translated(Step(eqn, place, depth, held), operands)
         known.update(zip(eqn.outvars, results, strict=True))
     return [_read(known, v) for v in jaxpr.outvars]
 
@@ -248,7 +251,7 @@ def _word_by_word(function: Rule, step: Step, operands: Sequence[Output]) -> lis
     made = []
     for i in range(count):
         parts = [x[..., i] if key else x for x, key in zip(operands, keys, strict=True)]
-        found = function(_Word(step.eqn, step.place, step.depth), *parts)
+        found = function(_Word(step.eqn, step.place, step.depth, step.held), *parts)
         made.append(list(found) if isinstance(found, (list, tuple)) else [found])
     return [
         sg.stack(list(words), axis=-1) if is_key(v.aval) else words[0]

@@ -31,6 +31,7 @@ def explain(
     *args: torch.Tensor,
     model: Asked | None = None,
     only: Names | None = None,
+    magnitudes: bool = False,
     **kwargs: Any,
 ) -> Flow:
     """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
@@ -42,6 +43,8 @@ def explain(
             the tensors among the arguments that require gradients and the parameters of the modules among
             them, of *f* itself, and of the object that *f* is a method of.
         only: a pattern, or patterns, of the names that are asked about.
+        magnitudes: whether to differentiate what *f* returns, as :meth:`Watch.explain` does, and tell how
+            large the gradients are, and where they vanish or explode.
 
     Returns:
         A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments.
@@ -74,7 +77,7 @@ def explain(
         raise ArgumentError(
             "explain: none of the arguments requires a gradient; say with model= what is asked about"
         )
-    return seen.explain(losses, xs, only=only)
+    return seen.explain(losses, xs, only=only, magnitudes=magnitudes)
 
 
 def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

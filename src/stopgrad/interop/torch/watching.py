@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.public import guarded
+from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.questions import (
     Asked,
     Loss,
@@ -62,6 +65,13 @@ class BackwardCall:
         with torch._C.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only, self._call)
 
+    def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
+        """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
+        of = self._call.sizes.of
+        with torch._C.DisableTorchFunction():
+            values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
+        return {name: of[value] for name, value in values.items() if value in of}
+
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
 
@@ -107,14 +117,21 @@ class Watch:
         return tuple([BackwardCall(self._recorder, call) for call in self._recorder.backwards])
 
     @guarded("explain")
-    def explain(self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
+    def explain(
+        self, loss: Loss, xs: Asked | None = None, *, only: Names | None = None, magnitudes: bool = False
+    ) -> Flow:
         """Whether gradients of a loss made inside arrive, and if not, which lines cut them.
+
+        If ``backward`` or ``torch.autograd.grad`` was called on it inside, the report also tells how large
+        the gradients were.
 
         Args:
             loss: a tensor, or a dict or list of tensors, that the watched code made.
             xs: a module (its parameters, by their names), an optimizer, a tensor, or a dict or list of these;
                 unless given, every leaf that requires a gradient and every parameter of the modules seen.
             only: a pattern, or patterns, of names: ``"encoder.*"``.
+            magnitudes: whether to differentiate the loss, if that was not done inside, to tell how large the
+                gradients are. They go through the tensors' hooks, but into no ``grad``.
 
         Returns:
             A :class:`stopgrad.flow.flow.Flow`, whose keys are names.
@@ -124,8 +141,10 @@ class Watch:
             GraphError: the loss was not made inside.
         """
         with torch._C.DisableTorchFunction():
-            values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
-            return explained("explain", self._recorder, values, xs, only)
+            losses = losses_in("explain", loss)
+            values = [self._recorder.loss(tensor) for tensor in losses]
+            roots = losses if flag(magnitudes, "explain: magnitudes") else ()
+            return explained("explain", self._recorder, values, xs, only, differentiate=roots)
 
     def __repr__(self) -> str:
         return "<Watch that is running>" if self._mode is not None else "<Watch>"
@@ -139,10 +158,17 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Sequence[type],
+        types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
+            # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
+            for kind in types:
+                with self:
+                    made = kind.__torch_function__(func, types, args, kwargs or {})
+                if made is not NotImplemented:
+                    return made
         return self._recorder.run(func, args, kwargs or {})
 
 
@@ -153,18 +179,24 @@ def explained(
     xs: Asked | None,
     only: Names | None,
     call: Backward | None = None,
+    differentiate: Sequence[Tensor] = (),
 ) -> Flow:
-    """A recorder's report on losses, or on those of a backward pass."""
+    """A recorder's report on losses, or on those of a backward pass.
+
+    Args:
+        differentiate: the losses themselves, if they are to be differentiated where they have not been.
+    """
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     whole = whole_parameters([*recorder.modules, *modules_in(xs)])
-    targets = {
-        name: recorder.target(whole.get(id(tensor), tensor))
-        for name, tensor in chosen(what, tensors, only).items()
-    }
+    asked = {name: whole.get(id(tensor), tensor) for name, tensor in chosen(what, tensors, only).items()}
+    targets = {name: recorder.target(tensor) for name, tensor in asked.items()}
     departures, optimized = recorder.departures.known(), holds_optimizer(xs)
     given = {} if call is None else dict(call.given)
     targets = {name: x._replace(argument=x.value in given) for name, x in targets.items()}
-    flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost)
+    sizes = recorder.sizes(losses) if call is None else call.sizes
+    if sizes is None and differentiate:
+        sizes = differentiated(recorder, differentiate, asked.values())
+    flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost, sizes)
     if call is None or all(flow[key].arrives is given[x.value] for key, x in targets.items() if x.argument):
         return flow
     # Of functions of torch.func, less is recorded than their own autograd knows.

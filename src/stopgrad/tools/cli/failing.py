@@ -11,10 +11,13 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
-from stopgrad.flow.source_lines import shown_file
+from stopgrad.flow.source_lines import place
+from stopgrad.flow.words import names
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Status
 
+ROOM = 200
+"""The columns of names in a condition that is met; of more, modules are named."""
 IDLE = "idle"
 """A finding that is no status: a stop without effect."""
 
@@ -72,7 +75,8 @@ class Met(NamedTuple):
     locations: tuple[Location, ...]
 
     def __str__(self) -> str:
-        shown = dict.fromkeys(f"{shown_file(at.file)}:{at.line}: {at.source}" for at in self.locations)
+        causes = [at.cause for at in self.locations]
+        shown = dict.fromkeys(f"{place(at)}: {at.source}" for at in causes)
         return f"{self.word}: {self.message}" + (f" ({'; '.join(shown)})" if shown else "")
 
 
@@ -100,7 +104,12 @@ def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
     for story in part.stories:
         if story.status == wanted.word:
             operations = [cut.operation for cut in story.cuts]
-            yield Met(wanted.word, ", ".join(story.labels), _places(operations))
+            if story.frozen:
+                operations = [*part.freezing(story), *operations][:1]
+            told = ", ".join(story.labels)
+            if len(told) > ROOM:
+                told = names(story.labels, part.xs, ROOM)
+            yield Met(wanted.word, told, _places(operations))
 
 
 def _idle(flow: Flow, key: str) -> Iterator[Met]:
@@ -120,4 +129,4 @@ def _is_called(op: Operation, key: str) -> bool:
 
 def _places(operations: Iterable[Operation]) -> tuple[Location, ...]:
     """The places of operations that have one."""
-    return tuple(place for place in (op.location for op in operations) if place is not None)
+    return tuple(at for at in (op.location for op in operations) if at is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.source import decode
 from stopgrad.base.structure import flatten
+from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import emit
-from stopgrad.graph.builder import Inside
+from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.interop.jax.callable.programs import Computation
-from stopgrad.interop.jax.lines import is_idiom
+from stopgrad.interop.jax.lines import is_idiom, is_installed
 from stopgrad.interop.jax.steps import (
     ANY,
     NotOurs,
@@ -45,6 +48,8 @@ def _listed(made: Sequence[sg.Output]) -> list[Output]:
 
 @rule("stop_gradient")
 def _stop_gradient(step: Step, x: Output) -> Any:
+    if step.held and step.place is not None and is_installed(decode(step.place).file):
+        return x  # A library may have made the gradient from the same function, in which the stop acts.
     return unconnected(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
 
 
@@ -138,7 +143,7 @@ def _custom(step: Step, *inputs: Output) -> Any:
     ours = _computation(step.eqn)
     if ours is not None and [x.type for x in ours.inputs] == [x.type for x in inputs]:
         return _inlined(ours, inputs)
-    return owned(step, lambda *xs: step.run(step["call_jaxpr"], *xs), inputs, step["num_consts"])
+    return owned(step, lambda step, *xs: step.run(step["call_jaxpr"], *xs), inputs, step["num_consts"])
 
 
 def _computation(eqn: jex.JaxprEqn) -> Computation | None:
@@ -173,7 +178,7 @@ def _made_of_others(step: Step, *inputs: Output) -> Any:
         raise NotOurs(f"{step.name} is no operation of the catalogue") from error
     if primitive in primitives_in(closed.jaxpr):
         raise NotOurs(f"{step.name} is no operation of the catalogue")
-    return owned(step, lambda *xs: step.run(closed, *xs), inputs)
+    return owned(step, lambda step, *xs: step.run(closed, *xs), inputs)
 
 
 def _shaped(aval: Any) -> Any:
@@ -181,9 +186,9 @@ def _shaped(aval: Any) -> Any:
 
 
 def owned(
-    step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output], closed: int = 0
+    step: Step, function: Callable[..., list[Output]], inputs: Sequence[Output], closed: int = 0
 ) -> list[Output]:
-    """The results of a function of the operands, with JAX's own gradient of the equation.
+    """The results of a function of the step and its operands, with JAX's own gradient of the equation.
 
     It has none for the first operands, so many as the function closes over: gradients stop before these.
     """
@@ -191,17 +196,19 @@ def owned(
     wanted = [i for i in real if i >= closed]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
     if not real or not asked or step.depth >= DEEPEST:
-        return compute(*inputs)
+        return function(step, *inputs)
     refused = refusals(step.eqn, wanted, asked)
     pulled = pullback_of(step.eqn, [i for i in wanted if i not in refused], asked)
     if any(isinstance(value, jax.core.Tracer) for value in pulled.jaxpr.consts):
-        return compute(*[sg.prevent_gradient(x, ESCAPED) if i in real else x for i, x in enumerate(inputs)])
+        return function(
+            step, *[sg.prevent_gradient(x, ESCAPED) if i in real else x for i, x in enumerate(inputs)]
+        )
 
-    def function(*xs: Output) -> Any:
+    def held(*xs: Output) -> Any:
         given = list(inputs)
         for i, x in zip(wanted, xs, strict=True):
             given[i] = x
-        results = compute(*given)
+        results = function(replace(step, held=True), *given)
 
         def pullback(*gs: sg.Output) -> Any:
             operands = [*given, *[gs[i] for i in asked]]
@@ -218,9 +225,18 @@ def owned(
         return results, pullback
 
     asked_of = [sg.prevent_gradient(inputs[i], refused[i]) if i in refused else inputs[i] for i in wanted]
-    made = _listed(sg.custom_gradient(function)(*asked_of))
-    CustomGradient.settle(made[0].op)  # At once, since the operation may be copied into other graphs.
-    return made
+    graph = current().graph
+    assert graph is not None
+    made = CustomGradient.create(graph, held, *asked_of, name=_named(step))
+    CustomGradient.settle(made)  # At once, since the operation may be copied into other graphs.
+    return list(made.outputs)
+
+
+def _named(step: Step) -> str | None:
+    """The name of the function that an equation calls, as ``"relu"``."""
+    called = step.params.get("call_jaxpr")
+    name = getattr(getattr(getattr(called, "jaxpr", called), "debug_info", None), "func_name", "")
+    return operation_name(str(name)) or None
 
 
 def refusals(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> dict[int, str]:

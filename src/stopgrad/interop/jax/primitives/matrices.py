@@ -24,7 +24,7 @@ def _transposed(x: Output) -> Output:
 def _cholesky(step: Step, x: Output) -> Any:
     if _is_symmetrized(x):
         return sg.cholesky(x)
-    return owned(step, lambda y: [sg.cholesky(y)], [x])  # JAX's gradient need not be symmetric.
+    return owned(step, lambda _, y: [sg.cholesky(y)], [x])  # JAX's gradient need not be symmetric.
 
 
 def _is_symmetrized(x: Output) -> bool:
@@ -91,7 +91,7 @@ def _svd(step: Step, x: Output) -> Any:
 def _lu(step: Step, x: Output) -> Any:
     (aval,) = step.avals
     loop = jax.make_jaxpr(linalg._lu_python)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
-    return owned(step, lambda y: step.run(loop, y), [x])
+    return owned(step, lambda step, y: step.run(loop, y), [x])
 
 
 @rule("custom_linear_solve")
@@ -99,7 +99,7 @@ def _linear_solve(step: Step, *inputs: Output) -> Any:
     lengths, jaxprs = step["const_lengths"], step["jaxprs"]
     before = lengths.matvec + lengths.vecmat
 
-    def solve(*xs: Output) -> list[Output]:
+    def solve(step: Step, *xs: Output) -> list[Output]:
         consts = xs[before : before + lengths.solve]
         return step.run(jaxprs.solve, *consts, *xs[before + lengths.solve + lengths.transpose_solve :])
 

@@ -54,9 +54,7 @@ class Call:
         many = short.startswith(("_foreach_", "_fused_"))
         self.alike = short in ALIKE
         self.apart = many or short.rpartition(".")[2] in _EACH
-        self.writes = not many and (
-            short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
-        )
+        self.writes = not many and (short in _IN_PLACE or (short.endswith("_") and not short.endswith("__")))
         self.overwrites = short in OVERWRITES
 
 
@@ -146,6 +144,12 @@ _QUESTIONS = _words(
     broadcast_shapes get_default_dtype manual_seed"""
 )
 """Functions that return no tensor."""
+
+_IN_PLACE = _words(
+    """__setitem__ __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__
+    __ixor__ __ilshift__ __irshift__"""
+)
+"""Operators that write into their first operand."""
 
 FACTORIES = _words(
     """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided

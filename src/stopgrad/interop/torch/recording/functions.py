@@ -7,9 +7,11 @@ arguments. A backward pass shows both; if none has run, the function's ``backwar
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any, Self
 
@@ -23,8 +25,14 @@ from stopgrad.interop.torch.recording.record import Event, Value
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 Tensor = torch.Tensor
 NOT_DIFFERENTIABLE = "not differentiable"
+_Bytes: Any = torch.UntypedStorage
+_versions: Any = torch.autograd.grad_mode
 _APPLIES = [getattr(BackwardCFunction, name, None) for name in ("apply", "apply_boxed")]
 _CODES = frozenset([getattr(function, "__code__", None) for function in _APPLIES])
+
+
+_AFTER = list(inspect.signature(torch.autograd.grad).parameters)[3:]
+"""What ``torch.autograd.grad`` takes after the outputs, the inputs, and the gradients of the outputs."""
 
 
 class Returned:
@@ -153,13 +161,16 @@ def _functions_around() -> Iterator[Node]:
 class _Trial(Backwards):
     """A trial of a function's ``backward``: what that would differentiate is seen, and not differentiated.
 
-    The leaves that it would reach have gradients of zero until the trial ends.
+    The leaves that it would reach have gradients of zero until the trial ends. What it writes into, such as
+    the tensors that its forward saved, is then what it was.
     """
 
     is_trial = True
 
     def __enter__(self) -> Self:
         self._kept: list[tuple[Tensor, Tensor | None]] = []
+        self._written: list[_Memory] = []
+        self._versions = ExitStack()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -167,6 +178,9 @@ class _Trial(Backwards):
         super().__exit__(*failure)  # type: ignore[no-untyped-call]
         for leaf, grad in reversed(self._kept):
             leaf.grad = grad
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._versions:
+            for memory in reversed(self._written):
+                memory.restore()
 
     def __torch_function__(
         self,
@@ -176,12 +190,51 @@ class _Trial(Backwards):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         with torch._C.DisableTorchFunction():  # No watch that is running sees it.
+            kwargs = kwargs or {}
+            for tensor in _written_by(func, args, kwargs):
+                self._versions.enter_context(_versions._unsafe_preserve_version_counter(tensor))
+                self._written.append(_Memory(tensor))
+            if call_of(func).act is Act.GRAD:  # A graph that the forward kept is needed once more.
+                args, kwargs = args[:3], {**dict(zip(_AFTER, args[3:], strict=False)), **kwargs}
+                kwargs["retain_graph"] = True
             return super().__torch_function__(func, types, args, kwargs)
 
     def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for leaf in _leaves(self.losses(args, kwargs)):
             self._kept.append((leaf, leaf.grad))
             leaf.grad = torch.zeros_like(leaf)
+
+
+class _Memory:
+    """A tensor's memory, as it is now."""
+
+    __slots__ = ("bytes", "content", "size", "tensor", "view")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.bytes = tensor, tensor.untyped_storage()
+        self.view = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self.size = self.bytes.nbytes()
+        self.content: Any = _Bytes(self.size).copy_(self.bytes) if self.size else None
+
+    def restore(self) -> None:
+        """Make the tensor what it was, with the same memory."""
+        now = self.tensor.untyped_storage()
+        if now._cdata != self.bytes._cdata:
+            self.bytes.resize_(max(self.size, now.nbytes()))  # A tensor is given no memory that is too small.
+            self.tensor.set_(self.bytes, *self.view)
+        self.bytes.resize_(self.size)
+        if self.content is not None:
+            self.bytes.copy_(self.content)
+
+
+def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors that a call writes into, or whose memory it hands out."""
+    call, into = call_of(function), [kwargs.get("out")]
+    if (call.writes or call.apart or call.name.endswith("storage")) and args:
+        into.append(args[0])
+    each = [x for one in into for x in (one if isinstance(one, (list, tuple)) else [one])]
+    dense = [x for x in each if isinstance(x, torch.Tensor) and x.layout is torch.strided]
+    return [x for x in dense if not x.is_inference()]
 
 
 def _leaves(losses: Sequence[Tensor]) -> list[Tensor]:
@@ -213,8 +266,19 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
         torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
         for about in node._input_metadata
     ]
-    with torch.random.fork_rng(generators), torch._C._EnableTorchFunction(), _Trial(seen), torch.no_grad():
-        found = node.apply(*zeros)
+    notes: dict[str, Any] = node.__dict__
+    noted = {name: x.copy() if isinstance(x, (list, dict)) else x for name, x in notes.items()}
+    try:
+        with (
+            torch.random.fork_rng(generators),
+            torch._C._EnableTorchFunction(),
+            _Trial(seen),
+            torch.no_grad(),
+        ):
+            found = node.apply(*zeros)
+    finally:
+        notes.clear()
+        notes.update(noted)
     found = found if isinstance(found, tuple) else (found,)
     needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
     return [to is not None and next(needed) for to, _ in node.next_functions]

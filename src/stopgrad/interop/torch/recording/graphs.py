@@ -8,9 +8,10 @@ from typing import Any
 from stopgrad.base.dtypes import dtype_of
 from stopgrad.base.source import RawLocation
 from stopgrad.base.types import TensorType, tensor_type
-from stopgrad.flow.asked import Asked
+from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import counted, some
 from stopgrad.graph.arguments import operation_name
@@ -19,7 +20,17 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import REGISTRY
 from stopgrad.interop.torch.recording.leaving import Departure
 from stopgrad.interop.torch.recording.nodes import EARLIER
-from stopgrad.interop.torch.recording.record import Event, Kind, Target, Value, above
+from stopgrad.interop.torch.recording.record import (
+    FREEZES,
+    WRITES,
+    Event,
+    Kind,
+    Sizes,
+    Target,
+    Value,
+    above,
+    is_written,
+)
 from stopgrad.ops.structural.foreign import Foreign, ForeignStop
 
 
@@ -29,6 +40,7 @@ def report_of(
     departures: Sequence[Departure] = (),
     held: bool = False,
     lost: Iterable[str] = (),
+    sizes: Sizes | None = None,
 ) -> Flow:
     """The report on recorded values, made from a graph of ours.
 
@@ -37,6 +49,7 @@ def report_of(
         xs: what is asked about.
         departures: the values that left for Python.
         lost: what could not be found out.
+        sizes: how large the gradients were in a backward pass from these losses.
         held: whether an optimizer holds the subjects; other tensors that gradients reach are then a finding.
     """
     gone = _gone(losses, xs, departures)
@@ -47,7 +60,8 @@ def report_of(
     if held:
         findings += _strays(building, ys)
     findings += [Finding("not followed", what, ()) for what in lost]
-    return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
+    asked = building.question(ys, building.asked)
+    return flow_of(asked, (), findings, None if sizes is None else building.measured(ys, sizes))
 
 
 def _gone(
@@ -72,7 +86,7 @@ def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
     leaves = {str(i): leaf for i, leaf in enumerate(building.unasked_leaves())}
     if not leaves:
         return []
-    flow = flow_of(Asked(building.graph, ys, leaves, is_function=True, recorded=True))
+    flow = flow_of(building.question(ys, leaves))
     lines: dict[Any, list[Operation]] = {}
     for key, leaf in leaves.items():
         if flow[key].arrives:
@@ -94,7 +108,7 @@ def _hooks(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
     if not hooked:
         return []
     xs = building.asked | {f"hook {i}": made for i, (made, _, _) in enumerate(hooked)}
-    flow = flow_of(Asked(building.graph, ys, xs, is_function=True, recorded=True))
+    flow = flow_of(building.question(ys, xs))
     lines: dict[RawLocation, tuple[Output, dict[str, None]]] = {}
     for i, (made, place, keys) in enumerate(hooked):
         arriving = [key for key in keys if flow[key].arrives]
@@ -116,6 +130,10 @@ class _Building:
         self._made: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
         self._outside: dict[Output, Output] = {}
+        self._frozen: dict[Operation, bool] = {}
+        self._unwritten: set[Operation] = set()
+        self._updates: set[Operation] = set()
+        self._still: set[Operation] = set()  # What frozen tensors hold, also after updates and behind stops.
         self._targets = xs
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
         self._names = {x.value.event: operation_name(key) for key, x in reversed(list(xs.items()))}
@@ -124,6 +142,11 @@ class _Building:
         for event in events:
             self._build(event)
         self.asked = {key: self._made[x.value.event, x.value.index] for key, x in xs.items()}
+
+    def question(self, ys: tuple[Output, ...], xs: Mapping[str, Output]) -> Asked:
+        """The question about outputs of the graph."""
+        recorded = Recorded(self._frozen, self._unwritten, self._updates)
+        return Asked(self.graph, ys, xs, is_function=True, recorded=recorded)
 
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
         """For each event, the events asked about that it depends on, as the bits of a number."""
@@ -170,6 +193,19 @@ class _Building:
             found += [(self.asked[key], place, [key]) for place in x.hooks]
         return found
 
+    def measured(self, ys: tuple[Output, ...], sizes: Sizes) -> Measured:
+        """How large the gradients were, at the outputs that stand for the values."""
+        at = {
+            self._made[v.event, v.index]: n for v, n in sizes.at.items() if (v.event, v.index) in self._made
+        }
+        of = {key: sizes.of[x.value] for key, x in self._targets.items() if x.value in sizes.of}
+        hooks = {
+            made: self.mark(made, "hook", "a hook", place)
+            for made, place, _ in self.hooked()
+            if made in at or made in self.asked.values()
+        }
+        return Measured(ys, self.asked, of, at, hooks)
+
     def mark(self, made: Output, call: str, why: str, place: RawLocation | None) -> Operation:
         """An operation that only says where something is."""
         return self._add(ForeignStop, (made,), (call, why), (made.type,), place).op
@@ -192,17 +228,16 @@ class _Building:
         inputs = tuple([self._left(value, event) for value in event.inputs])
         types = tuple([_type(sizes) for sizes in event.results])
         asked = any((event, i) in self._xs for i in range(len(types)))
-        if event.kind is Kind.STOP:
-            self._made[event, 0] = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
-        elif event.kind is Kind.FROZEN:
-            x = self._xs.get((event.inputs[0].event, event.inputs[0].index))
-            stopped = x is not None and not x.argument
-            self._made[event, 0] = (
-                self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
-                if stopped
-                else inputs[0]
-            )
-        elif event.kind is Kind.WRITTEN and self._adds_nothing(event):
+        if event.kind is Kind.STOP or (event.kind is Kind.FROZEN and self._is_asked(event.inputs[0])):
+            made = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+            self._made[event, 0] = made
+            if event.kind is Kind.FROZEN:
+                self._frozen[made.op] = event.call == FREEZES
+            elif not is_written(event):
+                self._unwritten.add(made.op)
+            if event.kind is Kind.FROZEN or inputs[0].op in self._still:
+                self._still.add(made.op)
+        elif event.kind is Kind.FROZEN or (event.kind is Kind.WRITTEN and self._adds_nothing(event)):
             self._made[event, 0] = inputs[0]
         elif event.kind is Kind.LEAF and not event.inputs:
             kind = types[0]
@@ -217,6 +252,9 @@ class _Building:
         else:
             values = event.call, tuple(event.results), event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
+            if (event.kind is Kind.WRITTEN or event.why is WRITES) and inputs[0].op in self._still:
+                self._updates.add(op)
+                self._still.add(op)
             self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
         if asked and event.kind is not Kind.LEAF:
             self._guard(event)
@@ -233,6 +271,11 @@ class _Building:
             stopped = region.why, region.why
             self._outside[made] = self._add(ForeignStop, (made,), stopped, (made.type,), region.place)
         return self._outside[made]
+
+    def _is_asked(self, value: Value) -> bool:
+        """Whether a value is asked about, and is no argument of ``torch.func``."""
+        x = self._xs.get((value.event, value.index))
+        return x is not None and not x.argument
 
     def _is_of_argument(self, value: Value) -> bool:
         """Whether a value was made of an argument of ``torch.func``, and is none itself."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
+from stopgrad.interop.torch.recording.places import with_caller
 from stopgrad.interop.torch.recording.record import Value, now, stop
 
 MADE_OF = "what may be made of it "
@@ -61,15 +62,15 @@ class Departures:
         """Note that a value left: it became *what*."""
         if isinstance(what, np.ndarray):
             spans = [span for span in self._spans if span.array() is not None]
-            departure = Departure(None, value, call, why, place, now())
+            departure = Departure(None, value, call, why, with_caller(place), now())
             begin = what.__array_interface__["data"][0]
             self._spans = [*spans, _Span(begin, begin + what.nbytes, weakref.ref(what), departure)]
             if place is not None:
                 self._sites.setdefault(place[0], {})[place[1]] = departure
             return
-        serial = now()
+        serial, left_at = now(), with_caller(place)
         for number in _numbers_in(what, SHORT):
-            departure = Departure(number, value, call, why, place, serial)
+            departure = Departure(number, value, call, why, left_at, serial)
             for key in _keys(number):
                 self._numbers.pop(key, None)
                 self._numbers[key] = departure
@@ -117,7 +118,8 @@ class Departures:
 
 def _back(departure: Departure, place: RawLocation | None, what: str = "") -> Value:
     """A value that came back, behind a stop at the place where it left."""
-    where = "" if place is None else f", {what}came back at {place_text(decode(place))}"
+    place = with_caller(place)
+    where = "" if place is None else f", {what}came back at {place_text(decode(place).cause)}"
     why = f"left for Python by {departure.why}{where}"
     return stop(departure.value, departure.call, why, departure.place)
 

@@ -20,7 +20,7 @@ from stopgrad.interop.torch.recording.functions import (
     Returned,
     returned_for_zeros,
 )
-from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering
+from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering, forward_around
 
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
@@ -106,6 +106,11 @@ class Nodes:
         tags = node.metadata.get(self._key)
         found: Value | None = None if tags is None else tags.get(number)
         return found if found is None or found.written is None else found.written
+
+    def values(self, node: Node) -> dict[int, Value]:
+        """The known values of a node's results, by their numbers, as they were made."""
+        tags = node.metadata.get(self._key, _NONE)
+        return {number: value for number, value in tags.items() if number != RETURNED}
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
@@ -221,13 +226,12 @@ class Nodes:
                 flat[value] = None
         rest = [value for value in flat if value not in inputs]
         walls = [(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))]
-        if inner is not None:
-            for value in entering(inner):
-                if value not in inputs and value not in flat:
-                    if value.open:
-                        why = inner.event.region.why if inner.event.region is not None else name_of(node)
-                        walls.append((len(inputs) + len(rest), "stopped", why))
-                    rest.append(value)
+        forward = None if inner is None else forward_around(inner.event.region)
+        if inner is not None and forward is not None:
+            for value in entering(inner, forward, {*inputs, *flat}):
+                if value.open:
+                    walls.append((len(inputs) + len(rest), "stopped", forward.why))
+                rest.append(value)
         event = Event(Kind.OPERATION, name_of(node), place, (*inputs, *rest), tuple(walls))
         if node._sequence_nr() < self.started:
             event.why = EARLIER

@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import sys
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch.utils import _contextlib
 
-from stopgrad.base.source import FILES, RawLocation, is_internal
+from stopgrad.base.source import FILES, OWN, RawLocation, called, is_internal, kind_of, outward
 
 _HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPTIMIZERS = os.path.join(_TORCH, "optim") + os.sep
 _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
+_MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _BETWEEN = ("<string>", "<frozen ", copy.__file__, functools.__file__)
 _FUNCTION: Any = torch.autograd.Function
@@ -51,6 +53,16 @@ def place_of(frame: FrameType | None) -> RawLocation | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
+def with_caller(place: RawLocation | None) -> RawLocation | None:
+    """The same place; in a library's code that is being executed, with the user's line that led there."""
+    if place is None or not isinstance(place[0], CodeType) or kind_of(place[0].co_filename) == OWN:
+        return place
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code is not place[0] or frame.f_lasti != place[1]):
+        frame = frame.f_back
+    return place if frame is None else called(place[0], place[1], outward(frame.f_back), _MODULE)
+
+
 class Entry:
     """The code that switches gradients on or off, as its frame shows it.
 
@@ -82,7 +94,7 @@ class Entry:
         file = "" if frame is None else frame.f_code.co_filename
         self.optimizes = file.startswith(_OPTIMIZERS)
         self.recomputes = file == _CHECKPOINT
-        self.place = decorator_place(frame) or place_of(user_frame(frame))
+        self.place = decorator_place(frame) or with_caller(place_of(user_frame(frame)))
 
 
 def decorator_place(frame: FrameType | None) -> RawLocation | None:
@@ -95,7 +107,7 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
     code: Any = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or _is_between(code.co_filename):
         return None
-    return code, 0
+    return called(code, 0, outward(frame), _MODULE)
 
 
 def forwards_of_functions(frame: FrameType | None) -> list[FrameType]:

@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.interop.torch.recording.places import with_caller
 
 
 class Kind(Enum):
@@ -24,6 +26,19 @@ class Kind(Enum):
     FROZEN = "frozen"  # A leaf at a time when it requires no gradient.
     WRITTEN = "written"  # A value of autograd's, and what was written into its memory without autograd.
 
+
+FREEZES, REQUIRES = "requires_grad_", "requires_grad"
+"""The calls of frozen leaves: at the line that froze it, and at the first use of one that is found frozen."""
+WRITES = "writes"
+"""The reason of an operation that wrote into its first input."""
+ALIAS = "alias"
+"""The call of a stop before what shares memory with a value, but not its history."""
+INSIDE = "inside "
+"""The beginning of the name of a region in the forward of an ``autograd.Function``."""
+
+_OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+"""The dtypes that carry gradients."""
 
 _serials = itertools.count(1)
 
@@ -40,8 +55,8 @@ class Event:
         serial: a number by which events are in order.
         kind: what it is.
         call: its name in PyTorch.
-        why: for a stop, why no gradient passes.
-        place: the line.
+        why: for a stop, why no gradient passes; of operations, what some are.
+        place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
         results: dtype and sizes of each result.
@@ -70,11 +85,24 @@ class Event:
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
         """Add a result; its value."""
         self.results.append(sizes)
+        if (self.kind is not _OPERATION or self.walls or sizes[0] not in FLOATS) and self._may_end_paths():
+            self.place = with_caller(self.place)
         value = Value(self, len(self.results) - 1, open)
         region = self.region
         if region is not None and not open:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
         return value
+
+    def _may_end_paths(self) -> bool:
+        """Whether it may be told as a cut, if it is no operation that only makes floating-point numbers."""
+        if self.kind is Kind.STOP or self.kind is Kind.FROZEN:
+            return True
+        return bool(self.walls) or any(x.sizes[0] in FLOATS for x in self.inputs)
+
+
+def is_written(stop: Event) -> bool:
+    """Whether somebody wrote a stop, who may take it out where it does nothing."""
+    return stop.kind is Kind.STOP and stop.call != ALIAS and not stop.call.startswith(INSIDE)
 
 
 class Value:
@@ -120,6 +148,21 @@ class Target(NamedTuple):
     hooks: tuple[RawLocation, ...] = ()
 
 
+class Sizes:
+    """How large the gradients of a backward pass are.
+
+    Attributes:
+        at: their norms, at values that operations made and at leaves.
+        of: more about them, at leaves.
+    """
+
+    __slots__ = ("at", "of")
+
+    def __init__(self) -> None:
+        self.at: dict[Value, float] = {}
+        self.of: dict[Value, Magnitude] = {}
+
+
 class Backward(NamedTuple):
     """A backward pass.
 
@@ -127,12 +170,14 @@ class Backward(NamedTuple):
         kind: ``"backward"`` or ``"grad"``.
         losses: what is differentiated.
         place: the line.
+        sizes: how large the gradients are; filled while it runs.
         given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
     """
 
     kind: str
     losses: tuple[Value, ...]
     place: RawLocation | None
+    sizes: Sizes
     given: tuple[tuple[Value, bool], ...] = ()
 
 
@@ -145,9 +190,10 @@ class Region:
         place: where it was entered.
         ignored: whether nothing that happens inside is recorded.
         runs: for the forward of an ``autograd.Function``, the function.
+        began: a serial number, by which later events are known; of a forward, those of its last run.
     """
 
-    __slots__ = ("ignored", "outer", "place", "runs", "why")
+    __slots__ = ("began", "ignored", "outer", "place", "runs", "why")
 
     def __init__(
         self,
@@ -158,6 +204,7 @@ class Region:
         runs: type | None = None,
     ) -> None:
         self.outer, self.why, self.place, self.ignored, self.runs = outer, why, place, ignored, runs
+        self.began = now()
 
     def holds(self, inner: Region | None) -> bool:
         """Whether *inner* is this region or lies in it."""
@@ -200,14 +247,21 @@ def forward_around(region: Region | None) -> Region | None:
     return region
 
 
-def entering(inner: Value) -> list[Value]:
-    """The outside values from which a value inside the forward of an ``autograd.Function`` was made."""
-    forward = forward_around(inner.event.region)
+def entering(inner: Value, forward: Region, edges: Collection[Value]) -> list[Value]:
+    """The outside values from which a value inside a forward of an ``autograd.Function`` was made.
+
+    Args:
+        inner: a result of the forward, as it was in there.
+        forward: the forward.
+        edges: the values that the function's node leads to, which are left out.
+    """
     found: dict[Value, None] = {}
     stack, seen = [inner.event], {inner.event}
     while stack:
         for value in stack.pop().inputs:
-            if forward is None or not _made_in(forward, value.event):
+            if value in edges or _detached_in(forward, value) in edges:
+                continue
+            if not _made_in(forward, value.event):
                 found[value] = None
             elif value.event not in seen:
                 seen.add(value.event)
@@ -215,13 +269,24 @@ def entering(inner: Value) -> list[Value]:
     return list(found)
 
 
+def _detached_in(forward: Region, value: Value) -> Value:
+    """The value that a forward detached to get this one."""
+    while value.event.kind is Kind.STOP and value.event.serial > forward.began:
+        value = value.event.inputs[0]
+    return value
+
+
 def _made_in(forward: Region, event: Event) -> bool:
-    """Whether an event happened in a forward, or is what is seen outside of something that did."""
+    """Whether an event happened in a forward, or is what is seen outside of something that did.
+
+    A forward may switch gradients on. What happens then is in no region, but later than its beginning.
+    """
     while event.kind is Kind.STOP or event.kind is Kind.WRITTEN:
         if forward.holds(event.region):
             return True
         event = event.inputs[-1].event
-    return forward.holds(event.region)
+    later = event.serial > forward.began and event.kind is not Kind.FROZEN and bool(event.inputs)
+    return later or forward.holds(event.region)
 
 
 def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:

@@ -16,13 +16,17 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.calls import Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
+from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
-from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame
+from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
+    FLOATS,
+    WRITES,
     Backward,
     Event,
     Kind,
     Region,
+    Sizes,
     Target,
     Value,
     left,
@@ -154,6 +158,11 @@ class Recorder(Values):
         value = held.value if held.root is None else held.root
         return Target(value, tensor.requires_grad, hooks=hooks_of(tensor))
 
+    def sizes(self, losses: Sequence[Value]) -> Sizes | None:
+        """How large gradients were in the last backward pass from exactly these losses; None without one."""
+        passes = [call.sizes for call in self.backwards if set(call.losses) == set(losses)]
+        return passes[-1] if passes else None
+
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
         found: dict[str, Tensor] = {}
@@ -196,7 +205,10 @@ class Recorder(Values):
         except Exception as error:
             self.lose(call, place, error)
             return function(*args, **kwargs)
-        result = function(*args, **kwargs)
+        if act is Act.BACKWARD or act is Act.GRAD:
+            result = run_measured(self, self.backwards[-1].sizes, function, args, kwargs)
+        else:
+            result = function(*args, **kwargs)
         try:
             if act is Act.GRAD and len(args) > 1:
                 self._given(args[1], result)
@@ -234,7 +246,7 @@ class Recorder(Values):
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(unwrapped(tensor), place, here) for tensor in tensors_in(losses)])
         kind = "grad" if call.act is Act.GRAD else "backward"
-        self.backwards.append(Backward(kind, values, place))
+        self.backwards.append(Backward(kind, values, place, Sizes()))
 
     def _operation(
         self,
@@ -267,6 +279,8 @@ class Recorder(Values):
             event = made.get(key)
             if event is None:
                 event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+            if into is not None and inputs and inputs[0] is into.value:
+                event.why = WRITES
             blocked = {i for i, _, _ in walls}
             sizes = sizes_of(tensor)
             open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
@@ -430,7 +444,7 @@ class Recorder(Values):
             self.begin_leaf(tensor, place)
         held = self.memory.held(tensor)
         if held is not None and held.root is not None:
-            held.place = place
+            held.place = with_caller(place)
             self._settle(tensor, held, place)
 
     def _attach(
@@ -481,7 +495,7 @@ class Recorder(Values):
         """Record that a result of an operation got a hook; a leaf's are found when it is asked about."""
         tensor, value = used[0].tensor, used[0].value
         if place is not None and value.event.kind is not Kind.LEAF and hooks_of(tensor):
-            value.event.hooks += (place,)
+            value.event.hooks += (with_caller(place) or place,)
 
     def _given(self, inputs: Sequence[Tensor], result: Sequence[Tensor | None]) -> None:
         """Note of a backward pass of ``torch.func`` at which arguments gradients arrived."""
@@ -509,8 +523,6 @@ def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tens
             found[id(one.tensor)] = (one.tensor, one)
     return list(found.values())
 
-
-FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
 
 _ACTIONS: dict[Act, Callable[..., None]] = {
     Act.RECORD: Recorder._operation,

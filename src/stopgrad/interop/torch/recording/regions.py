@@ -10,15 +10,21 @@ import torch
 from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.source import RawLocation
-from stopgrad.interop.torch.recording.places import Entry, forwards_of_functions, place_of, user_frame
-from stopgrad.interop.torch.recording.record import Region
+from stopgrad.interop.torch.recording.places import (
+    Entry,
+    forwards_of_functions,
+    place_of,
+    user_frame,
+    with_caller,
+)
+from stopgrad.interop.torch.recording.record import INSIDE, Region
 
 
 def forward_name(function: type) -> str:
     """The reason that gradients do not pass operations inside the forward of an ``autograd.Function``."""
     if function is CheckpointFunction:
         return "checkpoint(use_reentrant=True) of inputs that require no gradient"
-    return f"inside {function.__qualname__}.forward"
+    return f"{INSIDE}{function.__qualname__}.forward"
 
 
 class Regions:
@@ -48,7 +54,8 @@ class Regions:
         if here is None and not frames:
             here = self.region = Region(None, "gradients are off", None)
         for frame in reversed(frames):
-            here = self._forward(frame.f_locals["cls"], place_of(user_frame(frame.f_back)), here)
+            place = with_caller(place_of(user_frame(frame.f_back)))
+            here = self._forward(frame.f_locals["cls"], place, here)
         return here
 
     def _forward(self, function: type, place: RawLocation | None, here: Region | None) -> Region:
@@ -73,6 +80,7 @@ class Regions:
         if entry.manager and (entry.constructs or entry.manager not in self._before):
             self._before[entry.manager] = self.region
         if on:
+            self.here()  # So that a forward which switches gradients on is known before it makes anything.
             self.region = None
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)

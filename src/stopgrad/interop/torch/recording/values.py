@@ -8,7 +8,20 @@ from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.leaving import Departures
 from stopgrad.interop.torch.recording.memory import Held, Memory
 from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
-from stopgrad.interop.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
+from stopgrad.interop.torch.recording.places import with_caller
+from stopgrad.interop.torch.recording.record import (
+    ALIAS,
+    FREEZES,
+    REQUIRES,
+    Event,
+    Kind,
+    Region,
+    Value,
+    forward_around,
+    left,
+    now,
+    stop,
+)
 from stopgrad.interop.torch.recording.regions import Regions
 
 Tensor = torch.Tensor
@@ -34,6 +47,10 @@ class Values(Regions):
     def not_known(self, what: str) -> None:
         """Note for reports what could not be found out."""
         self.lost[what] = None
+
+    def values_at(self, node: torch.autograd.graph.Node) -> dict[int, Value]:
+        """The values of an autograd node's results, by their numbers, as they were made."""
+        return self.nodes.values(node)
 
     def leaf(self, tensor: Tensor) -> Value:
         """The value of a leaf to which an autograd edge leads, made while the leaf required a gradient."""
@@ -62,6 +79,8 @@ class Values(Regions):
                 place = forward.place
             self.memory.release(tensor)
             value = self.nodes.imported(node, number, place, inner)
+            if forward is not None:
+                forward.began = now()  # The next one at its place.
             self._remember(tensor, value)
         store = self.memory.store(tensor)
         if store is not None and store.serial > value.event.serial:
@@ -89,8 +108,9 @@ class Values(Regions):
         held.needs = bool(tensor.requires_grad)
         held.value = held.root
         if not held.needs:
-            where = held.place or place
-            frozen = Event(Kind.FROZEN, "requires_grad", where, (held.root,), why="requires_grad is False")
+            # At the line that froze it, if that is known; else at its first use.
+            call, where = (REQUIRES, place) if held.place is None else (FREEZES, held.place)
+            frozen = Event(Kind.FROZEN, call, where, (held.root,), why="requires_grad is False")
             held.value = frozen.result(held.root.sizes, False)
         if held.content is not None:
             held.value = self._written_into(held.value, held.content, tensor)
@@ -114,7 +134,7 @@ class Values(Regions):
             maker = maker.inputs[0].event
         if maker.kind is Kind.STOP:
             return stop(content, maker.call, maker.why, maker.place)
-        return stop(content, "alias", "shares memory, not history", content.event.place)
+        return stop(content, ALIAS, "shares memory, not history", content.event.place)
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
         """A value that autograd knows, together with what was written into its memory without autograd."""
@@ -134,7 +154,7 @@ class Values(Regions):
                 return self._met_behind_alias(tensor, alias, first)
         if store is not None:
             content = left(store.value, None)
-            value = stop(content, "alias", "shares memory, not history", place) if content.open else content
+            value = stop(content, ALIAS, "shares memory, not history", place) if content.open else content
             held = self.memory.hold(tensor, value, store.serial)
             if tensor.requires_grad:
                 self.begin_leaf(tensor, place)
@@ -158,7 +178,7 @@ class Values(Regions):
         """A leaf whose memory was met before, through a tensor that was detached from it earlier."""
         place = first.value.event.place
         value = Event(Kind.LEAF, "leaf", None).result(sizes_of(tensor), True)
-        behind = stop(value, "alias", "shares memory, not history", place)
+        behind = stop(value, ALIAS, "shares memory, not history", place)
         behind.event.serial = alias.event.serial  # The leaf was there before its alias.
         alias.event.inputs = (behind,)
         return self.memory.hold(tensor, value, first.serial, root=value)
@@ -197,7 +217,8 @@ class Values(Regions):
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
         self._remember(tensor, value)
-        if not tensor.requires_grad:
+        if not tensor.requires_grad:  # It was made frozen.
+            held.place = with_caller(place)
             self._settle(tensor, held, place)
         return held
 

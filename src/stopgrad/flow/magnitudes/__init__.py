@@ -1,0 +1,1 @@
+"""How large the gradients are that arrive, and where they vanish, explode or stop being numbers."""

@@ -1,0 +1,110 @@
+"""Monitors of trainings in JAX: the loss is a function, called with what the training step is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.flow.magnitudes.repeated import Repeated
+from stopgrad.graph.operands import shorten
+from stopgrad.graph.public import guarded
+from stopgrad.interop.jax.loading import Question, question
+from stopgrad.train.monitoring.monitor import Monitor
+from stopgrad.train.monitoring.verdicts import verdicts_of
+
+
+class JaxMonitor(Monitor):
+    """Monitors the gradients of a JAX function; :func:`monitor` makes it.
+
+    Called in each step, it computes the gradient a second time in those that are sampled, by the graph that
+    :func:`stopgrad.jax.explain` makes, compiled by XLA; and has nothing to do in the others.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], argnums: int | Sequence[int] | None, every: int, to: object
+    ) -> None:
+        super().__init__(every, to)
+        if not callable(f):
+            raise ArgumentError(f"jax.monitor: takes a function, not {shorten(f)}")
+        self._f, self._argnums = f, argnums
+        self._kinds: list[Any] = []
+        self._question: Question | None = None
+        self._asking: Repeated | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Note a step; before or after it runs, but not both.
+
+        Args:
+            args, kwargs: the function's arguments in this step.
+        """
+        if self.due:
+            self._safely("sampling", self._sample, args, kwargs)
+        self.step += 1
+
+    def _sample(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        asked, values = self._traced(args, kwargs)
+        assert self._asking is not None
+        fed = asked.fed("jax.monitor", values)
+        flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)))
+        self._take(verdicts_of(flow))
+
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Question, list[Any]]:
+        """The function as it was traced for arguments like these, and their values."""
+        known = self._question
+        if known is not None:
+            try:
+                values = known.program.leaves(args, kwargs)
+            except ArgumentError:  # They have another structure.
+                known = None
+            else:
+                known = known if self._kinds == list(map(_kind, values)) else None
+        if known is None:
+            known = self._question = question("jax.monitor", self._f, args, kwargs, self._argnums)
+            self._asking = Repeated(known.asked, known.findings, "xla")
+            values = known.program.leaves(args, kwargs)
+            self._kinds = list(map(_kind, values))
+        return known, values
+
+
+def _kind(value: Any) -> Any:
+    """Shape and dtype of an argument."""
+    return np.shape(value), jax.dtypes.result_type(value) if not hasattr(value, "dtype") else value.dtype
+
+
+@guarded("jax.monitor")
+def monitor(
+    f: Callable[..., Any], *, argnums: int | Sequence[int] | None = 0, every: int = 100, to: Any = None
+) -> JaxMonitor:
+    """Watch the gradients of a loss while it is trained, and tell when a verdict on them changes.
+
+    Args:
+        f: the loss, as for ``jax.grad``.
+        argnums: which of its arguments are trained; None for all.
+        every: one step in so many is sampled, beginning with the first; the gradient is then computed once
+            more. The first sample takes as long as compiling it.
+        to: where it reports to: None for the standard output, which is told changes alone; a path, for a file
+            of JSON lines; a stream; an object with ``add_scalar``, as TensorBoard's ``SummaryWriter``; one
+            with ``log``, as a run of Weights & Biases; or a list of these.
+
+    Returns:
+        A function of the loss's arguments, which is called once in each step.
+
+    Raises:
+        ArgumentError: these do not fit together.
+
+    Examples:
+        >>> import jax, stopgrad.jax as sgj
+        >>> def loss(w, x):
+        ...     return jax.nn.relu(w * x)
+        >>> w, monitor = 1.5, sgj.monitor(loss, every=1)
+        >>> for _ in range(3):
+        ...     monitor(w, 1.0)
+        ...     w -= 1.0
+        stopgrad: since step 2, the gradient of w is exactly 0: ...relu is dead: it is off wherever a gradient
+        arrives
+    """
+    return JaxMonitor(f, argnums, every, to)

@@ -1,0 +1,65 @@
+"""A monitor as a callback of Lightning's ``Trainer``, and of that of transformers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+from stopgrad.base.namespaces import require
+from stopgrad.interop.torch.monitoring.sampling import ForwardAlone, Sampling
+
+_LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
+
+
+class Steps(Protocol):
+    """A monitor, as callbacks use it."""
+
+    step: int
+
+    @property
+    def due(self) -> bool: ...
+
+    def __enter__(self) -> Any: ...
+
+    def begin(self, sampling: Sampling) -> None: ...
+
+    def end(self, failed: bool = False) -> None: ...
+
+
+def lightning_callback(monitor: Steps) -> Any:
+    """A callback of the Lightning that is imported; if none is, of the one that is installed."""
+    name = next((name for name in _LIGHTNING if name in sys.modules), _LIGHTNING[1])
+    base: Any = require(name, "a callback for Lightning").Callback
+
+    class MonitorCallback(base):  # type: ignore[misc]
+        """Samples batches of training."""
+
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+            monitor.step = trainer.global_step
+            monitor.__enter__()
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            monitor.end()
+
+        def on_exception(self, *_: Any) -> None:
+            monitor.end(failed=True)
+
+    return MonitorCallback()
+
+
+def trainer_callback(monitor: Steps) -> Any:
+    """A callback of transformers, which tells no callback of exceptions: so the forward alone is watched."""
+    base: Any = require("transformers", "a callback for its Trainer").TrainerCallback
+
+    class MonitorCallback(base):  # type: ignore[misc]
+        """Samples steps of training."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            monitor.step = state.global_step
+            if monitor.due:
+                monitor.begin(ForwardAlone(model))
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            monitor.end()
+
+    return MonitorCallback()

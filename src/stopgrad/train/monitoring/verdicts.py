@@ -1,0 +1,83 @@
+"""What a sample says of the gradient of each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
+from stopgrad.flow.source_lines import place
+from stopgrad.graph.op import Status
+
+ARRIVES = "arrives"
+"""The state of a gradient with which nothing is wrong."""
+NOTHING = "nothing"
+"""The state of a parameter at which no gradient arrived, where it is not known why."""
+_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, *map(str, Status), NOTHING)
+"""Of several backward passes in one step, the verdict that counts: any NaN, else the best."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a sample says of the gradient of a parameter.
+
+    Attributes:
+        state: ``"arrives"``; what is wrong with what arrives: ``"not finite"``, ``"zero"``, ``"vanishing"``
+            or ``"exploding"``; the status by which none arrives, as ``"stopped"``; or ``"nothing"``, where
+            none arrives and it is not known why.
+        cause: the operation and line that make it so, in a few words; empty where none is known.
+        magnitude: how large the gradient is, if one arrives.
+    """
+
+    state: str
+    cause: str = ""
+    magnitude: Magnitude | None = None
+
+
+Verdicts = Mapping[str, Verdict]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The verdicts on a step.
+
+    Attributes:
+        step: its number.
+        verdicts: by the names of the parameters.
+    """
+
+    step: int
+    verdicts: Verdicts
+
+
+def verdicts_of(flow: Flow) -> dict[str, Verdict]:
+    """The verdicts of a report."""
+    causes = {}
+    for trouble in flow.troubles:
+        told = [(cause.location, str(cause)) for cause in trouble.causes[:1]]
+        cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in told])
+        causes.update(dict.fromkeys(trouble.keys, (trouble.kind, cause)))
+    found = {}
+    for name, reach in zip(flow.xs, flow.values(), strict=True):
+        if not flow.xs[name].type.differentiable:
+            continue
+        if reach.arrives:
+            found[name] = Verdict(*causes.get(name, (ARRIVES, "")), reach.magnitude)
+        else:
+            cuts = [(cut.location, cut.reason) for cut in reach.cuts[:1]]
+            cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in cuts])
+            found[name] = Verdict(str(reach.status), cause)
+    return found
+
+
+def merged(passes: Iterable[Verdicts]) -> dict[str, Verdict]:
+    """The verdicts on a step of several backward passes: a gradient arrives if it does in any of them."""
+    found: dict[str, Verdict] = {}
+    for verdicts in passes:
+        for name, verdict in verdicts.items():
+            known = found.get(name)
+            if known is None or _BEST.index(verdict.state) < _BEST.index(known.state):
+                found[name] = verdict
+    return found
