@@ -55,6 +55,7 @@ PAGES = [
     "add-an-engine.md",
     "arrays.md",
     "flow-report.md",
+    "gates.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("monitor.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")),
