@@ -32,7 +32,7 @@ suppress_warnings = ["mystnb.unknown_mime_type", "config.cache"]
 
 # Pages
 smartquotes = False
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 nb_execution_mode = "cache"  # A tutorial runs when it is new or was changed, and always in a fresh build.
