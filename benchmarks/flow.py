@@ -117,6 +117,52 @@ def selective(size: int) -> Question:
     return y, ws
 
 
+def weights(size: int) -> tuple[list[Any], Any]:
+    """Two tensors asked about for five operations, and an input."""
+    return [vector(f"w{k}") for k in range(2 * size // 5)], vector("x")
+
+
+def many(size: int) -> Question:
+    """Every gradient arrives."""
+    ws, y = weights(size)
+    for k in range(size // 2):
+        y = sg.tanh(y * ws[k % len(ws)])
+    return y, ws
+
+
+def many_half_stopped(size: int) -> Question:
+    """Half of the tensors lie behind one stop."""
+    ws, ours = weights(size)
+    theirs, half = vector("z"), len(ws) // 2
+    for k in range(size // 4):
+        ours, theirs = sg.tanh(ours * ws[k % half]), sg.tanh(theirs * ws[half + k % half])
+    return ours - sg.stop_gradient(theirs), ws
+
+
+def many_with_a_stop_each(size: int) -> Question:
+    """Each tensor has a stop of its own, all on one line."""
+    ws, y = weights(size)
+    for k in range(size // 3):
+        y = y + sg.stop_gradient(sg.sin(ws[k % len(ws)]))
+    return y, ws
+
+
+def many_in_a_row(size: int) -> Question:
+    """Each stop lies behind the one before, with tensors between."""
+    ws, y = weights(size)
+    for k in range(size // 3):
+        y = sg.stop_gradient(y * ws[k % len(ws)]) + ws[k % len(ws)]
+    return y, ws
+
+
+def many_with_stopped_branches(size: int) -> Question:
+    """Each layer has a stopped branch, so that each tensor has another wall above it, and twice the paths."""
+    ws, y = weights(size)
+    for k in range(size // 4):
+        y = y * ws[k % len(ws)] + sg.stop_gradient(sg.sin(y))
+    return y, ws
+
+
 CASES: dict[str, tuple[Callable[[int], Question], tuple[int, ...]]] = {
     "chain": (chain, (1_000, 10_000, 100_000, 1_000_000)),
     "wide, 1 asked": (wide(1), (1_000, 10_000, 100_000, 1_000_000)),
@@ -128,7 +174,14 @@ CASES: dict[str, tuple[Callable[[int], Question], tuple[int, ...]]] = {
     "loop": (loop, (1_000, 10_000, 100_000)),
     "ladder": (ladder, (1_000, 10_000, 100_000)),
     "selective": (selective, (1_000, 10_000, 100_000)),
+    "many": (many, (10_000, 100_000, 1_000_000)),
+    "many, half stopped": (many_half_stopped, (10_000, 100_000, 1_000_000)),
+    "many, a stop each": (many_with_a_stop_each, (10_000, 100_000, 1_000_000)),
+    "many, in a row": (many_in_a_row, (10_000, 100_000, 1_000_000)),
+    "many, stopped branches": (many_with_stopped_branches, (10_000, 100_000, 1_000_000)),
 }
+PRODUCTS = {"many, stopped branches": ("paths", "gates", "to_json")}
+"""What is left out, since what is asked for is itself as large as tensors times walls."""
 QUICK = 10_000
 
 PARTS: dict[str, Callable[[Any], Any]] = {
@@ -167,7 +220,7 @@ def work(case: str, size: int, repetitions: int) -> dict[str, Any]:
         if "MiB" not in found:
             found["MiB"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         for name, part in PARTS.items():
-            if name.startswith("to_") and not hasattr(flow, name):
+            if name in PRODUCTS.get(case, ()) or (name.startswith("to_") and not hasattr(flow, name)):
                 continue
             if name == "to_html" and size > QUICK:
                 continue  # A page is for people.

@@ -261,10 +261,25 @@ class Location:
         return f"{self!r}: {source}" if source else repr(self)
 
 
+class _Itself:
+    """Code as the key of a cache. Python's own hash of code reads all of it, each time."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.code is other.code
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+
 @functools.lru_cache(8)
-def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
+def _positions(itself: _Itself) -> tuple[tuple[int | None, ...], ...]:
     """The places of all instructions; Python can only decode them one after the other, from the first."""
-    return tuple(code.co_positions())
+    return tuple(itself.code.co_positions())
 
 
 def decode(raw: RawLocation) -> Location:
@@ -275,7 +290,7 @@ def decode(raw: RawLocation) -> Location:
     caller, asks = None, False
     if isinstance(code, Called):
         caller, asks, code = decode(code.caller), code.asks, code.code
-    positions, index = _positions(code), instruction // 2
+    positions, index = _positions(_Itself(code)), instruction // 2
     line, end_line, column, end_column = positions[index] if index < len(positions) else (None,) * 4
     return Location(
         code.co_filename,

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.walls import OPEN, Wall
-from stopgrad.flow.ways import Ending, Results, endings, from_results
+from stopgrad.flow.ways import Ending, Results, endings, from_results, to_sources
 from stopgrad.graph.graph import Operation, Output
 
 P = TypeVar("P", bound=Hashable)
-Next = list[tuple[Wall, int]]
-"""Walls, each with the xs behind it."""
+Next = list[Ending]
+"""The walls that are next, which lead to some x."""
 
 TOGETHER = 256
 """The number of cuts that one sweep removes, each by itself."""
@@ -53,18 +53,18 @@ def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next
         seen = ending.results
         while seen:
             lowest = seen & -seen
-            behind = survey.sources.behind(ending.leads)
-            found[lowest.bit_length() - 1].append((ending.wall, behind))
+            found[lowest.bit_length() - 1].append(ending)
             seen ^= lowest
     return found
 
 
 def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation]:
     """The operations of an open path from a result to a tensor that gradients reach."""
-    sweep, bit = survey.sweep, survey.bit(x)
+    sweep, sources = survey.sweep, survey.sources
+    to_x = to_sources(sweep, {x: sources.starting(1)}, sources)
 
     def leads(tensor: Output) -> bool:
-        return bool(survey.sources.openly(survey.leads[sweep.place(tensor)]) & bit)
+        return sources.openly(to_x[sweep.place(tensor)]) != 0
 
     at = next(y for y in ys if y.type.differentiable and leads(y))
     path = [at.op]

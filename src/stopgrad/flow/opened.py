@@ -6,9 +6,10 @@ lines are of that kind, and one sweep finds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from stopgrad.flow.hidden import BITS
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.walls import OPEN, Wall
 
@@ -18,10 +19,20 @@ PlaceOf = Callable[[Wall], Hashable]
 
 def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
     """The lines that may have one wall behind another, with only open ways between."""
-    found, bits = _several(survey, place_of)
+    found, several = _several(survey, place_of)
+    width = max(BITS // survey.sweep.places, 1)
+    for begin in range(0, len(several), width):
+        bits = {place: 1 << k for k, place in enumerate(several[begin : begin + width])}
+        found |= _in_a_row(survey, place_of, bits)
+    return found
+
+
+def _in_a_row(survey: Survey, place_of: PlaceOf, bits: Mapping[Any, int]) -> set[Any]:
+    """The lines, each with its bit, of which a wall outside of bodies may be behind another."""
+    found = set()
     sweep = survey.sweep
-    ahead = [0] * sweep.places if bits else []  # The lines that have the next wall, as bits.
-    for op in sweep.operations if bits else ():
+    ahead = [0] * sweep.places  # The lines that have the next wall.
+    for op in sweep.operations:
         at, ways = sweep.first[op.id], sweep.ways.get(op.id)
         before = [ahead[sweep.first[x.op.id] + x.index] for x in op.inputs]
         if ways is None:
@@ -46,8 +57,8 @@ def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
     return found
 
 
-def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], dict[Any, int]]:
-    """The lines of walls in bodies; and a bit for each line with several operations outside of bodies."""
+def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], list[Any]]:
+    """The lines of walls in bodies, and those with several operations outside of bodies."""
     outside: dict[Any, set[Any]] = {}
     inside = set()
     for ways in survey.sweep.ways.values():
@@ -58,5 +69,4 @@ def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], dict[Any, int
                     outside.setdefault(place, set()).add(wall.operation)
                 else:
                     inside.add(place)
-    several = [place for place, walls in outside.items() if len(walls) > 1 and place not in inside]
-    return inside, {place: 1 << k for k, place in enumerate(several)}
+    return inside, [place for place, walls in outside.items() if len(walls) > 1 and place not in inside]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
@@ -15,8 +16,39 @@ from stopgrad.graph.op import Status
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)
 """The statuses for which a gradient is generated."""
 
+Names = tuple[str, ...]
+"""The names of tensors that were asked about."""
 
-@dataclass(frozen=True)
+
+class Tensors:
+    """The names of tensors that a cut concerns: those behind it, and those that it alone keeps closed."""
+
+    @cached_property
+    def behind(self) -> Names:
+        return ()
+
+    @cached_property
+    def opens(self) -> Names:
+        return ()
+
+
+class Ends(Protocol):
+    """Where paths end: a wall, or a cut."""
+
+    @property
+    def operation(self) -> Operation: ...
+
+    @property
+    def status(self) -> Status: ...
+
+
+def is_discrete(ends: Ends) -> bool:
+    """Whether paths end in integers or booleans: at a comparison, an index or a mask."""
+    return ends.status is Status.NOT_DIFFERENTIABLE and not all(
+        y.type.differentiable for y in ends.operation.outputs
+    )
+
+
 class Cut:
     """A line of the user's source at which paths end, seen from ys: nothing behind another cut is a cut.
 
@@ -24,17 +56,29 @@ class Cut:
         operations: the operations that end them, built at this line.
         status: the status that they cause.
         reason: the reason.
-        behind: the tensors asked about that are behind it, by at least one path.
-        opens: the tensors that a gradient would reach if only this cut were removed.
         switched: whether a condition at run time decides if it acts.
     """
 
-    operations: tuple[Operation, ...]
-    status: Status
-    reason: str
-    behind: tuple[str, ...] = ()
-    opens: tuple[str, ...] = ()
-    switched: bool = False
+    def __init__(
+        self,
+        operations: tuple[Operation, ...],
+        status: Status,
+        reason: str,
+        tensors: Tensors | None = None,
+        switched: bool = False,
+    ) -> None:
+        self.operations, self.status, self.reason, self.switched = operations, status, reason, switched
+        self._tensors = tensors or Tensors()
+
+    @property
+    def behind(self) -> Names:
+        """The tensors asked about that are behind it, by at least one path."""
+        return self._tensors.behind
+
+    @property
+    def opens(self) -> Names:
+        """The tensors that a gradient would reach if only this cut were removed."""
+        return self._tensors.opens
 
     @property
     def operation(self) -> Operation:
@@ -54,12 +98,26 @@ class Cut:
     @property
     def is_discrete(self) -> bool:
         """Whether paths end in integers or booleans: at a comparison, an index or a mask."""
-        return self.status is Status.NOT_DIFFERENTIABLE and not all(
-            y.type.differentiable for y in self.operation.outputs
+        return is_discrete(self)
+
+    def _facts(self) -> tuple[object, ...]:
+        return self.operations, self.status, self.reason, self.switched
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Cut)
+            and self._facts() == other._facts()
+            and (self.behind, self.opens) == (other.behind, other.opens)
         )
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
 
     def __str__(self) -> str:
         return f"{self.reason}: {describe(self.operation)}"
+
+    def __repr__(self) -> str:
+        return f"Cut({self}, behind={self.behind}, opens={self.opens})"
 
 
 class Reach:
@@ -86,7 +144,7 @@ class Reach:
     def cuts(self) -> tuple[Cut, ...]:
         return self._given[0]
 
-    @cached_property
+    @property
     def _counted(self) -> tuple[int, int]:
         return self._given[1:]
 
@@ -113,26 +171,38 @@ class Reach:
         return f"Reach({self.status!r}, {self.cuts!r})"
 
 
-@dataclass(frozen=True)
 class GateUse:
     """A gate between ys and the tensors asked about that may end paths.
 
     Attributes:
         operation: the gate.
-        fully: the tensors that it cuts and that no gradient reaches.
-        partly: the tensors that it cuts, but that a gradient reaches by other paths.
         idle: whether it does nothing: no path ends first at it that would be open without any gates. Of two
             stops one behind the other, the one behind is idle.
         why_idle: why it is idle; empty if it is not.
     """
 
-    operation: Operation
-    fully: tuple[str, ...]
-    partly: tuple[str, ...]
-    why_idle: str = ""
+    def __init__(
+        self, operation: Operation, cuts: Callable[[], tuple[Names, Names]], why_idle: str = ""
+    ) -> None:
+        self.operation, self.why_idle = operation, why_idle
+        self._find = cuts
+
+    @cached_property
+    def _found(self) -> tuple[Names, Names]:
+        return self._find()
 
     @property
-    def cuts(self) -> tuple[str, ...]:
+    def fully(self) -> Names:
+        """The tensors that it cuts and that no gradient reaches."""
+        return self._found[0]
+
+    @property
+    def partly(self) -> Names:
+        """The tensors that it cuts, but that a gradient reaches by other paths."""
+        return self._found[1]
+
+    @property
+    def cuts(self) -> Names:
         """The tensors that it cuts."""
         return self.fully + self.partly
 
@@ -143,6 +213,9 @@ class GateUse:
     @property
     def location(self) -> Location | None:
         return self.operation.location
+
+    def __repr__(self) -> str:
+        return f"GateUse({self.operation!r}, why_idle={self.why_idle!r})"
 
 
 @dataclass(frozen=True)
@@ -170,25 +243,38 @@ class Finding:
         return self.operations[0].location if self.operations else None
 
 
-@dataclass(frozen=True)
 class Story:
     """Tensors with the same result, which are reported together.
 
     Attributes:
         keys: the tensors, as they were asked about.
         status: their status.
-        cuts: what cuts the paths to them.
+        is_cut: whether any paths to them are cut.
         frozen: whether they are those that require no gradient, by whatever else they are cut besides.
     """
 
-    keys: tuple[Any, ...]
-    status: Status
-    cuts: tuple[Cut, ...]
-    frozen: bool = False
+    def __init__(
+        self,
+        keys: tuple[Any, ...],
+        status: Status,
+        is_cut: bool,
+        cuts: Callable[[], tuple[Cut, ...]],
+        frozen: bool = False,
+    ) -> None:
+        self.keys, self.status, self.is_cut, self.frozen = keys, status, is_cut, frozen
+        self._find = cuts
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """The cuts on the paths to them, in the order of their operations."""
+        return self._find() if self.is_cut else ()
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> Names:
         return tuple(map(label, self.keys))
+
+    def __repr__(self) -> str:
+        return f"Story({self.labels}, {self.status!r})"
 
 
 Place = tuple[Any, ...]

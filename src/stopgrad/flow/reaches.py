@@ -7,7 +7,8 @@ forms.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -19,10 +20,10 @@ from stopgrad.flow.lines import Lines, Surveyed
 from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
-from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place, Reach, Story
+from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.walls import no_gradient_of
-from stopgrad.flow.ways import may_end_paths
+from stopgrad.flow.ways import Ending, may_end_paths
 from stopgrad.flow.words import names, some
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import NoGradient, Status, Undefined
@@ -139,20 +140,13 @@ class Reaches(Mapping[Any, Reach]):
         Comparisons, indices and masks make no difference for tensors that a gradient reaches, or that other
         cuts keep it from; nor does anything for frozen ones.
         """
-        discrete = {self.place(cut) for cut in self.cuts if cut.is_discrete}
-        spots = {self.place(cut): self.spot(cut) for cut in self.cuts}
-        groups: dict[tuple[Status, bool, tuple[Place, ...]], list[Any]] = {}
+        groups: dict[tuple[Status, bool, bool, object], list[Any]] = {}
         for key, reach in self._found.items():
             frozen = self._asked.xs[key] in self.frozen
-            places = [place for place in reach.places if place not in discrete]
-            places = places or ([] if reach.arrives else [*reach.places])
-            alike = () if frozen else tuple(dict.fromkeys([spots[place] for place in places]))
-            groups.setdefault((reach.status, frozen, alike), []).append(key)
-        found = []
-        for (status, frozen, _), keys in groups.items():
-            every = dict.fromkeys([place for key in keys for place in self._found[key].places])
-            found.append(Story(tuple(keys), status, self._told(tuple(every), keys), frozen))
-        return tuple(sorted(found, key=_rank))
+            alike, discrete = (None, False) if frozen else reach.seen
+            groups.setdefault((reach.status, discrete, frozen, alike), []).append(key)
+        ranked = sorted(groups, key=lambda group: (_ORDER.index(group[0]), group[1]))
+        return tuple([self._story(groups[group], frozen=group[2]) for group in ranked])
 
     @cached_property
     def frozen(self) -> Mapping[Output, tuple[Operation, ...]]:
@@ -181,11 +175,19 @@ class Reaches(Mapping[Any, Reach]):
         recorded = self._asked.recorded
         return recorded is not None and all(op in recorded.frozen for op in cut.operations)
 
+    def _story(self, keys: Sequence[Any], frozen: bool) -> Story:
+        first = self._found[keys[0]]
+        return Story(tuple(keys), first.status, first.is_cut, lambda: self._cuts_of(keys), frozen)
+
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """All the cuts, each once."""
-        places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
-        return self._told(tuple(places), tuple(self._found))
+        return self._cuts_of(self._found)
+
+    def _cuts_of(self, keys: Iterable[Any]) -> tuple[Cut, ...]:
+        """All the cuts on the paths to some tensors, each once."""
+        xs = [(reach.survey, reach.x) for reach in [self._found[key] for key in keys]]
+        return self._lines.cuts(self._lines.all_places(xs), xs)
 
     def location(self, op: Operation) -> Location | None:
         """Where an operation was built. It is decoded once for all operations of an instruction."""
@@ -197,10 +199,7 @@ class Reaches(Mapping[Any, Reach]):
 
     def spot(self, cut: Cut) -> Place:
         """The same for the reader: what helpers cut is cut at the line that called these."""
-        at = self.location(cut.operation)
-        if at is None or at.cause is at:
-            return self.place(cut)
-        return at.cause.file, at.cause.line, cut.is_discrete
+        return self._lines.spot(cut)
 
     def line(self, op: Operation) -> Place:
         """The key of the line where an operation was built."""
@@ -225,36 +224,43 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
         """The gates that may end paths, with the tensors that each cuts; for a function also unused ones."""
-        leads: dict[Operation, list[tuple[Survey, int]]] = {}
+        endings: dict[Operation, list[tuple[Survey, Ending]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
                 if ending.wall.reason is not NAMED:
-                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+                    endings.setdefault(ending.wall.operation, []).append((survey, ending))
         above = self.graph.subgraph_to(self.ys)
         wholly = self._asked.is_function and not self._asked.recorded
         left = untaken(self.graph, above) if wholly else ()
-        known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        cut_by = functools.cache(self._cut_by)
         found = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
-            before = tuple(leads.get(op, ()))
-            if before not in known:
-                known[before] = self._cut_by(before)
-            fully, partly, works = known[before]
-            why = "" if works else self._why_idle(op, bool(fully + partly))
-            found.append(GateUse(op, fully, partly, why))
+            walls: dict[Survey, list[int]] = {}
+            works = False
+            for survey, ending in endings.get(op, ()):
+                walls.setdefault(survey, []).append(survey.hidden.wall(ending.spot))
+                works = works or survey.sources.if_gates_were_open(ending.leads) != 0
+            alike = tuple([(survey, survey.hidden.alike(some)) for survey, some in walls.items()])
+            cuts = functools.partial(cut_by, alike)
+            why = "" if works else self._why_idle(op, any(cuts()))
+            found.append(GateUse(op, cuts, why))
         return tuple(found)
 
-    def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """The tensors behind a gate that it cuts fully and partly, and whether it does anything."""
-        cuts: dict[Output, None] = {}
-        works = False
-        for survey, bits in leads:
-            cuts |= dict.fromkeys(_chosen_from(survey.xs, survey.sources.behind(bits)))
-            works = works or bool(survey.sources.if_gates_were_open(bits))
+    def _cut_by(self, walls: Sequence[tuple[Survey, Iterable[int]]]) -> tuple[Names, Names]:
+        """The tensors behind a gate that no gradient reaches, and those that one reaches by other paths."""
+        xs = [survey.xs[k] for survey, nodes in walls for k in survey.hidden.tensors(nodes)]
         fully, partly = list[str](), list[str]()
-        for key in [key for key in self._found if self._asked.xs[key] in cuts]:
+        for _, key in sorted([pair for x in xs for pair in self._keys.get(x, ())]):
             (partly if self._found[key].arrives else fully).append(label(key))
-        return tuple(fully), tuple(partly), works
+        return tuple(fully), tuple(partly)
+
+    @cached_property
+    def _keys(self) -> dict[Output, list[tuple[int, Any]]]:
+        """The keys of each tensor, with their positions."""
+        found: dict[Output, list[tuple[int, Any]]] = {}
+        for position, (key, reach) in enumerate(self._found.items()):
+            found.setdefault(reach.x, []).append((position, key))
+        return found
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -302,6 +308,12 @@ class Reaches(Mapping[Any, Reach]):
                 found.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
                 )
+        return (*found, *self.idle_lines, *findings_of(self.troubles, self.magnitudes), *self.noted)
+
+    @cached_property
+    def idle_lines(self) -> tuple[Finding, ...]:
+        """The lines with stops that do nothing, and that a reader should look at."""
+        found = []
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             lines.setdefault((*self.line(gate.operation), gate.operation.type), []).append(gate)
@@ -311,7 +323,7 @@ class Reaches(Mapping[Any, Reach]):
             if stops and all(gate.idle for gate in gates):
                 why = idle[stops[0]]
                 found.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
-        return (*found, *findings_of(self.troubles, self.magnitudes), *self.noted)
+        return tuple(found)
 
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
@@ -400,7 +412,10 @@ class Reaches(Mapping[Any, Reach]):
 
 FROZEN, REQUIRES = "frozen", "requires_grad is False"
 _APART = "nothing behind it depends on what was asked about"
-_DERIVED = ("stories", "frozen", "cuts", "gates", "idle", "_but_by_updates", "findings", "troubles")
+_DERIVED = (
+    *("stories", "frozen", "cuts", "gates", "idle", "idle_lines", "_but_by_updates", "findings", "troubles"),
+    "_keys",
+)
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,
@@ -409,12 +424,3 @@ _ORDER = (
     Status.PARTLY_STOPPED,
     Status.FLOWS,
 )
-
-
-def _rank(story: Story) -> tuple[int, bool]:
-    """The worst status first; comparisons alone after the other cuts."""
-    return _ORDER.index(story.status), all(cut.is_discrete for cut in story.cuts)
-
-
-def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:
-    return (xs[k] for k in range(len(xs)) if bits >> k & 1)

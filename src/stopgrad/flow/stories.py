@@ -143,10 +143,10 @@ class _Told:
         return not self._report.xs[story.labels[0]].type.differentiable
 
     def _is_short(self, story: Story) -> bool:
-        return story.frozen or not story.cuts or self._carries_none(story)
+        return story.frozen or not story.is_cut or self._carries_none(story)
 
     def _why_short(self, story: Story) -> str:
-        return story.cuts[0].reason if story.cuts else ""
+        return story.cuts[0].reason if story.is_cut else ""
 
     def _heading(self, status: Status, labels: Sequence[str], why: str = "") -> Paragraph:
         shown = names(labels, self._report.xs, self._width - len(status) - 4)
@@ -177,9 +177,9 @@ class _Told:
         """The text of how many paths to tensors are cut, and where."""
         natural = Status.NOT_DIFFERENTIABLE if story.status in ARRIVES else None
         aside = [cut for cut in story.cuts if cut.is_discrete or cut.status is natural]
-        if story.status not in ARRIVES and len(aside) == len(story.cuts):
-            aside = []  # That is the reason.
-        cutting = [cut for cut in story.cuts if cut not in set(aside)]
+        cutting = [cut for cut in story.cuts if not (cut.is_discrete or cut.status is natural)]
+        if story.status not in ARRIVES and not cutting:
+            aside, cutting = [], aside  # That is the reason.
         paths = self._paths(story)
         if paths and cutting and not all(cut.switched for cut in cutting):
             yield Paragraph(paths, indent=2)
@@ -202,8 +202,9 @@ class _Told:
 
     def _paths(self, story: Story) -> str:
         """How many of the paths are cut; empty if there is only one."""
-        counts = [(reach.cut_paths, reach.paths) for reach in [self._report[key] for key in story.keys]]
-        return "" if set(counts) == {(1, 1)} else paths_cut(counts)
+        return paths_cut(
+            (reach.cut_paths, reach.paths) for reach in map(self._report.__getitem__, story.keys)
+        )
 
     def _spot(self, spot: Spot, story: Story) -> Iterator[Part]:
         """A line at which paths end, with its source, and the effect of removing it."""
@@ -263,7 +264,7 @@ class _Told:
 
     def idle(self) -> Iterator[Part]:
         """The text about stops that do nothing; of those in libraries, only where they are."""
-        found = [one for one in self._report.findings if one.kind == "idle"]
+        found = self._report.idle_lines
         if not found or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from stopgrad.base.garbage import without_gc
+from stopgrad.flow.hidden import Hidden
 from stopgrad.flow.walls import LEVELS, OPEN, Removed, Wall, Way, keep_all, no_gradient_of
 from stopgrad.flow.ways import (
     Ending,
@@ -15,6 +17,7 @@ from stopgrad.flow.ways import (
     Sweep,
     endings,
     from_results,
+    openly_behind,
     to_sources,
     walled,
     ways_of,
@@ -49,13 +52,15 @@ class Survey:
         self._wall_off(sweep)
         self.results = results = Results(1)
         self.reached = from_results(sweep, {y: results.starting(1, y) for y in ys}, results)
-        self.sources = sources = Sources(len(xs))
-        self._begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
+        self.sources = sources = Sources(1)  # Which of the xs these are is asked of what is hidden.
+        self._begin = {x: sources.starting(1) for x in xs if sweep.place(x) >= 0}
         self.leads = to_sources(sweep, self._begin, sources)
         self.endings: list[Ending] = list(endings(sweep, self.reached, self.leads, results, sources))
-        self.cut = 0
-        for ending in self.endings:
-            self.cut |= sources.behind(ending.leads)
+
+    @cached_property
+    def hidden(self) -> Hidden:
+        """Which xs lie behind which walls."""
+        return without_gc(Hidden, self.sweep, self.xs, self.leads, [ending.spot for ending in self.endings])
 
     def ends_at(self, x: Output) -> bool:
         """Whether a tensor is named in stops, so that paths end there."""
@@ -67,19 +72,17 @@ class Survey:
             ways = sweep.ways[t.op.id] = list(sweep.ways[t.op.id])
             ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED), removed)
 
-    def opened(self, removed: Removed) -> int:
-        """Which xs a gradient would reach through these walls if all of them were removed."""
+    def opened(self, removed: Removed) -> list[int]:
+        """The xs, by their positions, that a gradient would reach through these walls without all of them."""
         sweep, results, sources = self.sweep.without(removed, self.acting), self.results, self.sources
         for t in self._stops:
             sweep.ways[t.op.id] = ways_of(t.op, self.acting, removed)
         self._wall_off(sweep, removed)
         reached = from_results(sweep, {y: results.starting(1, y) for y in self._ys}, results)
         leads = to_sources(sweep, self._begin, sources)
-        found = 0
-        for ending in endings(sweep, reached, leads, results, sources):
-            if removed(ending.wall):
-                found |= sources.openly(ending.leads)
-        return found
+        ends = endings(sweep, reached, leads, results, sources)
+        found = openly_behind(sweep, [end.spot for end in ends if removed(end.wall)])
+        return [k for k, x in enumerate(self.xs) if x in self._begin and found[sweep.place(x)]]
 
     def status(self, x: Output) -> Status:
         """Whether a gradient arrives, and if not, why not."""
@@ -87,7 +90,7 @@ class Survey:
         level = len(LEVELS) if at < 0 else self.results.level(self.reached[at], 1)
         if level == len(LEVELS):
             return Status.DISCONNECTED
-        if level == OPEN and self.cut & self.bit(x):
+        if level == OPEN and self.endings and self.hidden.is_cut(self.position(x)):
             return Status.PARTLY_STOPPED
         return LEVELS[level]
 
@@ -97,12 +100,12 @@ class Survey:
             return None
         return Wall(x.op, Status.NOT_DIFFERENTIABLE, no_gradient_of(x))
 
-    def bit(self, x: Output) -> int:
-        """The bit of x in sets of sources."""
-        return 1 << self._bits[x]
+    def position(self, x: Output) -> int:
+        """The position of x among the xs."""
+        return self._positions[x]
 
     @cached_property
-    def _bits(self) -> dict[Output, int]:
+    def _positions(self) -> dict[Output, int]:
         return {x: k for k, x in enumerate(self.xs)}
 
     def paths(self, x: Output) -> tuple[int, int]:

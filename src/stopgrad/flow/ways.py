@@ -367,6 +367,10 @@ def behind(sweep: Sweep, op: Operation, inputs: Behind, leads: Sequence[int], so
     return bits
 
 
+Spot = tuple[int, int, int]
+"""Where a wall is: the id of its operation, which output, and which of the walls of that output's way."""
+
+
 class Ending(NamedTuple):
     """An end of paths: the wall, the results from which it is seen, and the sources behind it.
 
@@ -377,6 +381,7 @@ class Ending(NamedTuple):
     inside: Operation
     results: int
     leads: int
+    spot: Spot
 
 
 def endings(
@@ -386,10 +391,38 @@ def endings(
     for op in reversed(sweep.operations):
         for o, way in enumerate(sweep.ways.get(op.id, ())):
             seen = results.seen(reached[sweep.first[op.id] + o]) if way.walls else 0
-            for wall, inputs in way.walls if seen else ():
+            for number, (wall, inputs) in enumerate(way.walls if seen else ()):
                 bits = behind(sweep, op, inputs, leads, sources)
                 if bits:
-                    yield Ending(wall, op, seen, bits)
+                    yield Ending(wall, op, seen, bits, (op.id, o, number))
+
+
+def openly_behind(sweep: Sweep, walls: Iterable[Spot]) -> bytearray:
+    """For each place, whether gradients pass to it from right behind some of these walls."""
+    found = bytearray(sweep.places)
+    first, ways = sweep.first, sweep.ways
+
+    def mark(op: Operation, inputs: Iterable[tuple[int, int]]) -> None:
+        for i, level in inputs:
+            if level == OPEN:
+                x = op.inputs[i]
+                found[first[x.op.id] + x.index] = True
+
+    spots: dict[int, list[Spot]] = {}
+    for spot in walls:
+        spots.setdefault(spot[0], []).append(spot)
+    for op in reversed(sweep.operations):
+        way, at = ways.get(op.id), first[op.id]
+        for _, o, number in spots.get(op.id, ()):
+            mark(op, ways[op.id][o].walls[number][1])
+        if way is not None:
+            for o, (inputs, _, _) in enumerate(way):
+                if found[at + o]:
+                    mark(op, inputs)
+        elif any(found[at : at + len(op.outputs)]):
+            for x in op.inputs:
+                found[first[x.op.id] + x.index] = True
+    return found
 
 
 # --------------------------------------------------------------------------------------------- bodies

@@ -75,11 +75,14 @@ def plain(name: str) -> str:
     return name.removesuffix(":0")
 
 
-def paths_cut(counts: Sequence[tuple[int, int]]) -> str:
+def paths_cut(counts: Iterable[tuple[int, int]]) -> str:
     """How many paths are cut, as somebody would say it; numbers too large to be read become words.
 
+    It is empty if there is only one path to each.
+
     Args:
-        counts: for each of some tensors how many of the paths to it are cut, and how many there are.
+        counts: for each of some tensors how many of the paths to it are cut, and how many there are. All
+            together these numbers may not fit into memory.
 
     Examples:
         >>> paths_cut([(1, 3)]), paths_cut([(1, 2), (3, 6)]), paths_cut([(10**60 - 1, 10**60)])
@@ -87,15 +90,16 @@ def paths_cut(counts: Sequence[tuple[int, int]]) -> str:
         >>> paths_cut([(2, 2)]), paths_cut([(3, 3), (4, 4)])
         ('both paths are cut', 'all paths to each are cut')
     """
-    each = " to each" if len(counts) > 1 else ""
-    distinct = set(counts)
-    cut, every = next(iter(distinct))
-    if len(distinct) == 1 and every <= READ:
+    rest = iter(counts)
+    first = cut, every = next(rest)
+    said, same, each = {_in_words(*first)}, True, ""
+    for one in rest:
+        said.add(_in_words(*one))
+        same, each = same and one == first, " to each"
+    if same and every <= READ:
         if cut == every:
-            all_of = {1: "the only path", 2: "both paths"}.get(every, f"all {every} paths")
-            return f"{all_of}{each} {'is' if every == 1 else 'are'} cut"
+            return {1: "", 2: f"both paths{each} are cut"}.get(every, f"all {every} paths{each} are cut")
         return f"{cut} of {every} paths{each} {'is' if cut == 1 else 'are'} cut"
-    said = {_in_words(*one) for one in distinct}
     return f"{said.pop() if len(said) == 1 else 'some of the paths'}{each} are cut"
 
 

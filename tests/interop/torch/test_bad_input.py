@@ -466,7 +466,7 @@ m, h, x = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1), torch.randn(2, 3)
 original = torch.compile
 with sgt.watch() as seen:
     loss = torch.compile(lambda x: h(m(x).relu().detach()), backend="eager")(x).sum()
-assert torch.compile is original and torch._dynamo.eval_frame._stance.stance == "default"
+assert torch.compile.__wrapped__ is original and torch._dynamo.eval_frame._stance.stance == "default"
 print([reach.status for reach in seen.explain(loss, {"m": m, "h": h}).values()])
 """
     assert in_a_process(text) == "['stopped', 'stopped', 'flows', 'flows']\n"

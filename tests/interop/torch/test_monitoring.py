@@ -64,6 +64,8 @@ PATCHED = [
     (torch.inference_mode, "__enter__"),
     (torch.inference_mode, "__exit__"),
 ]
+with sgt.watch():
+    pass  # PyTorch is patched once for the process.
 PLAIN = [vars(owner)[name] for owner, name in PATCHED]
 
 

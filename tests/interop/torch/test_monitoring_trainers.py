@@ -28,6 +28,8 @@ def _quietly() -> Any:
         warnings.simplefilter("ignore")
         library("pytorch_lightning")
         library("transformers").Trainer  # noqa: B018 - it is imported now.
+        with sgt.watch():
+            pass  # PyTorch is patched once for the process.
         PLAIN[:] = patchable()
         yield
 

@@ -279,7 +279,7 @@ def _paths(reach: Reach, frozen: bool) -> str:
     if frozen:
         return f"{FROZEN}, {REQUIRES}"
     if reach.cut_paths:
-        return paths_cut([(reach.cut_paths, reach.paths)])
+        return paths_cut([(reach.cut_paths, reach.paths)]) or "the only path is cut"
     return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"
 
 

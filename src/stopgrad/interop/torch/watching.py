@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
@@ -15,6 +14,7 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
 from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.questions import (
@@ -76,7 +76,7 @@ class BackwardCall:
         return f"<{self.kind} at {self.location}>"
 
 
-class Watch:
+class Watch(Block):
     """What :func:`watch` returns: a context manager, and afterwards what it saw.
 
     Attributes:
@@ -85,32 +85,26 @@ class Watch:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._recorder = Recorder()
-        self._mode: Any = None
+        self._held: switches.Held | None = None
+
+    def changes(self) -> dict[str, Any]:
+        return {}  # What our own graphs are built with is as it was.
 
     def __enter__(self) -> Self:
-        if self._mode is not None:
+        if self._is_running:
             raise GraphError("watch: this watch is running already; make another with sgt.watch()")
+        super().__enter__()
+        self._held = switches.Held(CURRENT.get()())
         self._recorder.begin()
         RECORDERS.add(self._recorder)
-        switches.begin(self._recorder)
-        try:
-            self._mode = _Mode(self._recorder)
-            self._mode.__enter__()
-        except BaseException:
-            switches.end(self._recorder)
-            raise
+        switches.begin(self._recorder, self._held)
         return self
 
-    def __exit__(self, *failure: object) -> None:
-        mode: Any = self._mode
-        self._mode = None
-        try:
-            if mode is not None:
-                mode.__exit__(*failure)
-                self._recorder.end()
-        finally:
-            switches.end(self._recorder)
+    @property
+    def _is_running(self) -> bool:
+        return self._held is not None and self._held() is not None
 
     @property
     def backward_calls(self) -> Sequence[BackwardCall]:
@@ -147,29 +141,7 @@ class Watch:
             return explained("explain", self._recorder, values, xs, only, differentiate=roots)
 
     def __repr__(self) -> str:
-        return "<Watch that is running>" if self._mode is not None else "<Watch>"
-
-
-class _Mode(TorchFunctionMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
-            # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
-            for kind in types:
-                with self:
-                    made = kind.__torch_function__(func, types, args, kwargs or {})
-                if made is not NotImplemented:
-                    return made
-        return self._recorder.run(func, args, kwargs or {})
+        return "<Watch that is running>" if self._is_running else "<Watch>"
 
 
 def explained(

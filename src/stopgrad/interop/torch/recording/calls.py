@@ -58,14 +58,15 @@ class Call:
         self.overwrites = short in OVERWRITES
 
 
-_CALLS: dict[Any, Call] = {}
+CALLS: dict[Any, Call] = {}
+"""What is known already of functions."""
 
 
 def call_of(function: Callable[..., Any]) -> Call:
     """How a function is treated."""
-    found = _CALLS.get(function)
+    found = CALLS.get(function)
     if found is None:
-        found = _CALLS[function] = Call(function)
+        found = CALLS[function] = Call(function)
     return found
 
 

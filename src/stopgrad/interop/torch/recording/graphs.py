@@ -25,6 +25,7 @@ from stopgrad.interop.torch.recording.record import (
     WRITES,
     Event,
     Kind,
+    Shape,
     Sizes,
     Target,
     Value,
@@ -226,7 +227,8 @@ class _Building:
 
     def _build(self, event: Event) -> None:
         inputs = tuple([self._left(value, event) for value in event.inputs])
-        types = tuple([_type(sizes) for sizes in event.results])
+        results = tuple([_whole(sizes) for sizes in event.results])
+        types = tuple([tensor_type(dtype_of(sizes[0]), sizes[1:]) for sizes in results])
         asked = any((event, i) in self._xs for i in range(len(types)))
         if event.kind is Kind.STOP or (event.kind is Kind.FROZEN and self._is_asked(event.inputs[0])):
             made = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
@@ -250,7 +252,7 @@ class _Building:
                 self._names.get(event),
             )
         else:
-            values = event.call, tuple(event.results), event.walls, (), ""
+            values = event.call, results, event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
             if (event.kind is Kind.WRITTEN or event.why is WRITES) and inputs[0].op in self._still:
                 self._updates.add(op)
@@ -315,5 +317,9 @@ class _Building:
         return Operation(self.graph, definition, inputs, values, types, "", place)  # type: ignore[arg-type]
 
 
-def _type(sizes: tuple[object, ...]) -> TensorType:
-    return tensor_type(dtype_of(sizes[0]), tuple(sizes[1:]))  # type: ignore[arg-type]
+def _whole(sizes: Shape) -> Shape:
+    """The name of a dtype and sizes as numbers, if they are."""
+    try:
+        return sizes[0], *map(int, sizes[1:])
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
+        return sizes[:1]

@@ -7,7 +7,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -20,7 +20,7 @@ from stopgrad.interop.torch.recording.functions import (
     Returned,
     returned_for_zeros,
 )
-from stopgrad.interop.torch.recording.record import Event, Kind, Value, entering, forward_around
+from stopgrad.interop.torch.recording.record import Event, Kind, Shape, Value, entering, forward_around
 
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
@@ -40,10 +40,15 @@ def node_of(tensor: torch.Tensor) -> Node | None:
         return None
 
 
+def _kind_and_number(node: Node) -> str:
+    """The name of a node's kind, without namespaces."""
+    name: str = node.name()
+    return name.rpartition(":")[2]
+
+
 def kind_of(node: Node) -> str:
     """The name of a node's kind, without the number that PyTorch gives it."""
-    name: str = node.name()
-    return name.rpartition(":")[2].rstrip("0123456789")
+    return _kind_and_number(node).rstrip("0123456789")
 
 
 def is_user_made(node: Node) -> bool:
@@ -52,9 +57,36 @@ def is_user_made(node: Node) -> bool:
     return function is not None and not function.__module__.startswith("torch.")
 
 
-RETURNED = "returned"
-"""The key in a node's ``metadata`` for what is known of a user's function."""
-_NONE: dict[Any, Any] = {}
+class Sort(NamedTuple):
+    """What follows from the kind of a node.
+
+    Attributes:
+        flat: whether its gradient is zero everywhere.
+        rounds: whether it is if the node has a rounding mode.
+        flat_edge: the one of its edges whose gradient is zero everywhere; -1 if there is none.
+        apart: whether it is an event of its own, also if it was made in the call of another.
+    """
+
+    flat: bool
+    rounds: bool
+    flat_edge: int
+    apart: bool
+
+
+_SORTS: dict[type, Sort] = {}
+
+
+def sort_of(node: Node) -> Sort:
+    """What follows from a node's kind. It is found out once for each of PyTorch's own."""
+    found = _SORTS.get(type(node))
+    if found is None:
+        kind = kind_of(node)
+        rounds = hasattr(node, "_saved_rounding_mode")
+        apart = is_user_made(node) or kind == "CopySlices"
+        found = Sort(kind in FLAT_NODES, rounds, FLAT_EDGES.get(kind, -1), apart)
+        if type(node).__name__ == _kind_and_number(node) and not hasattr(node, "_forward_cls"):
+            _SORTS[type(node)] = found  # Others may share their type with nodes of another kind.
+    return found
 
 
 class Owner(Protocol):
@@ -66,7 +98,7 @@ class Owner(Protocol):
 
 
 class Key:
-    """The key in a node's ``metadata`` under which a watch stores values, with the owner of the watch."""
+    """A key in a node's ``metadata`` under which a watch stores something, with the owner of the watch."""
 
     __slots__ = ("owner",)
 
@@ -76,15 +108,11 @@ class Key:
 
 def owners_of(node: Node) -> list[Owner]:
     """The owners that have recorded a node, the last one first."""
-    return [key.owner for key in reversed(node.metadata) if isinstance(key, Key)]
+    return list(dict.fromkeys([key.owner for key in reversed(node.metadata) if isinstance(key, Key)]))
 
 
-class Reached:
-    """The result of a walk: the values that a gradient reaches, and those that it reaches as zero."""
-
-    def __init__(self) -> None:
-        self.values: dict[Value, None] = {}
-        self.flat: dict[Value, None] = {}
+Found = dict[Value, None]
+"""Values in the order in which they were found."""
 
 
 class Nodes:
@@ -96,67 +124,88 @@ class Nodes:
     """
 
     def __init__(self, owner: Owner) -> None:
-        self._key = Key(owner)
+        self._keys = [Key(owner)]  # By the numbers of results, for their values.
+        self._returned = Key(owner)  # For what is known of the gradients of a user's function.
         self._owner, self._leaf = owner, owner.leaf
+        self._last = -1  # The greatest sequence number of a node of which something is known.
         self.started: float = 0
-        self.ended: float = 0
+        self.ended: list[float] = [0]  # Empty while the watch runs.
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
-        tags = node.metadata.get(self._key)
-        found: Value | None = None if tags is None else tags.get(number)
+        if node._sequence_nr() > self._last:
+            return None  # To look at its metadata would make some.
+        found: Value | None = node.metadata.get(self._keys[number] if number < len(self._keys) else None)
         return found if found is None or found.written is None else found.written
 
     def values(self, node: Node) -> dict[int, Value]:
         """The known values of a node's results, by their numbers, as they were made."""
-        tags = node.metadata.get(self._key, _NONE)
-        return {number: value for number, value in tags.items() if number != RETURNED}
+        if node._sequence_nr() > self._last:
+            return {}
+        found = {number: node.metadata.get(key) for number, key in enumerate(self._keys)}
+        return {number: value for number, value in found.items() if value is not None}
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
-        node.metadata.setdefault(self._key, {})[number] = value
+        last = node._sequence_nr()
+        if last > self._last:
+            self._last = last
+        while number >= len(self._keys):
+            self._keys.append(Key(self._owner))
+        node.metadata[self._keys[number]] = value
 
     def write(self, node: Node, number: int, value: Value) -> Value:
         """Note the new value of a node's result whose memory was written into."""
-        node.metadata[self._key][number].written = value
+        node.metadata[self._keys[number]].written = value
         return value
 
-    def reached(self, node: Node, place: RawLocation | None) -> Reached:
-        """The values that gradients reach from a node of the current call, past other nodes of that call."""
-        found = Reached()
-        stack: list[tuple[Node, bool]] = [(node, True)]
+    def reached(self, node: Node, place: RawLocation | None) -> tuple[Found, Found]:
+        """The values that gradients reach from a node of the current call, past other nodes of that call.
+
+        Returns:
+            Those that they reach, and those that they reach as zero.
+        """
+        values: Found = {}
+        zeros: Found = {}
+        stack: list[tuple[Node, bool]] = []
         seen: dict[Node, bool] = {}
-        while stack:
-            at, live = stack.pop()
-            if at in seen and (seen[at] or not live):
-                continue
-            seen[at] = live
-            for next_node, number, passes in self._next(at):
+        at, live = node, True
+        while True:
+            sort = _SORTS.get(type(at)) or sort_of(at)
+            live = live and not (sort.flat or (sort.rounds and at._saved_rounding_mode is not None))
+            position = -1
+            for next_node, number in at.next_functions:
+                position += 1
                 if next_node is None:
                     continue
-                alive = live and passes
                 if type(next_node) is _LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
+                elif next_node._sequence_nr() > self._last:
+                    value = None  # To look at its metadata would make some.
                 else:
                     value = self.known(next_node, number)
-                    if value is None and (is_user_made(next_node) or kind_of(next_node) == "CopySlices"):
-                        value = self.imported(next_node, number, place)
                 if value is None:
-                    stack.append((next_node, alive))
-                elif alive:
-                    found.values[value] = None
-                else:
-                    found.flat[value] = None
-        return found
+                    if not (_SORTS.get(type(next_node)) or sort_of(next_node)).apart:
+                        stack.append((next_node, live and position != sort.flat_edge))
+                        continue
+                    value = self.imported(next_node, number, place)
+                (values if live and position != sort.flat_edge else zeros)[value] = None
+            while stack:
+                at, live = stack.pop()
+                before = seen.get(at)
+                if before is None or (live and not before):
+                    seen[at] = live
+                    break
+            else:
+                return values, zeros
 
     @staticmethod
     def _next(node: Node) -> list[tuple[Node, int, bool]]:
         """The edges of a node, each with whether its gradient can be other than zero."""
-        kind = kind_of(node)
-        if kind in FLAT_NODES or getattr(node, "_saved_rounding_mode", None) is not None:
+        sort = sort_of(node)
+        if sort.flat or (sort.rounds and node._saved_rounding_mode is not None):
             return [(*edge, False) for edge in node.next_functions]
-        flat = FLAT_EDGES.get(kind, -1)
-        return [(*edge, i != flat) for i, edge in enumerate(node.next_functions)]
+        return [(*edge, i != sort.flat_edge) for i, edge in enumerate(node.next_functions)]
 
     def imported(
         self,
@@ -198,12 +247,10 @@ class Nodes:
         return inner is not None and not is_user_made(node) and hasattr(node, "_forward_cls")
 
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
-        tags = node.metadata.setdefault(self._key, {})
         sizes = sizes_of_result(node, number)
-        known = next((value for k, value in tags.items() if k != RETURNED), None)
-        if known is not None:  # Another result of this node is known.
-            event = known.event
-            tags[number] = event.result(sizes, True)
+        other = self._any_known(node)
+        if other is not None:
+            self.note(node, number, other.event.result(sizes, True))
             return
         hooks = (place,) if place is not None and node.name() == MODULES_HOOK else ()
         if self._is_checkpoint(node, inner):
@@ -211,7 +258,7 @@ class Nodes:
             assert inner is not None
             event = Event(Kind.OPERATION, name_of(node), place, (inner,))
             event.hooks = hooks
-            tags[number] = event.result(sizes, True)
+            self.note(node, number, event.result(sizes, True))
             return
         inputs: dict[Value, bool] = {}
         flat: dict[Value, None] = {}
@@ -236,23 +283,24 @@ class Nodes:
         if node._sequence_nr() < self.started:
             event.why = EARLIER
         event.hooks = hooks
-        tags[number] = event.result(sizes, True)
+        self.note(node, number, event.result(sizes, True))
         if is_user_made(node):
             edges = [self._edge(*edge) for edge in node.next_functions]
             returned = Returned(event, edges, len(inputs))
-            tags[RETURNED] = returned
+            node.metadata[self._returned] = returned
             returned.watch(node, self.differentiated)
 
     def made_inside(self, node: Node) -> bool:
         """Whether a node was made while the watch ran, in the same thread."""
-        return bool(self.started <= node._sequence_nr() < self.ended)
+        number = node._sequence_nr()
+        return bool(self.started <= number and not (self.ended and self.ended[0] <= number))
 
     def leads_to_known(self, node: Node) -> bool:
         """Whether a node made outside of the watch depends on one made inside."""
         stack, seen = [node], {node}
         while stack:
             at = stack.pop()
-            if at.metadata.get(self._key):
+            if self._any_known(at) is not None:
                 return True
             for to, _ in at.next_functions:
                 if to is not None and to not in seen:
@@ -266,8 +314,17 @@ class Nodes:
             return None
         if type(node) is _LEAF_NODE:
             return self._leaf(node.variable)
-        found: Value | None = node.metadata.get(self._key, _NONE).get(number)  # As it was made.
+        key = self._keys[number] if number < len(self._keys) else None
+        found: Value | None = node.metadata.get(key)  # As it was made.
         return found
+
+    def _any_known(self, node: Node) -> Value | None:
+        """The value of any result of a node that is known."""
+        for key, found in node.metadata.items():
+            if isinstance(key, Key) and key.owner is self._owner and key is not self._returned:
+                value: Value = found
+                return value
+        return None
 
     def ask_functions(self, node: Node) -> None:
         """Find out to which values the users' functions behind a node pass gradients."""
@@ -296,7 +353,7 @@ class Nodes:
 
     def _function(self, node: Node) -> Returned | None:
         """What is known of the gradients of a user's function."""
-        found: Returned | None = node.metadata.get(self._key, _NONE).get(RETURNED)
+        found: Returned | None = node.metadata.get(self._returned)
         return found
 
     def differentiated(self, function: Node, losses: Sequence[torch.Tensor], inside: Backwards) -> None:
@@ -363,9 +420,10 @@ def dtype_name(dtype: torch.dtype) -> str:
     return found
 
 
-def sizes_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def sizes_of(tensor: torch.Tensor) -> Shape:
     """The dtype's name and the sizes of a tensor."""
+    name = _DTYPES.get(tensor.dtype) or dtype_name(tensor.dtype)
     try:
-        return (dtype_name(tensor.dtype), *[int(n) for n in tensor.shape])
+        return name, *tensor.shape
     except (AttributeError, RuntimeError, TypeError, ValueError):  # Nested tensors have no single size.
-        return (dtype_name(tensor.dtype),)
+        return (name,)

@@ -39,6 +39,8 @@ INSIDE = "inside "
 _OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
 """The dtypes that carry gradients."""
+Shape = tuple[Any, ...]
+"""The name of a dtype, and sizes; those of nested tensors need not be numbers."""
 
 _serials = itertools.count(1)
 
@@ -59,7 +61,7 @@ class Event:
         place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
-        results: dtype and sizes of each result.
+        results: dtype and sizes of each result, as PyTorch has them.
         region: the region without gradients in which it happened, or None.
         hooks: the lines of hooks through which the gradient of a result goes.
     """
@@ -77,17 +79,22 @@ class Event:
         why: str = "",
     ) -> None:
         self.serial = next(_serials)
-        self.kind, self.call, self.place = kind, call, place
-        self.inputs, self.walls, self.region, self.why = inputs, walls, region, why
-        self.results: list[tuple[Any, ...]] = []
+        self.kind = kind
+        self.call = call
+        self.place = place
+        self.inputs = inputs
+        self.walls = walls
+        self.region = region
+        self.why = why
+        self.results: tuple[Shape, ...] = ()
         self.hooks: tuple[RawLocation, ...] = ()
 
-    def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
+    def result(self, sizes: Shape, open: bool) -> Value:
         """Add a result; its value."""
-        self.results.append(sizes)
+        value = Value(self, len(self.results), open)
+        self.results += (sizes,)
         if (self.kind is not _OPERATION or self.walls or sizes[0] not in FLOATS) and self._may_end_paths():
             self.place = with_caller(self.place)
-        value = Value(self, len(self.results) - 1, open)
         region = self.region
         if region is not None and not open:
             value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
@@ -120,16 +127,16 @@ class Value:
     __slots__ = ("event", "index", "kept", "left", "open", "written")
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
-        self.event, self.index, self.open = event, index, open
-        self.kept = open
+        self.event = event
+        self.index = index
+        self.open = self.kept = open
         self.left: Value | None = None
         self.written: Value | None = None
 
     @property
-    def sizes(self) -> tuple[Any, ...]:
+    def sizes(self) -> Shape:
         """Its dtype's name and its sizes."""
-        found: tuple[Any, ...] = self.event.results[self.index]
-        return found
+        return self.event.results[self.index]
 
 
 class Target(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import math
+import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import torch
@@ -14,10 +16,10 @@ import torch
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
-from stopgrad.interop.torch.recording.calls import Act, Call, call_of
+from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
-from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
+from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
@@ -37,7 +39,10 @@ from stopgrad.interop.torch.recording.sharded import whole_parameters
 from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
 _functorch: Any = torch._C._functorch
+_next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The sequence number of the next node that autograd makes in this thread."""
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
 
@@ -57,19 +62,44 @@ def unwrapped(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def tensors_in(*trees: object) -> Iterator[Tensor]:
+ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.device])
+"""What needs not be looked into."""
+
+
+def tensors_in(*trees: Any) -> list[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
-    transformed = _functorch.peek_interpreter_stack() is not None
-    stack = list(trees)
-    stack.reverse()
+    found: list[Tensor] = []
+    for tree in trees:
+        kind = type(tree)
+        if kind is Tensor:
+            found.append(tree)
+        elif kind is tuple:  # Mostly of tensors, which are what counts here.
+            for one in tree:
+                inner = type(one)
+                if inner is Tensor or inner is Parameter:
+                    found.append(one)
+                elif inner not in ATOMS:
+                    found += _nested(one)
+        elif kind not in ATOMS:
+            found += _nested(tree)
+    if found and _functorch.peek_interpreter_stack() is not None:
+        return [unwrapped(tensor) for tensor in found]
+    return found
+
+
+def _nested(tree: object) -> list[Tensor]:
+    """The tensors in something that may hold some, itself included."""
+    found: list[Tensor] = []
+    stack = [tree]
     while stack:
         tree = stack.pop()
-        if isinstance(tree, torch.Tensor):
-            yield unwrapped(tree) if transformed else tree
+        if isinstance(tree, Tensor):
+            found.append(tree)
         elif isinstance(tree, (list, tuple)):
-            stack.extend(reversed(tree))
+            stack += tree[::-1]
         elif isinstance(tree, dict):
-            stack.extend(reversed(tree.values()))
+            stack += reversed(tree.values())
+    return found
 
 
 class Used:
@@ -80,19 +110,15 @@ class Used:
     def __init__(self, tensor: Tensor | None, value: Value) -> None:
         self.tensor: Any = tensor
         self.value = value
-        self.version = version_of(tensor)
+        self.version = -1 if tensor is None else version_of(tensor)
 
 
-def version_of(tensor: Tensor | None) -> int:
+def version_of(tensor: Tensor) -> int:
     """How often a tensor was written into, as PyTorch counts it."""
-    return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
-
-
-def next_node() -> int:
-    """The sequence number of the next node that autograd makes in this thread."""
-    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
-        probe: Any = torch.ones((), requires_grad=True)
-        return int(probe.clone().grad_fn._sequence_nr())
+    try:
+        return tensor._version
+    except RuntimeError:  # It was made in inference mode.
+        return -1
 
 
 class Recorder(Values):
@@ -100,20 +126,32 @@ class Recorder(Values):
 
     def __init__(self) -> None:
         super().__init__()
-        self.modules: Any = weakref.WeakSet()
+        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backwards: list[Backward] = []
         self._began = 0
 
     def begin(self) -> None:
         """Begin to record."""
-        self.nodes.started, self.nodes.ended = next_node(), math.inf
+        self.nodes.started = _next_node()
+        self.nodes.ended = []
         super().begin()
 
-    def end(self) -> None:
-        """Stop recording."""
-        self.nodes.ended = next_node()
+    def ending(self) -> Callable[[], object]:
+        """The function, implemented in C, that notes that the record ends."""
+        return functools.partial(self.nodes.ended.extend, map(operator.call, [_next_node]))
+
+    def called(self, module: torch.nn.Module) -> None:
+        """Note that a module is called."""
+        known = self._modules.get(id(module))
+        if known is None or known() is not module:
+            self._modules[id(module)] = weakref.ref(module)
 
     # -------------------------------------------------------------------------------- the questions
+
+    @property
+    def modules(self) -> list[torch.nn.Module]:
+        """The modules that were called, as far as they are still there."""
+        return [module for known in self._modules.values() if (module := known()) is not None]
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the making of a tensor was recorded."""
@@ -166,7 +204,7 @@ class Recorder(Values):
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
         found: dict[str, Tensor] = {}
-        modules = list(self.modules)
+        modules = self.modules
         below = {id(part) for module in modules for part in module.modules() if part is not module}
         roots = [module for module in modules if id(module) not in below]
         for root in roots:
@@ -182,7 +220,7 @@ class Recorder(Values):
 
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of PyTorch and record what it did."""
-        call = call_of(function)
+        call = CALLS.get(function) or call_of(function)
         act = call.act
         if act is Act.NOTHING:
             return function(*args, **kwargs)
@@ -193,8 +231,7 @@ class Recorder(Values):
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
-        transformed = _functorch.peek_interpreter_stack() is not None
-        if transformed and act is Act.REQUIRE:
+        if act is Act.REQUIRE and _functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
@@ -225,14 +262,15 @@ class Recorder(Values):
 
     def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
-        found: dict[int, Used] = {}
+        found: list[Used] = []
+        known: dict[int, None] = {}
         for tensor in tensors_in(*given):
-            if id(tensor) not in found:
-                found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
-        used = list(found.values())
+            if id(tensor) not in known:
+                known[id(tensor)] = None
+                found.append(Used(tensor, self.value_of(tensor, place, here)))
         if self.departures:
-            used += [Used(None, value) for value in self.departures.returning(given, place)]
-        return used
+            found += [Used(None, value) for value in self.departures.returning(given, place)]
+        return found
 
     def _backward(
         self,
@@ -258,8 +296,6 @@ class Recorder(Values):
     ) -> None:
         """Record an operation: what it made, and what it wrote into."""
         outputs = made_by(call, used, result)
-        if not outputs:
-            return
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
@@ -269,54 +305,63 @@ class Recorder(Values):
                 took = [one for k, one in enumerate(used) if k % count == spot]
                 took = took if took or node is not None else used
             if node is not None:
-                inputs, walls = self._asked(call, took, tensor, into, place)
+                inputs, walls = self._asked(call, took, tensor, node, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
                 inputs, walls = self._untracked(call, took, tensor, into, here)
-            key = (inputs, walls)
-            event = made.get(key)
+            event = made.get((inputs, walls)) if made else None
             if event is None:
-                event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+                event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+                if len(outputs) > 1:
+                    made[inputs, walls] = event
             if into is not None and inputs and inputs[0] is into.value:
                 event.why = WRITES
-            blocked = {i for i, _, _ in walls}
             sizes = sizes_of(tensor)
-            open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
-            self._becomes(tensor, event.result(sizes, open), into)
+            open = sizes[0] in FLOATS and _is_open(inputs, walls)
+            self._becomes(tensor, node, event.result(sizes, open), into)
 
     def _asked(
-        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
+        self,
+        call: Call,
+        used: Sequence[Used],
+        tensor: Tensor,
+        node: torch.autograd.graph.Node,
+        into: Used | None,
+        place: RawLocation | None,
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and which of them get no gradient."""
-        found = self.nodes.reached(node_of(tensor), place)
-        inputs = dict.fromkeys([one.value for one in used])
-        rebased = into is not None and into.value not in found.values and tensor._is_view()
-        whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
-        if rebased and into is not None:
+        found, zeros = self.nodes.reached(node, place)
+        inputs: dict[Value, None] = {}
+        for one in used:
+            inputs[one.value] = None
+        if into is not None and into.value not in found and tensor._is_view():
             # A view's gradient goes through its base, with all that was written into it.
-            through = self._rebased(call, found, tensor, bool(whole))
+            whole = tensor._base is not None and tensor.numel() == tensor._base.numel()
+            through = self._rebased(call, found, tensor, whole)
             inputs = {value: None for value in inputs if value not in through and value is not into.value}
-        inputs |= found.values
-        inputs |= found.flat
+        inputs |= found
+        inputs |= zeros
+        if len(inputs) == len(found):
+            return tuple(inputs), ()
         walls = []
         for i, value in enumerate(inputs):
-            if value in found.values or not value.open:
-                if call.act is Act.FACTORY and value not in found.values:
+            if value in found or not value.open:
+                if call.act is Act.FACTORY and value not in found:
                     walls.append((i, DISCONNECTED, ""))
                 continue
-            reason = FLAT if value in found.flat else f"{call.name} passes no gradient to it"
+            reason = FLAT if value in zeros else f"{call.name} passes no gradient to it"
             if into is not None and value is into.value:
                 reason = OVERWRITTEN
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
 
-    def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
+    def _rebased(self, call: Call, found: Found, tensor: Tensor, whole: bool) -> set[Value]:
         """The values of a base after this call wrote into a view of it."""
         through: set[Value] = set()
         store = self.memory.store(tensor)
-        for event in [value.event for value in found.values if value.event.serial > self._began]:
+        for event in [value.event for value in found if value.event.serial > self._began]:
             through.update(event.inputs)
             if whole and call.overwrites:
                 base: Any = tensor._base
@@ -370,12 +415,14 @@ class Recorder(Values):
         value = event.result(sizes_of(tensor), any(one.open for one in others))
         self.memory.written(tensor, value, self._began)
 
-    def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
+    def _becomes(
+        self, tensor: Tensor, node: torch.autograd.graph.Node | None, value: Value, into: Used | None
+    ) -> None:
         """Note a tensor's new value, which is also that of its memory if that was written into."""
         serial = value.event.serial
-        if node_of(tensor) is not None:
+        if node is not None:
             self.memory.release(tensor)
-            self.nodes.note(node_of(tensor), tensor.output_nr, value)
+            self.nodes.note(node, tensor.output_nr, value)
         else:
             self.memory.hold(tensor, value, serial)
         store = self.memory.store(tensor)
@@ -510,16 +557,28 @@ class Recorder(Values):
         """Record nothing."""
 
 
+def _is_open(inputs: Sequence[Value], walls: Sequence[Wall]) -> bool:
+    """Whether a gradient passes to any input."""
+    blocked = [i for i, _, _ in walls] if walls else ()
+    for i, value in enumerate(inputs):  # noqa: SIM110 (a generator would take several times as long)
+        if value.open and i not in blocked:
+            return True
+    return False
+
+
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made or wrote into; the latter with their values before it."""
-    before = {id(one.tensor): one for one in used}
+    before: dict[int, None] = {}
+    for one in used:
+        before[id(one.tensor)] = None
     found: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
-            found[id(tensor)] = (tensor, None)
+            found[id(tensor)] = tensor, None
     # Tensors that share memory with one that is written into change their version, too.
     for one in used[:1] if call.writes else used:
-        if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
+        version = -1 if one.tensor is None else version_of(one.tensor)
+        if version != one.version or (call.writes and version < 0):
             found[id(one.tensor)] = (one.tensor, one)
     return list(found.values())
 

@@ -1,13 +1,25 @@
-"""Patches of PyTorch that are in place while any watch runs, and undone after the last."""
+"""Who watches in a thread, and what of PyTorch is changed for it.
+
+**Nothing of PyTorch's depends on code of ours that runs at the end of a watch**, where an interrupt could
+prevent it. PyTorch's functions are patched once for the process, by wrappers that do nothing while nobody
+watches in their thread. What a watch adds, it takes back when its ``with`` statement drops it (see
+:mod:`stopgrad.graph.builder`), by functions that are implemented in C, between which no signal is handled.
+"""
 
 from __future__ import annotations
 
 import functools
+import operator
+import os
 import sys
 import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
@@ -15,7 +27,9 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _torch: Any = torch
-_Module: Any = torch.nn.Module
+_module: Any = torch.nn.modules.module
+_push: Callable[[TorchFunctionMode], None] = torch._C._push_on_torch_function_stack
+_pop: Callable[[], object] = torch._C._pop_torch_function_stack
 
 
 class _Running(threading.local):
@@ -26,94 +40,190 @@ class _Running(threading.local):
 
 
 _RUNNING = _Running()
+
+
+def at_once(calls: Sequence[Callable[[], object]]) -> None:
+    """Call functions that are implemented in C, so that no handler of a signal runs between them."""
+    deque(map(operator.call, calls), 0)
+
+
+class _Here(threading.local):
+    """Holds the function for the end of a watch in the thread that began it; in others it does nothing."""
+
+    end: Callable[[], object] = object
+
+
+_HELD: dict[int, Any] = {}
+"""All that is held, by its ``id``: the statement does not hold the reference to what it holds."""
+
+
+class Held(weakref.ref[Any]):
+    """What a ``with`` statement holds, as long as it does; then what was begun for it ends.
+
+    A watch is begun step by step. Each step is taken together with the note of how it is taken back.
+
+    Args:
+        what: the object that the statement holds; no function may keep it in a variable.
+    """
+
+    __slots__ = ("_undo", "end")
+
+    def __new__(cls, what: Any) -> Held:
+        return super().__new__(cls, what, operator.methodcaller("end"))
+
+    def __init__(self, what: Any) -> None:
+        self._undo: list[Callable[[], object]] = []
+        self.end: Callable[[], object] = functools.partial(deque, map(operator.call, self._undo), 0)
+        me = id(self)
+        self.do(functools.partial(_HELD.__setitem__, me, self), functools.partial(_HELD.pop, me, None))
+
+    def do(self, step: Callable[[], object], undo: Callable[[], object]) -> None:
+        """Take a step. Both functions are implemented in C."""
+        at_once([step, functools.partial(self._undo.append, undo)])
+
+
+class Mode(TorchFunctionMode):
+    """Shows a recorder the calls of PyTorch's functions, as long as it runs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder, self._run = recorder, recorder.run
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if self._recorder not in _RUNNING.recorders:  # It has ended in another thread, or this is a fork.
+            return func(*args, **(kwargs or {}))
+        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
+            # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
+            for kind in types:
+                with self:
+                    made = kind.__torch_function__(func, types, args, kwargs or {})
+                if made is not NotImplemented:
+                    return made
+        return self._run(func, args, kwargs or {})
+
+
+def begin(recorder: Recorder, held: Held) -> None:
+    """Let a recorder run in this thread, for as long as something is held."""
+    _patch_everything()
+    recorders, here = _RUNNING.recorders, _Here()
+    held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
+    held.do(int, recorder.ending())
+    # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
+    # of the attributes of all classes of modules.
+    hooks, key = _module._global_forward_pre_hooks, object()
+    called = functools.partial(_called, recorder)
+    held.do(functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None))
+    here.end = _pop
+    held.do(functools.partial(_push, Mode(recorder)), functools.partial(operator.methodcaller("end"), here))
+
+
+def _called(recorder: Recorder, module: torch.nn.Module, _: object) -> None:
+    """Note that a module is called."""
+    if recorder in _RUNNING.recorders:
+        recorder.called(module)
+
+
+def _is_ours(hook: object) -> bool:
+    return isinstance(hook, functools.partial) and hook.func is _called
+
+
+os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
+
+# ------------------------------------------------------------------------------ patches, once for the process
+
+_PATCHED: set[str] = set()
 _LOCK = threading.RLock()
+Original = Callable[..., Any]
 
 
-class _Patches:
-    """The patches that stand while any watch runs, in whatever thread."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.stance: Any = None
-
-    def apply(self) -> None:
-        self._enter, self._exit = _inference.__enter__, _inference.__exit__
-        enter, leave = self._enter, self._exit
-
-        def __enter__(manager: torch.inference_mode) -> None:  # noqa: N807
-            for recorder in _RUNNING.recorders:
-                recorder.infer(manager, sys._getframe(1))
-            return enter(manager)
-
-        def __exit__(manager: torch.inference_mode, *failure: object) -> None:  # noqa: N807
-            leave(manager, *failure)
-            for recorder in _RUNNING.recorders:
-                recorder.infer_no_more(manager)
-
-        _inference.__enter__, _inference.__exit__ = __enter__, __exit__
-        self._make = make = _Parameter.__dict__["__new__"]
-
-        def __new__(  # noqa: N807
-            cls: type[torch.nn.Parameter], data: torch.Tensor | None = None, requires_grad: bool = True
-        ) -> Any:
-            made = make(cls, data, requires_grad)
-            if isinstance(data, torch.Tensor):
-                for recorder in _RUNNING.recorders:
-                    recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
-            return made
-
-        _Parameter.__new__ = __new__
-        self._call = call = _Module.__call__
-
-        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            # A hook on all modules would make compiled ones warn.
-            for recorder in _RUNNING.recorders:
-                recorder.modules.add(module)
-            return call(module, *args, **kwargs)
-
-        _Module.__call__ = __call__
-        self._compile = original = torch.compile
-
-        @functools.wraps(original)
-        def compile_and_run_eagerly(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
-            self.run_eagerly()
-            return made
-
-        _torch.compile = compile_and_run_eagerly
-
-    def run_eagerly(self) -> None:
-        """Run compiled code as it was written, if anything may have been compiled."""
-        if "torch._dynamo" in sys.modules and self.stance is None:
-            self.stance = torch.compiler.set_stance("force_eager")
-
-    def undo(self) -> None:
-        stance, self.stance = self.stance, None
-        if stance is not None:
-            stance.__exit__(None, None, None)
-        _torch.compile = self._compile
-        _inference.__enter__, _inference.__exit__ = self._enter, self._exit
-        _Parameter.__new__ = self._make
-        _Module.__call__ = self._call
-
-
-_PATCHES = _Patches()
-
-
-def begin(recorder: Recorder) -> None:
-    """Let a recorder begin: patch PyTorch, if it is the first."""
+def _patch_everything() -> None:
     with _LOCK:
-        if _PATCHES.count == 0:
-            _PATCHES.apply()
-        _PATCHES.count += 1
-        _PATCHES.run_eagerly()
-    _RUNNING.recorders = [*_RUNNING.recorders, recorder]
+        _patch(_inference, "__enter__", _entering_inference)
+        _patch(_inference, "__exit__", _leaving_inference)
+        _patch(_Parameter, "__new__", _making_parameters)
+        _patch(_module, "_has_any_global_hook", _asking_for_hooks)
+        _patch(_torch, "compile", _compiling)
+        _run_eagerly()
 
 
-def end(recorder: Recorder) -> None:
-    """Let a recorder end: undo the patches, if it was the last."""
-    _RUNNING.recorders = [one for one in _RUNNING.recorders if one is not recorder]
-    with _LOCK:
-        _PATCHES.count -= 1
-        if _PATCHES.count == 0:
-            _PATCHES.undo()
+def _run_eagerly() -> None:
+    """Let compiled code run as it was written while somebody watches, if there may be any."""
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is not None:
+        with _LOCK:
+            _patch(frames, "_callback_from_stance", _calling_compiled)
+
+
+def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
+    key = f"{owner.__name__}.{name}"
+    if key not in _PATCHED:
+        made = functools.wraps(owner.__dict__[name])(wrapper(owner.__dict__[name]))
+        at_once([functools.partial(setattr, owner, name, made), functools.partial(_PATCHED.add, key)])
+
+
+def _entering_inference(enter: Original) -> Original:
+    def __enter__(manager: torch.inference_mode) -> None:  # noqa: N807
+        for recorder in _RUNNING.recorders:
+            recorder.infer(manager, sys._getframe(1))
+        enter(manager)
+
+    return __enter__
+
+
+def _leaving_inference(leave: Original) -> Original:
+    def __exit__(manager: torch.inference_mode, *failure: object) -> None:  # noqa: N807
+        leave(manager, *failure)
+        for recorder in _RUNNING.recorders:
+            recorder.infer_no_more(manager)
+
+    return __exit__
+
+
+def _making_parameters(make: Original) -> Original:
+    def __new__(  # noqa: N807
+        cls: type[torch.nn.Parameter], data: torch.Tensor | None = None, requires_grad: bool = True
+    ) -> Any:
+        made = make(cls, data, requires_grad)
+        if isinstance(data, torch.Tensor):
+            for recorder in _RUNNING.recorders:
+                recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
+        return made
+
+    return __new__
+
+
+def _asking_for_hooks(has_any: Original) -> Original:
+    """Compiled modules would warn of the hooks of watches."""
+
+    def has_any_global_hook() -> bool:
+        others = (
+            _module._global_forward_hooks,
+            _module._global_backward_hooks,
+            _module._global_backward_pre_hooks,
+        )
+        ours = _module._global_forward_pre_hooks.values()
+        return bool(has_any()) and (any(others) or not all(map(_is_ours, ours)))
+
+    return has_any_global_hook
+
+
+def _compiling(compile: Original) -> Original:
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        made = compile(*args, **kwargs)
+        _run_eagerly()
+        return made
+
+    return compiled
+
+
+def _calling_compiled(callback_of: Original) -> Original:
+    def callback_from_stance(callback: Any) -> Any:
+        return None if _RUNNING.recorders else callback_of(callback)
+
+    return callback_from_stance

@@ -63,28 +63,35 @@ class Values(Regions):
         """The present value of a tensor, as seen from a region."""
         node = node_of(tensor)
         value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
-        return left(value, here)
+        return value if value.event.region is None else left(value, here)
 
     def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
         """The value of a tensor that has an autograd node."""
         number = tensor.output_nr
         value = self.nodes.known(node, number)
         if value is None:
-            held = self.memory.held(tensor)
-            inner = None if held is None else held.value
-            forward = None if inner is None else forward_around(inner.event.region)
-            if forward is None:
-                inner = None
-            else:
-                place = forward.place
-            self.memory.release(tensor)
-            value = self.nodes.imported(node, number, place, inner)
-            if forward is not None:
-                forward.began = now()  # The next one at its place.
-            self._remember(tensor, value)
+            value = self._made_elsewhere(tensor, node, place)
         store = self.memory.store(tensor)
         if store is not None and store.serial > value.event.serial:
             value = self.nodes.write(node, number, self._written_into(value, store.value, tensor))
+        return value
+
+    def _made_elsewhere(
+        self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None
+    ) -> Value:
+        """The value of a tensor whose making was not recorded."""
+        held = self.memory.held(tensor)
+        inner = None if held is None else held.value
+        forward = None if inner is None else forward_around(inner.event.region)
+        if forward is None:
+            inner = None
+        else:
+            place = forward.place
+        self.memory.release(tensor)
+        value = self.nodes.imported(node, tensor.output_nr, place, inner)
+        if forward is not None:
+            forward.began = now()  # The next one at its place.
+        self._remember(tensor, value)
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
