@@ -223,6 +223,11 @@ def source_module(_app: Sphinx, module: str, name: str) -> str | None:
 
 
 def source_of(_app: Sphinx, module: str) -> tuple[str, dict[str, Any]] | None:
+    return source_with_places(module)
+
+
+@functools.cache
+def source_with_places(module: str) -> tuple[str, dict[str, Any]] | None:
     """The source of a module, with the places of functions that no ``def`` of their name makes."""
     sg = importlib.import_module("stopgrad")
     places = {name: one for name, one in generated_now().items() if one.__module__ == module}
