@@ -1,7 +1,7 @@
 """The pages in Hindi, and the switch between the languages.
 
-``sphinx -t hi`` builds the translated pages alone, into a folder of the site; their links to other pages lead
-to the English ones. Translations are in docs/locales, as gettext has them.
+``sphinx -t translated`` builds the translated pages alone, into a folder of the site; their links to other
+pages lead to the English ones. Translations are in docs/locales, as gettext has them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ class LinksToEnglishPages(SphinxPostTransform):
     default_priority = 4
 
     def run(self, **_: Any) -> None:
-        if self.config.language != "hi":
+        if self.config.include_patterns == ["**"]:  # All pages are there.
             return
         for node in list(self.document.findall(addnodes.pending_xref)):
             target = node.get("reftarget", "")
             if node.get("refdomain") == "doc" and target not in TRANSLATED:
                 place = f"#{node['reftargetid']}" if node.get("reftargetid") else ""
-                link = nodes.reference(
-                    "", "", refuri=english(self.env.current_document.docname, target) + place
-                )
+                way = english(self.env.current_document.docname, target)
+                link = nodes.reference("", "", refuri=way + place)
                 link += node.children
                 node.replace_self(link)
 
@@ -61,9 +60,8 @@ def switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], _tre
 
 
 def only_translated(app: Sphinx, config: Any) -> None:
-    """With the tag ``hi``, the translated pages alone."""
-    if "hi" in app.tags:
-        config.language = "hi"
+    """With the tag ``translated``, the translated pages alone."""
+    if "translated" in app.tags:
         config.include_patterns = [f"{page}.*" for page in TRANSLATED]
         config.suppress_warnings = [
             *config.suppress_warnings,

@@ -9,10 +9,12 @@ import sys
 import zlib
 from functools import cache
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from babel.messages.catalog import Message
 from babel.messages.pofile import read_po
 from pages import DOCS
 from places import ROOT
@@ -38,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hindi(site: Path) -> Path:
     """Its pages in Hindi; their tutorial has run already."""
     kept = ("-D", f"nb_execution_cache_path={site}-kept", "-d", f"{site}-trees-hi")
-    sphinx("-b", "html", "-t", "hi", *kept, ".", site / "hi")
+    sphinx("-b", "html", "-t", "translated", "-D", "language=hi", *kept, ".", site / "hi")
     return site / "hi"
 
 
@@ -116,15 +118,19 @@ def test_the_page_of_commands_has_every_option(site: Path) -> None:
         assert not [option for option in options if option not in text], command
 
 
+def messages(file: Path) -> list[Message]:
+    return [one for one in read_po(BytesIO(file.read_bytes())) if one.id]
+
+
 def test_every_message_is_translated_and_every_translation_still_has_its_source(tmp_path: Path) -> None:
-    sphinx("-b", "gettext", "-t", "hi", "-D", "nb_execution_mode=off", ".", tmp_path)
+    sphinx("-b", "gettext", "-t", "translated", "-D", "nb_execution_mode=off", ".", tmp_path)
     translated = DOCS / "locales" / "hi" / "LC_MESSAGES"
     templates = {one.relative_to(tmp_path).with_suffix(".po") for one in tmp_path.rglob("*.pot")}
     assert templates == {one.relative_to(translated) for one in translated.rglob("*.po")}
     assert len(templates) == 3
     for name in templates:
-        source = {one.id for one in read_po((tmp_path / name).with_suffix(".pot").open("rb")) if one.id}
-        found = {one.id: one for one in read_po((translated / name).open("rb")) if one.id}
+        source = {one.id for one in messages((tmp_path / name).with_suffix(".pot"))}
+        found = {one.id: one for one in messages(translated / name)}
         assert set(found) == source, name
         assert all(one.string and not one.fuzzy for one in found.values()), name
 
