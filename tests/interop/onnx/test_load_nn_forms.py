@@ -414,6 +414,9 @@ REFUSED = {
         known=(0, 1, 2, 3, 4),
     ),
     "so many axes": Layer("GridSample", [floats(*[1] * 9), floats(*[1] * 8, 7)], opset=20),
+    "so large a window": Layer(
+        "DeformConv", [X, floats(1, 1, 400, 400), floats(1, 2, 1, 1)], {"pads": [400] * 4}
+    ),
     "boxes .* must be known": Layer("NonMaxSuppression", [floats(1, 3, 4), floats(1, 1, 3)]),
 }
 

@@ -40,6 +40,8 @@ FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", 
 _LEVELS = (
     ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
     ("x86-64-v3", frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})),
+    ("armv8-a", frozenset({"asimd"})),
+    ("armv8-a", frozenset({"arm64"})),  # As macOS calls it.
 )
 _HANDLER = re.compile(r"XLA_FFI_DEFINE_HANDLER_SYMBOL\(\s*(\w+)")
 _SECONDS = 300
@@ -140,18 +142,18 @@ def _digest(*more: str) -> str:
 
 def _built() -> Path:
     """The library in the user's cache folder, which is built if it is not there."""
-    compiler = _compiler()
+    command = compiler()
     jaxlib = require("jaxlib.version", "the xla engine", "xla").__version__
     # A compiler's name stays the same; its file changes with its version.
-    known = os.stat(os.path.realpath(compiler[0]))
-    made_by = f"{compiler} {known.st_size} {known.st_mtime_ns}"
+    known = os.stat(os.path.realpath(command[0]))
+    made_by = f"{command} {known.st_size} {known.st_mtime_ns}"
     name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), processor())
     folder = private_folder("native")
     if folder is None:
         raise EngineError(
             f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
         )
-    return _whole(folder, name) or build(folder, name, compiler, "native")
+    return _whole(folder, name) or build(folder, name, command, "native")
 
 
 def _whole(folder: Path, name: str) -> Path | None:
@@ -171,8 +173,12 @@ def _sealed(name: str, library: Path) -> str:
     return f"{name}-{hashlib.sha256(library.read_bytes()).hexdigest()}.so"
 
 
-def _compiler() -> list[str]:
-    """The C++ compiler's command."""
+def compiler() -> list[str]:
+    """The C++ compiler's command.
+
+    Raises:
+        EngineError: there is none.
+    """
     named = shlex.split(os.environ.get("CXX", ""))
     for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
         found = shutil.which(command[0])
