@@ -32,7 +32,7 @@ exclude_patterns = ["_build", "extensions", "templates"]
 suppress_warnings = ["mystnb.unknown_mime_type", "myst-nb.lexer", "config.cache"]
 
 # Pages
-smartquotes = False
+smartquotes_action = "D"  # Dashes alone: quotes stay as they are typed.
 myst_enable_extensions = ["colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
@@ -55,7 +55,7 @@ viewcode_line_numbers = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-napoleon_custom_sections = [("Constraints", "notes")]
+napoleon_custom_sections = ["Constraints"]
 intersphinx_mapping: dict[str, tuple[str, None]] = {}  # Others link to us; a build loads nothing.
 
 # Translations

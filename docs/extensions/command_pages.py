@@ -42,7 +42,7 @@ def told(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def write(app: Sphinx) -> None:
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "84"
     page = Path(app.srcdir) / "api" / "commands.rst"
     text = "\n".join([BEGINNING, *(line for command in cli.COMMANDS for line in told(parser_of(command)))])
     page.parent.mkdir(exist_ok=True)
