@@ -51,7 +51,7 @@ class Trainer:
         self.learning_rate: float | None = rate.get("default")
         self._threads, self._providers = threads, list(providers)
         self._sessions: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._merged: dict[str, Array] | None = None
         self._hold(self._read(self._contents.state_file))
 
@@ -84,12 +84,23 @@ class Trainer:
         if rate is not None:
             given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
         arrays = fed("step", wanted, given)
-        with self._lock:
+        with self._lock_outside("step"):
             session = self._session("train_step")
             self._run("train_step", lambda: self._bound_run(session, arrays))
-            self._now = 1 - self._now
+            loss = float(self._loss)
             self._merged = None
-            return float(self._loss)
+            self._now = 1 - self._now  # Last: until here an interrupt leaves the old state.
+        return loss
+
+    def _lock_outside(self, what: str) -> threading.RLock:
+        """The lock that is held while the state is used; raises where this thread holds it already."""
+        if self._lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
+            raise error(
+                "GraphError",
+                f"{what}: called inside another call of this Trainer, by a signal handler; there state, "
+                "save, export and predict can be used, all else must wait until that call has ended",
+            )
+        return self._lock
 
     def _bound_run(self, session: Any, arrays: Mapping[str, Array]) -> None:
         binding = self._binding()
@@ -182,7 +193,7 @@ class Trainer:
                 unchanged.
         """
         arrays = self._read(path)
-        with self._lock:
+        with self._lock_outside("restore"):
             self._hold(arrays)
 
     def reset(self) -> None:
@@ -246,12 +257,12 @@ class Trainer:
         """Take over a state; the old one is replaced only when the new one is complete."""
         held = {}
         for name, array in arrays.items():
-            pair = [np.array(array), np.empty_like(array)]
+            pair = [np.array(array), np.array(array)]  # Equal, so that it does not matter which is read.
             held[name] = [(one, self._value(one)) for one in pair]
         loss = next(port for port in self._contents.outputs["train_step"] if port.role == "loss")
+        self._bindings: list[Any] = [None, None]
         self._loss: Array = np.zeros((), dtype_of(loss.dtype))
         self._merged = None
-        self._bindings: list[Any] = [None, None]
         self._held, self._now = held, 0
 
     def _arrays(self) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import jax
@@ -85,21 +85,40 @@ def raise_in(thread: threading.Thread) -> None:
 _INTERRUPTIBLE = {"RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "CALL_KW", "CALL_INTRINSIC_1"}
 
 
+def _places(code: CodeType) -> dict[int, tuple[str, int | None]]:
+    """The instructions of some code, by their offsets: names, and where their exceptions are handled."""
+    read = dis.Bytecode(code)
+    handlers = read.exception_entries
+    return {
+        i.offset: (i.opname, next((h.target for h in handlers if h.start <= i.offset < h.end), None))
+        for i in read
+    }
+
+
+def _alike(places: dict[int, tuple[str, int | None]], before: int, frame: FrameType) -> bool:
+    """Whether what is raised now is handled as if the instruction before had raised it, as CPython does."""
+    return places[before][1] == places[frame.f_lasti][1]
+
+
 class Injection:
-    """Raises :class:`Interrupt` at one of the places where an interrupt can come, in the files named.
+    """Raises an exception at one of the places where an interrupt can come, in the files named.
 
     Args:
-        files: parts of the paths of the modules, below the package.
+        files: parts of the paths of the modules, below the package; or whole paths.
         at: which of the places met, from 0; None for nowhere, to count them.
+        error: what is raised.
     """
 
-    def __init__(self, files: tuple[str, ...], at: int | None = None) -> None:
+    def __init__(
+        self, files: tuple[str, ...], at: int | None = None, error: type[BaseException] = Interrupt
+    ) -> None:
         self._files = tuple(str(HOME / file) for file in files)
         self._at = at
+        self._error = error
         self.met = 0
         self.place = ""
-        self._last: dict[FrameType, str] = {}
-        self._names: dict[Any, dict[int, str]] = {}
+        self._last: dict[FrameType, int] = {}
+        self._places: dict[CodeType, dict[int, tuple[str, int | None]]] = {}
 
     def _global(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(self._files):
@@ -114,16 +133,15 @@ class Injection:
         if event != "opcode":
             return self._local
         code = frame.f_code
-        names = self._names.get(code)
-        if names is None:
-            names = self._names[code] = {i.offset: i.opname for i in dis.get_instructions(code)}
-        before, self._last[frame] = self._last.get(frame, ""), names.get(frame.f_lasti, "")
-        if before in _INTERRUPTIBLE:
+        places = self._places.get(code) or self._places.setdefault(code, _places(code))
+        before, self._last[frame] = self._last.get(frame), frame.f_lasti
+        if before is not None and places[before][0] in _INTERRUPTIBLE and _alike(places, before, frame):
             self.met += 1
             if self._at is not None and self.met > self._at:
-                self.place = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}, after {before}"
+                where = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+                self.place = f"{where}, after {places[before][0]}"
                 sys.settrace(None)
-                raise Interrupt
+                raise self._error
         return self._local
 
     def __call__(self, function: Callable[[], Any]) -> bool:
@@ -132,7 +150,9 @@ class Injection:
         sys.settrace(self._global)
         try:
             function()
-        except Interrupt:
+        except BaseException:
+            if not self.place:
+                raise
             return True
         finally:
             sys.settrace(before)

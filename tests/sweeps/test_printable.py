@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -138,3 +139,69 @@ def test_warnings_and_errors_that_wrap_others() -> None:
     error.name_after(EVIL)
     assert not unsafe(str(error))
     assert not unsafe(sg.InternalError(EVIL).message)
+
+
+PIECES = [
+    *EVIL,
+    *"aé数🙂/\\.:,=%#?&<>'\"\n\t ~",
+    "::error::",
+    "%0A",
+    "::",
+    "\ud800",
+    "\udc80",
+    "\U000e0001",
+    "x" * 300,
+]
+PIECES += ["file:", "C:", "//", "..", "\x7f", "\u200f", "\u2066", "\ufeff"]
+
+
+def hostile(r: random.Random) -> str:
+    return "".join(r.choice(PIECES) for _ in range(r.choice((0, 1, 2, 5, 20))))
+
+
+def commands_of(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """The commands in a text, as GitHub's runner reads them."""
+    found = []
+    for line in text.split("\n"):
+        match = re.fullmatch(r"::(\w+) (.*?)::(.*)", line)
+        assert match is not None, line
+        pairs = dict(pair.split("=", 1) for pair in match[2].split(","))
+        found.append((match[1], {key: decoded(value) for key, value in pairs.items()}, decoded(match[3])))
+    return found
+
+
+def decoded(text: str) -> str:
+    for code, sign in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        text = text.replace(code, sign)
+    return text
+
+
+def hostile_notices(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        r = random.Random(seed)
+        at = Location(hostile(r) or "x", r.randrange(1, 99), source=hostile(r), function=hostile(r))
+        notices = [Notice("error", hostile(r), hostile(r), at), Notice("note", hostile(r), hostile(r))]
+        made, log = github(notices), sarif(notices)
+        assert not unsafe(made), seed
+        assert not unsafe(log), seed
+        log.encode()
+        made.encode()
+        (kind, told, message), (other, _, _) = commands_of(made)
+        assert (kind, other) == ("error", "notice"), seed
+        assert set(told) == {"file", "line", "title"}, seed
+        assert told["title"] == f"stopgrad: {printable(notices[0].rule)}", seed
+        assert message == printable(notices[0].message), seed
+        results = json.loads(log)["runs"][0]["results"]
+        assert [one["message"]["text"] for one in results] == [printable(n.message) for n in notices], seed
+        uri = results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri.isascii(), seed
+        assert not re.search(r"[\s<>\"\\]", uri), seed
+
+
+def test_notices_of_hostile_names_are_read_back_as_they_were() -> None:
+    hostile_notices(0, 300)
+
+
+@pytest.mark.nightly
+def test_50_000_notices_of_hostile_names() -> None:
+    hostile_notices(1_000, 50_000)

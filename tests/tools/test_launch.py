@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -162,6 +163,13 @@ def _runs(pid: int) -> bool:
         return False
 
 
+WITH_A_CHILD = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(100)"])
+print("pid", os.getpid(), "pid", child.pid, flush=True)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
@@ -169,7 +177,7 @@ def _runs(pid: int) -> bool:
 def test_a_signal_to_the_launcher_leaves_no_process_behind(
     number: signal.Signals, status: int, script: Path
 ) -> None:
-    script.write_text("import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(100)\n")
+    script.write_text(WITH_A_CHILD + "time.sleep(100)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "stopgrad", "launch", "-n", "2", script],
         stdout=subprocess.PIPE,
@@ -185,6 +193,45 @@ def test_a_signal_to_the_launcher_leaves_no_process_behind(
         assert f"stopgrad: ended by {number.name}\n" in err
     assert ("KeyboardInterrupt" in err) == (number == signal.SIGINT)  # It was passed on.
     assert_gone(out)
+
+
+@pytest.mark.slow
+def test_children_of_one_that_is_killed_end_with_it_and_do_not_hold_its_output(script: Path) -> None:
+    script.write_text(
+        f"{WITH_A_CHILD}if os.environ['STOPGRAD_PROCESS_ID'] == '1':\n"
+        "    time.sleep(0.3)\n    os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(100)\n"
+    )
+    done = launched("-n", 2, script, grace=1)
+    assert done.status == 137
+    assert done.err == b"stopgrad: process 1 failed first, ended by SIGKILL; the others were ended\n"
+    assert_gone(done.out.decode())
+
+
+@pytest.mark.slow
+def test_all_of_very_much_output_at_once_is_passed_on(script: Path) -> None:
+    script.write_text(
+        "import sys\nfor i in range(10_000):\n"
+        "    sys.stdout.write(f'line {i}\\n')\n    sys.stderr.write(f'error {i}\\n')\n"
+    )
+    done = launched("-n", 2, script)
+    assert done.status == cli.OK
+    for stream, word in ((done.out, "line"), (done.err, "error")):
+        lines = stream.decode().splitlines()
+        for process in (0, 1):
+            own = [line for line in lines if line.startswith(f"[{process}] ")]
+            assert own == [f"[{process}] {word} {i}" for i in range(10_000)]
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_told_by_an_error_of_ours(script: Path) -> None:
+    script.write_text("import stopgrad as sg\nsg.distributed.initialize(timeout=60)\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = launched("-n", 2, "--port", port, script, grace=0.5)
+    assert done.status == 1
+    told = f"DistributedError: distributed.initialize: process 0 cannot listen on port {port}"
+    assert told in done.err.decode()
+    assert "process 0 failed first, with status 1" in done.err.decode()
 
 
 @pytest.mark.slow

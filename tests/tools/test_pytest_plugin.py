@@ -109,3 +109,26 @@ def test_gradients(check_gradients):
 def test_no_run_of_pytest_loads_the_package_unasked() -> None:
     points = importlib.metadata.entry_points(group="pytest11")
     assert not [point for point in points if "stopgrad" in point.value]
+
+
+@pytest.mark.slow
+def test_in_several_processes_failures_of_all_kinds_are_told(tests: pytest.Pytester) -> None:
+    """Collections that fail, here and in our own code, a failing assertion, and a process that dies."""
+    tests.makepyfile(
+        test_imports="import there_is_no_such_module",
+        test_syntax="def broken(:",
+        test_ours="import stopgrad as sg\nx = sg.placeholder(sg.float32, [3])",
+        test_fails=HEAD + "def test_report(flow):\n    flow.assert_flows(loss, ONES, ONES, to='target')\n",
+        test_dies="import os\ndef test_dies(flow):\n    os.kill(os.getpid(), 9)\n",
+        test_holds=HEAD + "def test_holds(flow):\n    flow.assert_flows(loss, ONES, ONES, to='online')\n",
+    )
+    result = tests.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", timeout=120)
+    text = result.stdout.str()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    for told in ("there_is_no_such_module", "SyntaxError", "needs a graph; build it inside"):
+        assert told in text
+    assert re.search(r"FAILED test_fails\.py::test_report", text)
+    assert "stopped" in text
+    assert re.search(r"worker 'gw\d' crashed while running 'test_dies\.py::test_dies'", text)
+    assert "INTERNALERROR" not in text + result.stderr.str()
+    assert re.search(r"\b1 passed", text)

@@ -26,6 +26,7 @@ from privileges import without_privileges
 
 import stopgrad as sg
 from stopgrad.base.types import DTYPES, dtype_of, tensor_type
+from stopgrad.graph.files import locked
 from stopgrad.scale.array_folders import (
     NOTES,
     BrokenError,
@@ -417,25 +418,38 @@ def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
         checkpoints.save(1, wait=True)
 
 
-def test_two_programs_save_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_programs_save_at_once(tmp_path: Path) -> None:
+    with Model().session() as session:
+        file = os.open(tmp_path, os.O_RDONLY)
+        assert locked(file, wait=False)  # As another program does while it writes.
+        with pytest.raises(sg.CheckpointError, match="another program saves there"):
+            sg.Checkpoints(tmp_path, session).save(2, wait=True)
+        os.close(file)
+        assert os.listdir(tmp_path) == []
+        sg.Checkpoints(tmp_path, session).save(2, wait=True)
+    assert os.listdir(tmp_path) == ["2"]
+
+
+def test_one_program_that_saves_there_already_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on, copy = threading.Event(), Writing._copy
 
     def slow(self: Writing, part: str) -> Any:
         go_on.wait(20)
         return copy(self, part)
 
-    model = Model()
-    with model.session() as session:
+    with Model().session() as session:
         monkeypatch.setattr(Writing, "_copy", slow)
-        writing = Writing(str(tmp_path / "1"), {"w": np.zeros(3)}, {})
+        first = threading.Thread(target=lambda: write_folder(str(tmp_path / "1"), several(), {}))
+        first.start()
         while not (tmp_path / ".1.part" / "parts").exists():
             pass
         monkeypatch.undo()
-        with pytest.raises(sg.CheckpointError, match="another program saves there"):
-            sg.Checkpoints(tmp_path, session).save(2, wait=True)
-        go_on.set()
-        writing.wait()
-    assert sorted(os.listdir(tmp_path)) == ["1"]
+        threading.Timer(0.1, go_on.set).start()
+        sg.Checkpoints(tmp_path, session).save(2, wait=True)
+        first.join()
+    assert sorted(os.listdir(tmp_path)) == ["1", "2"]
 
 
 def test_what_was_left_by_a_program_that_died_is_removed(tmp_path: Path) -> None:
@@ -478,7 +492,7 @@ def test_an_error_of_the_background_comes_up(
         with failing(monkeypatch, "rename", errno.ENOSPC):
             checkpoints.save(2)
             assert checkpoints._writing is not None
-            checkpoints._writing._thread.join()
+            checkpoints._writing._done.wait()
         match = f"{re.escape(str(tmp_path / '2'))} cannot be written: the disk is full; make room"
         ways = {"save": lambda: checkpoints.save(3), "with": lambda: checkpoints.__exit__(None)}
         with pytest.raises(sg.CheckpointError, match=match):
@@ -539,7 +553,7 @@ reader.check()
 assert all((x == arrays[name]).all() for name, x in reader.read(dict.fromkeys(arrays)).items())
 print(refused, failed)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-Writing(f"{folder}/last", arrays, {})  # Nobody waits for it.
+Writing(f"{folder}/last", arrays, {}).begin()  # Nobody waits for it.
 """
 
 

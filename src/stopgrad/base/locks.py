@@ -1,7 +1,8 @@
-"""The lock that guards what threads share."""
+"""The lock that guards what threads share, and moments that they wait for."""
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 from collections.abc import Callable
@@ -42,3 +43,25 @@ def exclusive(function: Callable[P, T]) -> Callable[P, T]:
         return holding(LOCK, function, *args, **kwargs)
 
     return alone
+
+
+class Moment:
+    """A moment that is waited for. An interrupt of a wait changes nothing.
+
+    It could leave the lock of a :class:`threading.Event`, which is written in Python, held for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+        self._came = False
+
+    def set(self) -> None:
+        """It has come. One thread says so, once or more often."""
+        if not self._came:
+            self._came = True
+            self._lock.release()
+
+    def wait(self) -> None:
+        with self._lock:
+            pass

@@ -9,6 +9,7 @@ behind. The format lacks complex128, which is stored as pairs of float64 and mar
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import json
@@ -235,6 +236,19 @@ def flush_folder(folder: str) -> None:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+def exchanged(one: AnyPath, other: AnyPath) -> bool:
+    """Exchange the names of two files or folders in one step; returns whether the system can."""
+    names = os.fsencode(one), os.fsencode(other)
+    library: Any = ctypes.CDLL(None, use_errno=True) if sys.platform in ("linux", "darwin") else None
+    if hasattr(library, "renameat2"):
+        return bool(library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0)
+    return hasattr(library, "renamex_np") and bool(library.renamex_np(*names, _EXCHANGE) == 0)
+
+
+_HERE, _EXCHANGE = -100, 2
+"""``AT_FDCWD``; ``RENAME_EXCHANGE`` on Linux and ``RENAME_SWAP`` on macOS."""
 
 
 CURES = {

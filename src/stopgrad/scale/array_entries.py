@@ -102,7 +102,7 @@ def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
                 remove_folder(entry.path)
 
     writing = Writing(path, values, {}, then=remove_old)
-    writing.copied()
+    writing.begin()
     return writing
 
 

@@ -9,6 +9,7 @@ a time-out; and orbax does not notice a flipped bit in an array.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import math
@@ -27,6 +28,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from stopgrad.base.errors import CheckpointError, DistributedError, StopgradError
+from stopgrad.base.locks import Moment
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import DTYPES, TensorType, dtype_of, tensor_type
 from stopgrad.graph.files import CURES, flush_folder, locked, shortened
@@ -105,12 +107,12 @@ def _why(error: BaseException) -> str:
 
 
 class Writing:
-    """Writes arrays into a folder, in a thread of its own.
+    """Writes arrays into a folder, in a thread of its own, once :meth:`begin` is called.
 
     Args:
         path: the path of the folder, which must not exist; its parent need not exist either.
         arrays: by name: NumPy's, or JAX's on any devices, of any dtype of ours. They must not change before
-            :meth:`copied` returns.
+            :meth:`begin` returns.
         notes: data for JSON that belongs to them, the same in all processes.
         own: likewise, for this process alone.
         then: called in the first process when the folder is complete.
@@ -131,16 +133,29 @@ class Writing:
         self._own = own
         self._then = then
         self._failed: BaseException | None = None
-        self._copied = threading.Event()
-        self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
+        self._copied = Moment()
+        self._done = Moment()
+        self._to_do = [self._write]  # The thread takes it out, or an interrupt before that.
+        self._orbax = _orbax(self.path, "written")
         self._jax = require("jax", "saving into a folder", "scale")
-        self._thread = threading.Thread(target=self._run, name="stopgrad-checkpoint")
-        _UNDER_WAY.add(self)
-        self._thread.start()
 
-    def copied(self) -> None:
-        """Wait until the arrays have been copied and may change."""
-        self._copied.wait()
+    def begin(self) -> None:
+        """Begin to write. Returns when the arrays have been copied and may change.
+
+        After an interrupt this holds as well: either nothing is written, or all that was to be copied is.
+        """
+        folder = os.path.dirname(self.path)
+        for other in list(_UNDER_WAY):  # Such as one whose save was interrupted.
+            if os.path.dirname(other.path) == folder:
+                other._done.wait()
+        try:
+            # One call of C, where an interrupt in Thread.start may leave a thread that waits for ever.
+            _thread.start_new_thread(self._run, ())
+            self._copied.wait()
+        except BaseException:
+            self._give_up()
+            self._copied.wait()
+            raise
 
     def wait(self) -> None:
         """Wait until the folder is complete.
@@ -148,18 +163,32 @@ class Writing:
         Raises:
             CheckpointError: it could not be written, for instance because the disk is full. Raised once.
         """
-        self._thread.join()
-        _UNDER_WAY.discard(self)
-        failed, self._failed = self._failed, None
+        self._give_up()
+        self._done.wait()
+        failed = self._failed
         if isinstance(failed, StopgradError):
             failed.point_here()
+        self._failed = None
+        _UNDER_WAY.discard(self)
         if failed is not None:
             raise failed
 
+    def _give_up(self) -> None:
+        """Write nothing, if the thread has not begun."""
+        with contextlib.suppress(IndexError):
+            self._to_do.pop()
+            self._copied.set()
+            self._done.set()
+
     def _run(self) -> None:
         try:
+            write = self._to_do.pop()
+        except IndexError:  # An interrupt was first.
+            return
+        _UNDER_WAY.add(self)
+        try:
             with self._jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
-                self._write()
+                write()
         except BaseException as error:
             self._failed = error
         finally:
@@ -167,6 +196,7 @@ class Writing:
             if self._failed is None:
                 _UNDER_WAY.discard(self)
             self._copied.set()
+            self._done.set()
 
     def _write(self) -> None:
         shown = ("saving", self.path)
@@ -287,7 +317,9 @@ def write_folder(
     Returns when the folder is complete; without *wait*, as soon as the arrays may change.
     """
     writing = Writing(path, arrays, notes)
-    writing.wait() if wait else writing.copied()
+    writing.begin()
+    if wait:
+        writing.wait()
     return writing
 
 
@@ -306,6 +338,36 @@ def _only_one(folder: str) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+class _Used:
+    """Whether orbax has read or written here; and whether that was before a fork."""
+
+    ever = before_fork = False
+
+
+def _orbax(path: str, done: str) -> Any:
+    """The library. Tensorstore, on which it stands, would end a process that was forked after its use."""
+    if _Used.before_fork:
+        raise CheckpointError(
+            f"{path} cannot be {done}: this process was forked from one that had used checkpoints, and the "
+            "threads for that do not come along; start it with multiprocessing.get_context('spawn')"
+        )
+    orbax = require("orbax.checkpoint", "folders of arrays", "scale")
+    _Used.ever = True
+    return orbax
+
+
+def _after_fork() -> None:
+    _Used.before_fork = _Used.ever
+    for writing in _UNDER_WAY:  # The process that was forked goes on with it.
+        writing._copied.set()
+        writing._done.set()
+    _UNDER_WAY.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _orbax_path(path: str) -> Any:
@@ -448,15 +510,15 @@ class FolderReader:
 
     def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         try:
+            orbax = _orbax(self.path, "read")
             # Orbax runs an event loop, and a thread can have only one.
             with ThreadPoolExecutor(1, "stopgrad-restore") as thread:
-                return thread.submit(self._read_here, shardings).result()
+                return thread.submit(self._read_here, orbax, shardings).result()
         except Exception as error:
             refuse(error, self.path, "read")
 
-    def _read_here(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_here(self, orbax: Any, shardings: Mapping[str, Any]) -> dict[str, Any]:
         jax = require("jax", "reading checkpoints", "scale")
-        orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
         found: dict[str, Any] = {}
         asked: dict[str, Any] = {}
         with jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.

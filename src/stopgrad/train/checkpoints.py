@@ -133,7 +133,7 @@ class Checkpoints:
 
         def begin(values: dict[str, Any]) -> None:
             self._writing = Writing(path, values, {"step": step}, position, partial(self._remove_old, step))
-            self._writing.copied()
+            self._writing.begin()
 
         self._session._hand_out(begin)
         if wait:
@@ -193,9 +193,9 @@ class Checkpoints:
     # ------------------------------------------------------------------------------------- inside
 
     def _wait(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.wait()
+        if self._writing is not None:
+            self._writing.wait()
+            self._writing = None  # Only now: an interrupt before leaves it to be waited for.
 
     def _position(self) -> Any:
         """The position that *data* returns, after a check that it can be written as JSON."""

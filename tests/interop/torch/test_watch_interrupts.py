@@ -45,7 +45,7 @@ def state() -> tuple[object, ...]:
         torch._C._len_torch_function_stack(),
         tuple(modules._global_forward_pre_hooks),
         tuple(switches._RUNNING.recorders),
-        tuple(switches._HELD),
+        tuple(switches._LIVING),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         nn.Module.__call__,

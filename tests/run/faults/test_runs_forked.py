@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fault_tools import Counting
+from places import HELPERS
 
 import stopgrad as sg
 
@@ -194,3 +195,87 @@ def test_a_child_of_a_child_counts_for_itself() -> None:
 
         in_child(child)
         assert c.count(session) == 0
+
+
+# ------------------------------------------------------------------------------------------ checkpoints
+
+CHECKPOINTS = """
+import os, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from fault_tools import Counting
+from places import HELPERS
+from multiprocessing import get_context
+import stopgrad as sg
+
+c, folder, how = Counting(300_000), tempfile.mkdtemp(), sys.argv[2]
+session = sg.Session(c.graph, engine="numpy")
+checkpoints = sg.Checkpoints(folder, session)
+c.step(session)
+if how != "unused":
+    checkpoints.save(1, wait=True)
+    checkpoints.save(2)  # While it is written, the process is forked.
+
+def child():
+    c.step(session)
+    try:
+        (checkpoints.restore if how == "restore" else lambda: checkpoints.save(3, wait=True))()
+    except sg.CheckpointError as error:
+        assert "forked" in str(error) and "'spawn'" in str(error), error
+        sys.exit(3)
+
+process = get_context("fork").Process(target=child)
+process.start()
+process.join(30)
+assert process.exitcode == (0 if how == "unused" else 3), process.exitcode
+checkpoints.close()
+print(checkpoints.steps)
+"""
+
+
+@pytest.mark.parametrize(("how", "steps"), [("save", [1, 2]), ("restore", [1, 2]), ("unused", [3])])
+def test_checkpoints_in_a_child_are_an_error_and_no_end_of_the_process(how: str, steps: list[int]) -> None:
+    """Tensorstore aborts a process that was forked from one that had used it."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CHECKPOINTS, str(HELPERS), how],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"{steps}\n"
+
+
+# ------------------------------------------------------------------------------------------ new processes
+
+SPAWNED = """
+import numpy as np
+import stopgrad as sg
+
+def compute(engine):
+    with sg.Graph().as_default() as graph:
+        w = sg.parameter(np.arange(3.0), name="w")
+        step = sg.assign(w, w * 2.0)
+    with sg.Session(graph, engine=engine) as session:
+        session.run(step)
+        return session.value(w).tolist()
+"""
+SPAWNING = """
+import sys
+from multiprocessing import get_context
+from spawned import compute
+
+if __name__ == "__main__":
+    for engine in ("numpy", "xla", "onnxruntime"):
+        assert compute(engine) == [0.0, 2.0, 4.0]
+    with get_context(sys.argv[1]).Pool(2) as pool:
+        found = pool.map_async(compute, ["numpy", "xla", "onnxruntime"]).get(60)
+    assert found == [[0.0, 2.0, 4.0]] * 3
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_new_processes_compute_with_every_engine_after_every_engine(method: str, tmp_path: Path) -> None:
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    (tmp_path / "main.py").write_text(SPAWNING)
+    subprocess.run([sys.executable, tmp_path / "main.py", method], check=True, timeout=120)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -135,6 +137,18 @@ def test_nothing_grows_while_programs_come_and_go(tmp_path: Path) -> None:
         found.append(census(time.monotonic() - start, seed + 1))
         print(found[-1], flush=True)
     assert not complaints(before, found)
+
+
+def test_a_program_whose_branches_are_constant_does_not_end_the_process() -> None:
+    """ONNX Runtime 1.32.0 crashed when it folded these; found after 230 rounds."""
+    program = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}; import test_soak; "
+    program += (
+        "f, (x, w) = test_soak.differentiated(234), test_soak.point(234)[:2]; "
+        "a, b = [test_soak.sg.function(f, engine=e)(x, w) for e in ('numpy', 'onnxruntime')]; "
+        "test_soak.np.testing.assert_allclose([b[0], *b[1]], [a[0], *a[1]], rtol=1e-9)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ GitHub reads annotations from a job's output; editors and code scanning read SAR
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,10 @@ def _result(notice: Notice) -> dict[str, Any]:
 
 def _uri(file: str) -> str:
     shown = Path(relative_file(file))
-    return shown.as_uri() if shown.is_absolute() else quote(shown.as_posix())
+    try:
+        return shown.as_uri() if shown.is_absolute() else quote(os.fsencode(shown.as_posix()))
+    except UnicodeEncodeError:  # A name that no file can have, from a graph's file.
+        return quote(printable(shown.as_posix()))
 
 
 def _region(location: Location) -> dict[str, int]:

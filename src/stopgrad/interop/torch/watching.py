@@ -87,7 +87,7 @@ class Watch(Block):
     def __init__(self) -> None:
         super().__init__()
         self._recorder = Recorder()
-        self._held: switches.Held | None = None
+        self._held: switches.Lifetime | None = None
 
     def changes(self) -> dict[str, Any]:
         return {}  # What our own graphs are built with is as it was.
@@ -96,7 +96,7 @@ class Watch(Block):
         if self._is_running:
             raise GraphError("watch: this watch is running already; make another with sgt.watch()")
         super().__enter__()
-        self._held = switches.Held(CURRENT.get()())
+        self._held = switches.Lifetime(CURRENT.get()())
         self._recorder.begin()
         RECORDERS.add(self._recorder)
         switches.begin(self._recorder, self._held)

@@ -101,6 +101,7 @@ class _Launch:
         self.pumps: list[threading.Thread] = []
         self.news: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self.lock = threading.Lock()
+        self.guard = _Guard()
 
     def run(self) -> int:
         """The status of the first that failed; 128 plus the signal's number if a signal ended them."""
@@ -113,17 +114,18 @@ class _Launch:
                 return self._watch()
             finally:
                 self._kill()
-                for pump in self.pumps:
-                    pump.join(GRACE)
+                self._wait_for_output()
+                self.guard.close()
 
     def _start(self, index: int) -> None:
         process = subprocess.Popen(  # noqa: S603 - the user's own script
-            [*_dying_with_parent(), sys.executable, *self.command],
+            [*self.guard.prefix, sys.executable, *self.command],
             env={**self.environment, INDEX: str(index)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Its children end with it; Ctrl-C is passed on by this process.
+            pass_fds=self.guard.pipes,
         )
         self.processes.append(process)
 
@@ -150,8 +152,19 @@ class _Launch:
                     return
 
     def _await(self, index: int, process: subprocess.Popen[bytes]) -> None:
+        if hasattr(os, "waitid"):  # Until it is waited for below, no other process can get its number.
+            ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            if ended is not None and ended.si_status:
+                _signal_group(process.pid, signal.SIGKILL)  # Its children would hold its output open.
+        self.guard.forget(process.pid)
         process.wait()
         self.news.put(("ended", index))
+
+    def _wait_for_output(self) -> None:
+        """Wait until all that was printed is passed on; not for long, since others may hold the pipes."""
+        until = time.monotonic() + GRACE
+        for pump in self.pumps:
+            pump.join(max(0.0, until - time.monotonic()))
 
     # --------------------------------------------------------------------------------------- how it ends
 
@@ -182,8 +195,7 @@ class _Launch:
                     deadline = time.monotonic() + GRACE
         if first is None:
             return OK
-        for pump in self.pumps:  # The verdict is printed last.
-            pump.join(GRACE)
+        self._wait_for_output()  # The verdict is printed last.
         others = "; the others were ended" if told and first[1] != 128 + told else ""
         print(f"stopgrad: {first[0]}{others}", file=sys.stderr)
         return first[1]
@@ -216,9 +228,8 @@ class _Launch:
 
     def _pass_on(self, number: int) -> None:
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if process.returncode is None:
-                    os.killpg(process.pid, number)
+            if process.returncode is None:
+                _signal_group(process.pid, number)
 
     def _kill(self) -> None:
         self._pass_on(signal.SIGKILL)
@@ -247,18 +258,71 @@ def _prefix(index: int) -> bytes:
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
 
-def _dying_with_parent() -> list[str]:
-    """A prefix for a command that, on Linux, lets it be killed together with this process.
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
-    It is a program of its own, which the command then replaces: in a process with threads, such as NumPy's,
-    no Python code may run between a fork and the start of a program.
+
+class _Guard:
+    """A process that waits until this one ends, however that comes, and then ends what still runs.
+
+    It learns of the processes through a pipe, from themselves: each starts as a program that says its number
+    and is then replaced by the command. (In a process with threads, such as NumPy's, no Python code may run
+    between a fork and the start of a program.) So none is forgotten, whenever this process is killed.
+
+    Attributes:
+        prefix: what comes before the command of a process.
+        pipes: the files that the process must have, too.
     """
-    return [sys.executable, "-I", "-S", "-c", _DYING, str(os.getpid())] if sys.platform == "linux" else []
+
+    def __init__(self) -> None:
+        self.prefix: list[str] = []
+        self.pipes: tuple[int, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.name == "posix":
+            nothing = subprocess.DEVNULL
+            self._process = subprocess.Popen(  # noqa: S603 - the text below
+                [*_PYTHON, _GUARD],
+                stdin=subprocess.PIPE,
+                stdout=nothing,
+                stderr=nothing,
+                start_new_session=True,
+            )
+            assert self._process.stdin is not None
+            self.pipes = (self._process.stdin.fileno(),)
+            self.prefix = [*_PYTHON, _GUARDED, str(self.pipes[0])]
+
+    def forget(self, group: int) -> None:
+        """Of a process that has ended."""
+        for pipe in self.pipes:
+            with contextlib.suppress(OSError):  # It was ended, and guards no more.
+                os.write(pipe, b"-%d\n" % group)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
 
 
-_DYING = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+_PYTHON = (sys.executable, "-I", "-S", "-c")
+_GUARD = """
+import os, signal, sys
+groups = set()
+for line in sys.stdin:
+    number = int(line)
+    groups.add(number) if number > 0 else groups.discard(-number)
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+_GUARDED = """
+import os, sys
+pipe = int(sys.argv[1])
+try:
+    os.write(pipe, b"%d\\n" % os.getpid())
+except OSError:
+    pass
+os.close(pipe)
+os.execv(sys.argv[2], sys.argv[2:])
 """

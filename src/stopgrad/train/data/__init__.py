@@ -42,6 +42,9 @@ __all__ = ["Batches", "batches"]
 THREADS = 16
 """The maximum number of threads that read."""
 
+_WORKER_ENDED = "terminated unexpectedly"
+"""What grain says of a process that was killed, which is no error of the user's."""
+
 
 class _Plan:
     """Which examples a batch holds, and how they are read: everything that threads and processes need.
@@ -220,6 +223,14 @@ class Batches:
         except Unfit as error:
             self._stop()
             raise error.kind(f"data.batches: batch {self._position}: {error}") from None
+        except RuntimeError as error:
+            self._stop()
+            if not (self._workers and _WORKER_ENDED in str(error)):
+                raise
+            raise EngineError(
+                f"data.batches: batch {self._position}: a process that reads was ended, perhaps for want of "
+                f"memory; ask again, and new ones are started: {error}"
+            ) from error
         except BaseException:  # KeyboardInterrupt, too: the next batch is read anew.
             self._stop()
             raise

@@ -54,6 +54,13 @@ class History:
         self._states: dict[str, str] = {}
         self._times: Counter[str] = Counter()
 
+    def copied(self) -> History:
+        """The same, which can take a sample while this one stays as it is."""
+        other = History()
+        other._states.update(self._states)
+        other._times.update(self._times)
+        return other
+
     def take(self, sample: Sample) -> tuple[Change, ...]:
         """The changes since the last sample; empty if nothing has changed."""
         groups: dict[tuple[str, str, bool], list[str]] = {}

@@ -47,10 +47,11 @@ class Monitor:
 
     def _take(self, verdicts: Verdicts) -> None:
         """Note the verdicts on the present step, and report what has changed."""
-        self._last = self.step
-        sample = Sample(self.step, verdicts)
-        changes = self._history.take(sample)
-        self.changes += changes
+        sample, history = Sample(self.step, verdicts), self._history.copied()
+        changes = history.take(sample)
+        known = self.changes + changes
+        # Together, with no call in between: an interrupt before loses no change, and none is noted twice.
+        self._last, self._history, self.changes = self.step, history, known
         for sink in self._sinks:
             self._safely(f"writing to {type(sink).__name__}", sink.take, sample, changes)
 

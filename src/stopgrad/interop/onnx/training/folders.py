@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import onnx
 
 from stopgrad.base.errors import ArgumentError, FileError
-from stopgrad.graph.files import AnyPath, replacing, write_arrays
+from stopgrad.graph.files import CURES, AnyPath, exchanged, flush_folder, locked, replacing, write_arrays
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE
 
@@ -62,31 +63,72 @@ def write_folder(
 def replacing_folder(folder: AnyPath) -> Iterator[Path]:
     """A new folder, which replaces *folder* if the block ends without an error.
 
+    It is locked meanwhile. One without a lock was left by a process that died; the next writer removes it.
+
     Raises:
         FileError: there is something other than a training folder, or the system refuses.
     """
     target = checked(folder)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
     try:
-        part.mkdir()
-        yield part
-        if target.exists():
-            os.rename(target, old)
-        try:
-            os.rename(part, target)
-        except OSError:
-            if old.exists():
-                os.rename(old, target)
-            raise
+        with contextlib.ExitStack() as stack:
+            _remove_abandoned(target)
+            part = _part_of(target, stack)
+            yield part
+            flush_folder(str(part))
+            _put(part, target)
+            flush_folder(str(target.parent))
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        for rest in (part, old):
+        why = CURES.get(error.errno or 0, error.strerror or str(error))
+        raise FileError(f"{target} cannot be written: {why}") from error
+
+
+def _part_of(target: Path, stack: contextlib.ExitStack) -> Path:
+    """An empty folder beside another, locked; at the end of the stack it is removed."""
+    while True:
+        part = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_PART}")
+        stack.callback(shutil.rmtree, part, ignore_errors=True)  # Before there is one.
+        part.mkdir()
+        if sys.platform == "win32":  # Folders cannot be opened there.
+            return part
+        lock = os.open(part, os.O_RDONLY)
+        stack.callback(os.close, lock)
+        if locked(lock, wait=True) is not False and part.exists():
+            return part  # Else another process removed it as abandoned before it was locked.
+
+
+def _remove_abandoned(target: Path) -> None:
+    if sys.platform == "win32":
+        return
+    for name in os.listdir(target.parent):
+        if name.startswith(f".{target.name}.") and name.endswith(_PART):
             with contextlib.suppress(OSError):
-                shutil.rmtree(rest)
+                lock = os.open(target.with_name(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+                try:
+                    if locked(lock, wait=False):
+                        shutil.rmtree(target.with_name(name))
+                finally:
+                    os.close(lock)
+
+
+def _put(part: Path, target: Path) -> None:
+    """Put a folder in the place of another, which is then called *part*, or nowhere."""
+    if not target.exists():
+        os.rename(part, target)
+    elif not exchanged(part, target):
+        old = part.with_name(f"{part.name}.old")
+        os.rename(target, old)
+        try:
+            os.rename(part, target)
+        except BaseException:
+            if not target.exists():
+                os.rename(old, target)
+            raise
+        os.rename(old, part)
+
+
+_PART = ".part"
 
 
 def checked(folder: AnyPath) -> Path:

@@ -64,12 +64,13 @@ class Memory:
         stores: dict[int, Store] = {}
         self._held, self._stores = held, stores
 
+        # Between being made and being noted, an interrupt may come, and there is no key.
         def forget_tensor(gone: Held) -> None:
-            if held.get(gone.key) is gone:
+            if held.get(getattr(gone, "key", 0)) is gone:
                 del held[gone.key]
 
         def forget_store(gone: Store) -> None:
-            if stores.get(gone.key) is gone:
+            if stores.get(getattr(gone, "key", 0)) is gone:
                 del stores[gone.key]
 
         self._forget_tensor, self._forget_store = forget_tensor, forget_store

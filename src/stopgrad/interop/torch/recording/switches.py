@@ -53,12 +53,12 @@ class _Here(threading.local):
     end: Callable[[], object] = object
 
 
-_HELD: dict[int, Any] = {}
-"""All that is held, by its ``id``: the statement does not hold the reference to what it holds."""
+_LIVING: dict[int, Any] = {}
+"""Those that have not ended, by their ``id``: nobody else need hold them."""
 
 
-class Held(weakref.ref[Any]):
-    """What a ``with`` statement holds, as long as it does; then what was begun for it ends.
+class Lifetime(weakref.ref[Any]):
+    """The time for which a ``with`` statement holds something; at its end, what was begun is taken back.
 
     A watch is begun step by step. Each step is taken together with the note of how it is taken back.
 
@@ -68,14 +68,14 @@ class Held(weakref.ref[Any]):
 
     __slots__ = ("_undo", "end")
 
-    def __new__(cls, what: Any) -> Held:
+    def __new__(cls, what: Any) -> Lifetime:
         return super().__new__(cls, what, operator.methodcaller("end"))
 
     def __init__(self, what: Any) -> None:
         self._undo: list[Callable[[], object]] = []
         self.end: Callable[[], object] = functools.partial(deque, map(operator.call, self._undo), 0)
         me = id(self)
-        self.do(functools.partial(_HELD.__setitem__, me, self), functools.partial(_HELD.pop, me, None))
+        self.do(functools.partial(_LIVING.__setitem__, me, self), functools.partial(_LIVING.pop, me, None))
 
     def do(self, step: Callable[[], object], undo: Callable[[], object]) -> None:
         """Take a step. Both functions are implemented in C."""
@@ -108,7 +108,7 @@ class Mode(TorchFunctionMode):
         return self._run(func, args, kwargs or {})
 
 
-def begin(recorder: Recorder, held: Held) -> None:
+def begin(recorder: Recorder, held: Lifetime) -> None:
     """Let a recorder run in this thread, for as long as something is held."""
     _patch_everything()
     recorders, here = _RUNNING.recorders, _Here()

@@ -1,0 +1,394 @@
+"""Interrupts and errors in a Trainer's steps, in checkpoints and in the writing of training graphs.
+
+Afterwards everything is from before or from after, nothing is left over, and what comes next goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from all_engines import each_engine
+from fault_tools import Counting, Injection, Interrupt, settings
+from onnx_training_tools import batches, mlp
+
+import stopgrad as sg
+import stopgrad.onnx as sgo
+import stopgrad_trainer
+from stopgrad.scale import array_folders
+from stopgrad.tools import cli
+from stopgrad.trainer import Trainer
+
+Alarm = Callable[[float, Callable[[], Any]], bool]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:.*cannot be written"),  # Of a checkpoint that nobody waits for.
+]
+ERRORS = (Interrupt, MemoryError)
+
+
+def at_places(
+    files: tuple[str, ...], act: Callable[[], Any], fresh: Callable[[], Any], most: int | None
+) -> Iterator[str]:
+    """Raise an error at the places of *act* in these files, or at so many of them; yields each afterwards."""
+    fresh()
+    counting = Injection(files)
+    assert not counting(act)
+    for at in range(0, counting.met, 1 if most is None else max(1, counting.met // most)):
+        fresh()
+        injection = Injection(files, at, ERRORS[at % len(ERRORS)])
+        injection(act)
+        assert injection.place
+        yield injection.place
+
+
+# --------------------------------------------------------------------------------------------- Trainer
+
+TRAINER = (str(Path(stopgrad_trainer.__file__).parent),)
+
+
+class Known:
+    """A training of a few steps, and what it gives undisturbed."""
+
+    def __init__(self, home: Path) -> None:
+        mlp(home / "mlp.onnx")
+        self.folder = sgo.training(home / "mlp.onnx", loss="cross-entropy", folder=home / "out").folder
+        self.data = batches(5)
+        trainer = self.trainer()
+        self.states, self.losses, self.outputs = [trainer.state], [], [self.predict(trainer)]
+        for i in range(5):
+            self.losses.append(self.step(trainer, i))
+            self.states.append(trainer.state)
+            self.outputs.append(self.predict(trainer))
+
+    def trainer(self) -> Trainer:
+        return Trainer(self.folder, threads=1)
+
+    def step(self, trainer: Trainer, i: int) -> float:
+        return trainer.step(x=self.data[i][0], labels=self.data[i][1])
+
+    def predict(self, trainer: Trainer) -> Any:
+        return trainer.predict(x=self.data[0][0])["logits"]
+
+    def whole(self, trainer: Trainer, place: str) -> int:
+        """How many steps a trainer has made; all that it says must agree."""
+        assert not trainer._lock._is_owned(), place  # type: ignore[attr-defined]
+        state = trainer.state
+        found = [i for i, known in enumerate(self.states) if equal(state, known)]
+        assert found, f"torn: {place}"
+        np.testing.assert_array_equal(self.predict(trainer), self.outputs[found[0]], place)
+        return found[0]
+
+
+def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in other)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
+    return Known(tmp_path_factory.mktemp("trained"))
+
+
+def interrupt_steps(known: Known, warm: bool, most: int | None = None) -> int:
+    trainer, count = known.trainer(), 0
+
+    def fresh() -> None:
+        nonlocal trainer
+        if not warm:
+            trainer = known.trainer()
+        trainer.reset()
+        for i in range(2 * warm):
+            known.predict(trainer)
+            known.step(trainer, i)
+        known.predict(trainer)
+
+    now = 2 * warm
+    for place in at_places(TRAINER, lambda: known.step(trainer, now), fresh, most):
+        made = known.whole(trainer, place)
+        assert made in (now, now + 1), place
+        assert known.step(trainer, made) == known.losses[made], place
+        assert known.whole(trainer, place) == made + 1
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_an_interrupt_at_every_place_of_a_trainers_step(known: Known, warm: bool) -> None:
+    assert interrupt_steps(known, warm) > 50
+
+
+def test_an_interrupt_at_every_place_of_a_trainers_restore(known: Known, tmp_path: Path) -> None:
+    trainer = known.trainer()
+    known.step(trainer, 0)
+    trainer.save(tmp_path / "one")
+
+    def fresh() -> None:
+        trainer.restore(tmp_path / "one")
+        known.step(trainer, 1)
+        known.predict(trainer)
+
+    for place in at_places(TRAINER, lambda: trainer.restore(tmp_path / "one"), fresh, None):
+        made = known.whole(trainer, place)
+        assert made in (1, 2), place
+        assert known.step(trainer, made) == known.losses[made], place
+
+
+def trainer_signalled(known: Known, alarm: Alarm, tries: int) -> int:
+    trainer, hits, made = known.trainer(), 0, 0
+    for _ in range(tries):
+        if made == 4:
+            trainer.reset()
+            made = 0
+        hits += alarm(random.uniform(1e-6, 3e-4), lambda: known.step(trainer, made))
+        now = known.whole(trainer, "a signal")
+        assert now in (made, made + 1)
+        made = now
+    return hits
+
+
+def test_a_signal_at_any_moment_of_a_trainers_step(known: Known, alarm: Alarm) -> None:
+    assert trainer_signalled(known, alarm, 300) > 50
+
+
+@pytest.mark.nightly
+def test_signals_in_30_000_steps_of_a_trainer(known: Known, alarm: Alarm) -> None:
+    assert trainer_signalled(known, alarm, 30_000) > 5_000
+
+
+def test_within_a_step_the_state_can_be_saved_and_not_changed(known: Known, tmp_path: Path) -> None:
+    """As a signal handler would that has to end the program."""
+    trainer = known.trainer()
+    session = trainer._session("train_step")
+    told: list[str] = []
+
+    class Interrupted:
+        def io_binding(self) -> Any:
+            return session.io_binding()
+
+        def run_with_iobinding(self, binding: Any) -> None:
+            session.run_with_iobinding(binding)
+            trainer.save(tmp_path / "saved")
+            assert equal(trainer.state, known.states[0])
+            for change in (lambda: known.step(trainer, 1), trainer.reset):
+                with pytest.raises(sg.GraphError, match="by a signal handler") as caught:
+                    change()
+                told.append(str(caught.value))
+
+    trainer._sessions["train_step"] = Interrupted()
+    assert known.step(trainer, 0) == known.losses[0]
+    assert len(told) == 2
+    assert known.whole(trainer, "") == 1
+    trainer.restore(tmp_path / "saved")
+    assert known.whole(trainer, "") == 0
+
+
+# ----------------------------------------------------------------------------------------- checkpoints
+
+SAVING = ("train/", "scale/", "run/session", "engines/")
+
+
+class Saved:
+    """A session of which checkpoints are made, each in a folder of its own."""
+
+    def __init__(self, engine: str, home: Path, size: int) -> None:
+        self.c, self.home = Counting(size), home
+        self.session = sg.Session(self.c.graph, engine=engine)
+        self.c.step(self.session)
+        self.count = 0
+
+    def saved(self, interrupted: Callable[[Callable[[], None]], object], place: Callable[[], str]) -> None:
+        """Three checkpoints, of which the second is interrupted; those that are there hold what they must."""
+        self.count += 1
+        folder = self.home / str(self.count)
+        checkpoints, expected = sg.Checkpoints(folder, self.session), {}
+        for step in (1, 2, 3):
+            self.c.step(self.session)
+            expected[str(step)] = self.c.count(self.session)
+            if step == 2:
+                interrupted(lambda: checkpoints.save(2))
+                assert not self.session._lock()._is_owned(), place()  # type: ignore[attr-defined]
+            else:
+                checkpoints.save(step)
+            for _ in range(3):  # What was not copied would be written over.
+                self.c.step(self.session)
+        checkpoints.close()
+        assert not array_folders._UNDER_WAY, place()
+        names = sorted(os.listdir(folder))
+        assert names in (["1", "3"], ["1", "2", "3"]), place()
+        with sg.Session(self.c.graph, engine="numpy") as other:
+            for name in names:
+                other.restore(folder / name)
+                assert self.c.count(other) == expected[name], place()
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(("engine", "most"), [("xla", 14), ("numpy", 7)])
+def test_an_interrupt_at_places_of_saving_a_checkpoint(engine: str, most: int, tmp_path: Path) -> None:
+    save_interrupted_at_places(engine, most, tmp_path)
+
+
+@pytest.mark.nightly
+@each_engine
+def test_an_interrupt_at_every_place_of_saving_a_checkpoint(engine: str, tmp_path: Path) -> None:
+    save_interrupted_at_places(engine, None, tmp_path)
+
+
+def save_interrupted_at_places(engine: str, most: int | None, home: Path) -> None:
+    files = (*SAVING, threading.__file__)  # There a thread is waited for.
+    saved, before = Saved(engine, home, 500), settings()
+    counting = Injection(files)
+    saved.saved(counting, lambda: "")
+    for at in range(0, counting.met, 1 if most is None else max(1, counting.met // most)):
+        injection = Injection(files, at, ERRORS[at % 2])
+        saved.saved(injection, lambda: injection.place)
+        assert settings() == before
+
+
+def save_signalled(alarm: Alarm, tries: int, home: Path) -> int:
+    saved, hits = Saved("xla", home, 300_000), 0
+    for _ in range(tries):
+        hits += saved_once(saved, alarm)
+    return hits
+
+
+def saved_once(saved: Saved, alarm: Alarm) -> bool:
+    met: list[bool] = []
+    saved.saved(lambda act: met.append(alarm(random.uniform(1e-5, 8e-3), act)), lambda: "a signal")
+    return met[0]
+
+
+def test_a_signal_while_a_checkpoint_is_copied_waits_for_the_copy(alarm: Alarm, tmp_path: Path) -> None:
+    assert save_signalled(alarm, 12, tmp_path) > 3
+
+
+@pytest.mark.nightly
+def test_signals_in_1_000_saves_of_checkpoints(alarm: Alarm, tmp_path: Path) -> None:
+    assert save_signalled(alarm, 1_000, tmp_path) > 300
+
+
+# --------------------------------------------------------------------------------------- training graphs
+
+
+def graphs_interrupted(files: tuple[str, ...], most: int | None, home: Path) -> int:
+    mlp(home / "m.onnx")
+
+    def write(rate: str) -> int:
+        words = ["--loss", "cross-entropy", "--learning-rate", rate, "-o", str(home / "out")]
+        return cli.main(["train-graph", str(home / "m.onnx"), *words])
+
+    def content() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in (home / "out").iterdir()}
+
+    write("0.1")
+    old = content()
+    write("0.2")
+    new, count = content(), 0
+
+    def fresh() -> None:
+        shutil.rmtree(home / "out")
+        (home / "out").mkdir()
+        for name, data in old.items():
+            (home / "out" / name).write_bytes(data)
+
+    for place in at_places(files, lambda: write("0.2"), fresh, most):
+        assert content() in (old, new), place
+        assert sorted(os.listdir(home)) == ["m.onnx", "out"], place
+        assert sg.graph.build.default_graph() is None, place
+        count += 1
+    fresh()
+    assert write("0.2") == cli.OK
+    assert content() == new
+    return count
+
+
+WRITING = ("interop/onnx/training/folders", "graph/files")
+ALL = ("interop/", "tools/", "graph/", "transforms/", "rewrite/", "ops/", "run/")
+
+
+@pytest.mark.usefixtures("capsys")
+@pytest.mark.parametrize(("files", "most"), [(WRITING, 20), (ALL, 3)])
+def test_an_interrupt_while_training_graphs_are_written(
+    files: tuple[str, ...], most: int, tmp_path: Path
+) -> None:
+    assert graphs_interrupted(files, most, tmp_path) >= most
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("capsys")
+@pytest.mark.parametrize(("files", "most"), [(WRITING, None), (ALL, 1_000)])
+def test_interrupts_while_training_graphs_are_written(
+    files: tuple[str, ...], most: int | None, tmp_path: Path
+) -> None:
+    assert graphs_interrupted(files, most, tmp_path) > 500
+
+
+# --------------------------------------------------------------------------------------------- monitors
+
+MONITORING = ("train/monitoring", "flow/magnitudes", "run/session")
+
+
+def monitored() -> tuple[sg.Session, Callable[[], None], Callable[[], None], list[Any]]:
+    """A session with a monitor: what samples a step, what lets a layer die, the monitor and its stream."""
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [3, 2], name="x")
+        w, b = sg.parameter(np.ones((2, 4), np.float32), name="w"), sg.parameter(np.ones(4), name="b")
+        loss = sg.reduce_sum(sg.relu(x @ w + sg.cast(b, sg.float32)))
+        dies = sg.assign(b, b - 100.0)
+    session, told = sg.Session(graph, engine="numpy"), io.StringIO()
+    monitor = sg.monitor(session, loss, every=1, to=told)
+    feeds = {x: np.ones((3, 2), np.float32)}
+    return session, lambda: monitor(feeds), lambda: session.run(dies), [monitor, told]
+
+
+def test_an_interrupt_of_a_monitor_loses_no_change_and_tells_none_twice() -> None:
+    counting = Injection(MONITORING)
+    _, sample, die, _ = monitored()
+    sample()
+    die()
+    assert not counting(sample)
+    assert counting.met > 50
+    for at in range(0, counting.met, max(1, counting.met // 40)):
+        session, sample, die, (monitor, told) = monitored()
+        sample()
+        die()
+        before = [session.value(p) for p in session._all_parameters()]
+        injection = Injection(MONITORING, at)
+        assert injection(sample)
+        sample()
+        assert [(change.state, change.keys) for change in monitor.changes] == [("zero", ("w:0", "b:0"))], (
+            injection.place
+        )
+        assert told.getvalue().count("\n") <= 1, injection.place
+        for one, other in zip(before, [session.value(p) for p in session._all_parameters()], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_an_error_in_a_monitor_is_a_warning_and_the_training_goes_on() -> None:
+    counting = Injection(MONITORING)
+    _, sample, die, _ = monitored()
+    sample()
+    die()
+    counting(sample)
+    for at in range(7, counting.met, max(1, counting.met // 20)):
+        _, sample, die, (monitor, _) = monitored()
+        sample()
+        die()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            injection = Injection(MONITORING, at, MemoryError)
+            injection(sample)
+        sample()
+        assert monitor.step in (2, 3), injection.place
+        assert all("the monitor failed" in str(one.message) for one in caught), injection.place
+        assert [change.keys for change in monitor.changes] == [("w:0", "b:0")], injection.place
