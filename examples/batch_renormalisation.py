@@ -62,6 +62,12 @@ def data(rng, count, classes=3, of_one_class=False):
     return centres[labels] + 0.6 * rng.normal(size=(count, 6)), labels
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    params, statistics = init(rng)
+    return params, statistics, *data(rng, 8)
+
+
 def train(steps=120, seed=0, engine="auto"):
     """Gradient descent on small batches: the parameters, the running statistics, and the losses."""
     rng = np.random.default_rng(seed)

@@ -86,6 +86,11 @@ def data(rng, count=64, length=6):
     return sentences
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 8)
+
+
 def train(steps=80, seed=0, engine="auto"):
     """Gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -59,6 +59,12 @@ def view(rng, x):
     return np.where(kept, x + 0.6 * rng.normal(size=x.shape), rng.normal(size=x.shape)).astype(np.float32)
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    x, _ = data(rng, 16, rng.normal(size=(4, 8)))
+    return init(rng), init(rng), view(rng, x), view(rng, x)
+
+
 def train(steps=200, seed=0, engine="auto"):
     """Gradient descent on pairs of views: the online and the target weights, and the losses on the way."""
     rng = np.random.default_rng(seed)

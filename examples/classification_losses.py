@@ -44,6 +44,16 @@ def data(rng, count=300, classes=4):
     return 1.2 * centres[labels] + 0.7 * rng.normal(size=(count, 5)), labels
 
 
+def focal_example():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(8, 4)), rng.integers(4, size=8)
+
+
+def info_nce_example():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(8, 3)), rng.normal(size=(8, 3))
+
+
 def train(loss=focal, steps=100, seed=0, engine="auto"):
     """Softmax regression by gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

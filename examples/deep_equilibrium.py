@@ -81,6 +81,11 @@ def data(rng, count):
     return (points + rng.normal(0.0, 0.02, points.shape)).astype(np.float32), labels
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *data(rng, 16)
+
+
 def train(steps=200, seed=0, engine="auto", solve=equilibrium):
     """Descent with momentum; the weights, and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -61,6 +61,12 @@ def best_values(sweeps=500):
     return q
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    states, actions, rewards, following, done = corridor(rng, 16)
+    return init(rng), init(rng), states, actions, rewards, following, done
+
+
 def train(steps=400, seed=0, engine="auto", copy_every=50):
     """Descent on random steps: the learnt Q of every state, and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -63,6 +63,11 @@ def data(rng, count=256):
     return rng.choice([-1.5, 1.5], size=(count, 1)) * np.array([1.0, 0.5]) + 0.3 * rng.normal(size=(count, 2))
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 16), rng.normal(size=(16, 2)), sg.random_key(0)
+
+
 def train(steps=60, seed=0, engine="auto"):
     """Descent with persistent walks: the parameters, the samples, how far their covariance is off."""
     rng = np.random.default_rng(seed)

@@ -60,6 +60,12 @@ def adam(params, gradients, rate, b1=0.5, b2=0.999, epsilon=1e-8):
     return updates
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    real, noise = rng.standard_normal((16, 2), np.float32), rng.standard_normal((16, NOISE), np.float32)
+    return init(rng), real, noise
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Both at once; points that the trained generator makes, and the losses on the way."""
     rng = np.random.default_rng(seed)

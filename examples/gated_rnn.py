@@ -65,6 +65,11 @@ def data(rng, steps=50, count=64):
     return np.stack([numbers, marks], axis=-1), (numbers * marks).sum(axis=0)
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *data(rng, steps=6, count=8)
+
+
 def train(steps=300, seed=0, max_norm=0.1, cut_rate=0.5, engine="auto"):
     """Adam: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -57,6 +57,12 @@ def data(rng, count, domain):
     return (means + 0.5 * rng.normal(size=means.shape)).astype(np.float32), labels
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    (source, labels), (target, _) = data(rng, 16, 0), data(rng, 16, 1)
+    return init(rng), source, labels, target, 1.0
+
+
 def train(steps=300, seed=0, engine="auto", strength=1.0):
     """Gradient descent; the weights, and the losses on the way."""
     rng = np.random.default_rng(seed)

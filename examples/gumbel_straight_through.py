@@ -53,6 +53,11 @@ def data(rng, count):
     return (pictures[which] ^ (rng.random((count, PIXELS)) < 0.05)).astype(np.float32), which
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 16)[0], sg.random_key(0)
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Adam; the weights and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -46,6 +46,12 @@ def data(rng, params, count=256):
     return x, x @ (params["W"] + change)
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    params = init(rng)
+    return params, *data(rng, params, 16)
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Gradient descent on all parameters, W too: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

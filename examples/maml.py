@@ -59,6 +59,11 @@ def sinusoids(rng, count):
     return [a.astype(np.float32) for a in (x[0], y[0], x[1], y[1])]
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), sinusoids(rng, 4)
+
+
 def train(steps=200, seed=0, engine="auto", first_order=False):
     """Adam on batches of tasks; the weights, and the losses on the way."""
     rng = np.random.default_rng(seed)

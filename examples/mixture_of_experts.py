@@ -65,6 +65,11 @@ def data(rng, count=32, width=8):
     return x, np.einsum("tw,twv->tv", x - centres[kind], maps[kind])
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *data(rng)
+
+
 def train(steps=300, seed=0, strength=0.5, engine="auto"):
     """Gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -50,6 +50,12 @@ def views(rng, count, dimensions=16, hidden=4):
     return [(inside + 0.3 * rng.normal(size=inside.shape)).astype(np.float32) for _ in range(2)]
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    queue = np.asarray(encode(init(rng), rng.standard_normal((QUEUE, 16), np.float32)))
+    return init(rng), init(rng), queue, *views(rng, 16)
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Gradient descent on the query encoder: both encoders, and the losses on the way."""
     rng = np.random.default_rng(seed)

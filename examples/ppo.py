@@ -78,6 +78,13 @@ def play(rng, policy, games=32, steps=32):
     return np.stack(states), *(np.stack(a[:steps]) for a in (actions, rewards, done))
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    params, old = init(rng), init(rng)
+    batch = play(rng, lambda states: np.asarray(network(params, states)[0]), games=4, steps=4)
+    return params, old, *batch
+
+
 def train(steps=30, seed=0, engine="auto", epochs=8):
     """Rounds of playing and learning: the weights, and the mean reward of each round."""
     rng = np.random.default_rng(seed)

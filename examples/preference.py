@@ -51,6 +51,18 @@ def reward(question, answer):
     return -np.abs(answer - question).astype(np.float64)
 
 
+def dpo_loss_example():
+    rng = np.random.default_rng(0)
+    question, better = rng.integers(5, size=8), rng.integers(6, size=8)
+    return init(rng), init(rng), question, better, rng.integers(6, size=8)
+
+
+def grpo_loss_example():
+    rng = np.random.default_rng(0)
+    question, answers = np.arange(5)[:, None], rng.integers(6, size=(5, 4))
+    return init(rng), init(rng), init(rng), question, answers, reward(question, answers)
+
+
 def train_dpo(steps=100, seed=0, engine="auto"):
     """Gradient descent on pairs: the policy and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -70,6 +70,11 @@ def data(rng, count=400):
     return x, (np.abs(np.linalg.norm(x, axis=1) - 1.2) < 0.5).astype(np.float64)
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *data(rng, 16)
+
+
 def train(steps=150, seed=0, engine="auto"):
     """Gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -52,6 +52,11 @@ def all_runs(steps, actions):
     return np.stack(np.meshgrid(*[np.arange(actions)] * steps, indexing="ij"), axis=-1).reshape(-1, steps)
 
 
+def rloo_loss_example():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(8, 5)), rng.integers(5, size=(8, 4)), rng.normal(size=(8, 4))
+
+
 def train(estimator="rloo", steps=200, seed=0, engine="auto", draws=4):
     """A policy that is to name, for each of eight questions, its one right answer out of five.
 

@@ -98,6 +98,13 @@ def distance(policy, seed=1, steps=12):
     return float(-rewards.mean())
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    states, actions, rewards, following, done = [x[:16] for x in explore(rng, 16)]
+    params = init(rng)
+    return params, params["critics"], states, actions, rewards, following, done, sg.random_key(0)
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Adam on steps from memory: the weights, and the losses on the way."""
     rng = np.random.default_rng(seed)

@@ -43,6 +43,16 @@ def dino_loss(student, teacher, centre, view1, view2, student_heat=0.1, teacher_
     return total, sg.stop_gradient(sg.concat(given, 0).mean(axis=0))
 
 
+def dino_loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), init(rng), np.zeros(6), *views(rng, 8)
+
+
+def vicreg_loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *views(rng, 8)
+
+
 def train_dino(steps=300, seed=0, centred=True, engine="auto"):
     """The student, and the entropies of its teacher's choices; without a centre it makes but one."""
     rng = np.random.default_rng(seed)

@@ -59,6 +59,11 @@ def spread(params, x):
     return float(z.std(axis=0).mean() * np.sqrt(z.shape[1]))
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), *views(rng, 16)
+
+
 def train(steps=200, seed=0, engine="auto", stop=True):
     """Gradient descent with momentum; the weights and the losses on the way."""
     rng = np.random.default_rng(seed)

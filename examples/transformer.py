@@ -71,6 +71,11 @@ def data(rng, count=16, length=32):
     return np.stack([text[s : s + length + 1] for s in starts])
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng, length=8), data(rng, 2, 8)
+
+
 def train(steps=60, seed=0, engine="auto"):
     """Adam: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

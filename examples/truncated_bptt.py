@@ -58,6 +58,12 @@ def data(rng, steps=60, sequences=16, delay=3):
     return x, np.concatenate([np.zeros((delay, sequences)), x[:-delay]])
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    x, y = data(rng, steps=6, sequences=4)
+    return init(rng), np.zeros((4, 16)), x, y
+
+
 def train(rounds=40, seed=0, size=10, engine="auto"):
     """Gradient descent, a step for each window: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

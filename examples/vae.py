@@ -70,6 +70,16 @@ def data(rng, count=200):
     return rng.normal(size=(count, 2)) @ W + 0.5 * rng.normal(size=(count, 8))
 
 
+def elbo_loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 16), rng.normal(size=(16, 2))
+
+
+def iwae_loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 16), rng.normal(size=(5, 16, 2))
+
+
 def train(loss=elbo_loss, samples=(), steps=150, seed=0, engine="auto"):
     """Gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)

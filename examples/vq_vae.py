@@ -67,6 +67,11 @@ def data(rng, count, places=8):
     return points.astype(np.float32)
 
 
+def loss_example():
+    rng = np.random.default_rng(0)
+    return init(rng), data(rng, 16)
+
+
 def train(steps=300, seed=0, engine="auto"):
     """Gradient descent; the weights and the losses on the way."""
     rng = np.random.default_rng(seed)

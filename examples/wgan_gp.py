@@ -65,6 +65,19 @@ def adam(params, gradient, moments, n, rate=3e-3):
     return new, (mean, square)
 
 
+def critic_loss_example():
+    rng = np.random.default_rng(0)
+    params = init(rng)
+    noise, mix = rng.normal(size=(16, NOISE)), rng.uniform(size=(16, 1))
+    return params["critic"], params["generator"], data(rng, 16), noise, mix
+
+
+def generator_loss_example():
+    rng = np.random.default_rng(0)
+    params = init(rng)
+    return params["generator"], params["critic"], rng.normal(size=(16, NOISE))
+
+
 def train(steps=200, seed=0, engine="auto", critic_steps=3):
     """The weights, and the critic's losses on the way."""
     rng = np.random.default_rng(seed)

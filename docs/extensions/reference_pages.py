@@ -72,6 +72,9 @@ DOORS = {
 }
 """The pages for modules that users import by themselves."""
 
+NAMESPACES = ("random", "nn", "losses", "linalg", "fft", "tree")
+"""Namespaces of functions that stand elsewhere, under the names that other libraries have for them."""
+
 
 @functools.cache
 def public(module: ModuleType) -> list[str]:
@@ -152,6 +155,21 @@ def family_page(title: str, module: str, about: str, folder: str, names: list[st
     return "\n".join([titled(title), about, "", f".. currentmodule:: {module}\n", table])
 
 
+def namespaces_page(title: str, sg: ModuleType) -> str:
+    """What stands in ``sg.random`` and its like; functions of ``sg`` itself are linked."""
+    told = [titled(title)]
+    for name in NAMESPACES:
+        space = getattr(sg, name)
+        heading = f"stopgrad.{name}"
+        names = [one for one in space.__all__ if not one.startswith("_")]
+        links = [
+            f":obj:`{one} <{first}>`" if (first := same_as(heading, getattr(space, one))) else f"``{one}``"
+            for one in names
+        ]
+        told += [titled(heading, "-"), summary(space.__doc__ or ""), "", ", ".join(links) + ".\n"]
+    return "\n".join(told) + "\n"
+
+
 def file_of(full: str, value: Any) -> str:
     """The name of a page's file; ``SGD`` and ``sgd`` have two, also where the case of letters is ignored."""
     return f"{full}-class" if isinstance(value, type) else full
@@ -176,6 +194,9 @@ def pages(files: dict[str, str]) -> Iterator[tuple[str, str]]:
         about = summary(module.__doc__ or "")
         yield page, family_page(title, spoken, about, page, names)
         entries.append((page, title, len(names), about))
+    title = "Namespaces under other libraries' names"
+    yield "namespaces", namespaces_page(title, sg)
+    entries.append(("namespaces", title, len(NAMESPACES), "Which functions they have."))
     told = [titled("Every public name"), ".. toctree::\n   :hidden:\n"]
     told += [f"   {page}" for page, *_ in entries]
     told += ["", ".. list-table::\n   :widths: 25 8 67\n"]

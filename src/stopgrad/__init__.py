@@ -71,6 +71,15 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         optimizers as optimizers,
         xp as xp,
     )
+    from stopgrad.base.trees import (
+        tree_flatten as tree_flatten,
+        tree_leaves as tree_leaves,
+        tree_map as tree_map,
+        tree_map_with_path as tree_map_with_path,
+        tree_reduce as tree_reduce,
+        tree_structure as tree_structure,
+        tree_unflatten as tree_unflatten,
+    )
     from stopgrad.flow import (
         Ablation as Ablation,
         Checked as Checked,
@@ -91,6 +100,14 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     )
     from stopgrad.ops.functions import *
     from stopgrad.ops.gates.stopping import StopGradient as StopGradient
+    from stopgrad.ops.namespaces import (
+        fft as fft,
+        linalg as linalg,
+        losses as losses,
+        nn as nn,
+        random as random,
+        tree as tree,
+    )
     from stopgrad.ops.xp import (
         astype as astype,
         bitwise_invert as bitwise_invert,
@@ -123,6 +140,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
     from stopgrad.train.checkpoints import Checkpoints as Checkpoints
     from stopgrad.train.monitoring.sessions import monitor as monitor
+    from stopgrad.train.saved import load as load, save as save
     from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
     from stopgrad.transforms.batching.vmap import vmap as vmap
     from stopgrad.transforms.control import (
@@ -143,6 +161,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         simple_rnn as simple_rnn,
         simple_rnn_cell as simple_rnn_cell,
     )
+    from stopgrad.transforms.gradients.custom_rules import custom_jvp as custom_jvp, custom_vjp as custom_vjp
     from stopgrad.transforms.gradients.reverse import (
         Gradients as Gradients,
         gradients as gradients,
@@ -157,9 +176,12 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
 
 _LATER = {
     "": "data distributed engines flow ops optimizers xp",
+    "base.trees": "tree_flatten tree_leaves tree_map tree_map_with_path tree_reduce tree_structure "
+    "tree_unflatten",
     "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
     "assert_flows assert_only_flows check_gradients explain trace_nan",
     "ops.gates.stopping": "StopGradient",
+    "ops.namespaces": "fft linalg losses nn random tree",
     "ops.xp": "astype bitwise_invert bitwise_left_shift bitwise_right_shift broadcast_arrays "
     "broadcast_shapes can_cast cumulative_prod cumulative_sum finfo floor_divide from_dlpack "
     "iinfo isdtype isfinite isinf isnan permute_dims positive remainder result_type",
@@ -169,11 +191,13 @@ _LATER = {
     "train.adapters": "Adapted add_lora",
     "train.checkpoints": "Checkpoints",
     "train.monitoring.sessions": "monitor",
+    "train.saved": "load save",
     "transforms.batching.jacobians": "hessian jacobian",
     "transforms.batching.vmap": "vmap",
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",
     "transforms.control.ctc": "ctc_loss",
     "transforms.control.recurrent": "gru gru_cell lstm lstm_cell simple_rnn simple_rnn_cell",
+    "transforms.gradients.custom_rules": "custom_jvp custom_vjp",
     "transforms.gradients.reverse": "Gradients gradients",
     "transforms.gradients.transforms": "grad hvp jvp value_and_grad vjp",
 }

@@ -62,6 +62,7 @@ PAGES = [
     "gates.md",
     *(f"how-to/{name}.md" for name in HOW_TO),
     pytest.param("how-to/use-a-gpu.md", marks=pytest.mark.skipif(SCALE[0] is None, reason="needs JAX")),
+    "habits.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("monitor.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")),
@@ -136,7 +137,9 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.tools.cli", "ops", "charbonnier", package=extended)
     assert re.search(
-        r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text
+        r"Charbonnier +charbonnier +Elementwise Charbonnier penalty, .* "
+        r"x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide",
+        text,
     ), text
 
 

@@ -359,9 +359,9 @@ def test_a_wrong_question_is_no_failed_assertion(made: dict[str, Any], name: str
 
 
 UNTRACEABLE: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "float()": (lambda x: float(x[0]) * x, "instead of Python's control flow"),
-    "if": (lambda x: x if x.sum() > 0 else -x, "instead of Python's control flow"),
-    "numpy": (lambda x: np.linalg.norm(np.asarray(x)), "Fetch it with Session.run"),
+    "float()": (lambda x: float(x[0]) * x, "float() asks for it now: use x itself"),
+    "if": (lambda x: x if x.sum() > 0 else -x, "'if-else' asks for it now: use sg.where"),
+    "numpy": (lambda x: np.linalg.norm(np.asarray(x)), "np.asarray() asks for it now"),
     "a function that there is not": (lambda x: np.interp(x, [0, 1], [0, 1]), "np.interp is not there"),
     "in place": (lambda x: x.__setitem__(0, 1.0), "x.at[index].set(value)"),
 }

@@ -24,7 +24,8 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, prepared
-from stopgrad.graph.op import REGISTRY, Kind, Op, Unsupported
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import REGISTRY, Op, Unsupported
 from stopgrad.graph.operands import type_of
 from stopgrad.ops.random.gamma_quantiles import moved_log_gamma
 from stopgrad.ops.structural.sources import Placeholder

@@ -162,8 +162,7 @@ def test_writing_into_a_fetched_array_changes_nothing_else(engine: str) -> None:
     with sg.Session(s.graph, engine=engine) as session:
         got = session.run([s.a, s.to_a, s.a])
         for array in got:
-            if array.flags.writeable:
-                array[:] = -1.0
+            array[:] = -1.0
         np.testing.assert_array_equal(session.run(s.a), [3.0, 4.0])
         np.testing.assert_array_equal(session.run(s.b), [3.0, 4.0])
 
@@ -360,10 +359,62 @@ def test_a_fetched_array_is_not_the_parameter_itself(engine: str) -> None:
         step = sg.assign(w, w * 2.0)
     with sg.Session(graph, engine) as session:
         fetched, again = session.run([step, step])
-        if fetched.flags.writeable:
-            fetched[...] = 7.0
+        fetched[...] = 7.0
         np.testing.assert_array_equal(again, [2.0, 2.0, 2.0])
         np.testing.assert_array_equal(session.run(w), [2.0, 2.0, 2.0])
+
+
+@each_engine_plainly
+def test_results_can_be_written_and_change_nothing_else(engine: str) -> None:
+    given = np.ones((100, 100), np.float32)  # More than what is copied.
+    both = sg.function(lambda x: (x, x, sg.transpose(x), x + 1.0, sg.zeros((100, 100))), engine=engine)
+    for _ in range(2):
+        found = both(given)
+        for i, array in enumerate(found):
+            array[...] = -i
+        assert [array[0, 0] for array in found] == [0, -1, -2, -3, -4]
+        assert (given == 1).all()
+    with sg.Graph().as_default() as graph:
+        w, v = sg.parameter(given, name="w"), sg.parameter(2 * given, name="v")
+        fixed = sg.constant(5 * given)
+        swap = [sg.assign(w, v), sg.assign(v, w)]
+    with sg.Session(graph, engine) as session:
+        for k in range(3):
+            found = session.run([w, v, fixed, *swap])
+            expected = [1.0, 2.0] if k % 2 == 0 else [2.0, 1.0]
+            assert [array[0, 0] for array in found] == [*expected, 5.0, *expected[::-1]]
+            for array in found:
+                array[...] = -7.0
+
+
+def test_results_of_functions_that_compute_at_once_can_be_written() -> None:
+    for made in (
+        sg.zeros((2, 3)),
+        sg.ones([3]),
+        sg.broadcast_to(np.ones(1), (3,)),
+        sg.meshgrid(np.ones(2), np.ones(3))[0],
+        sg.grad(lambda x: sg.reduce_sum(x))(np.ones(3)),
+        sg.scan(lambda c, x: (c, x), 0.0, np.ones(3))[1],
+    ):
+        made += 1
+
+
+@each_engine_plainly
+def test_a_probe_that_is_fetched_by_its_name_is_its_gradient(engine: str) -> None:
+    with sg.Graph().as_default() as graph:
+        w = sg.parameter(np.array([1.0, 2.0]), name="w")
+        hidden = sg.probe({"h": w * 3.0}, "hidden")["h"]
+        loss = sg.reduce_sum(hidden * hidden)
+        none = pytest.raises(sg.GraphError, match=r"no gradient has been generated .* 'hidden/h:0'")
+        with sg.Session(graph, engine) as session, none:
+            session.run("hidden/h")
+        sg.gradients(loss, [w])
+        with sg.Session(graph, engine) as session:
+            np.testing.assert_array_equal(session.run("hidden/h"), [6.0, 12.0])
+            np.testing.assert_array_equal(session.run("hidden/h:0"), [3.0, 6.0])
+        sg.gradients(loss * 2.0, [w])
+        with sg.Session(graph, engine) as session, pytest.raises(sg.GraphError, match="several gradients"):
+            session.run("hidden/h")
 
 
 # ------------------------------------------------------------------------------- what is kept

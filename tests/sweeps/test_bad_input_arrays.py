@@ -258,7 +258,7 @@ TOGETHER = [
         "linspace of as many as a tensor says",
         lambda s: sg.linspace(s.s, 1.0, s.s),
         sg.GraphError,
-        "only when the graph runs",
+        "when the graph runs",
     ),
     bad("meshgrid, indexing", lambda s: sg.meshgrid(s.v, indexing="yx"), sg.ArgumentError, "'xy' or 'ij'"),
     bad("meshgrid of a matrix", lambda s: sg.meshgrid(s.m), sg.ShapeError, "meshgrid", "vectors"),

@@ -20,7 +20,8 @@ from together import together
 
 from stopgrad.base.samples import Values
 from stopgrad.base.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
-from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.graph.operands import type_of
 
 CASES = (

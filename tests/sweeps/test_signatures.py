@@ -51,6 +51,7 @@ DELIBERATE: dict[str, Difference] = {
     ),
     "function": Difference(ALL, "traces as jax.jit does; its options are those of engines"),
     "no_gradient": Difference(ALL, "a block in which gradients stop; TensorFlow's marks a type of operation"),
+    "print": Difference(ALL, "jax.debug.print, with fields in a text; TensorFlow's has an output stream"),
     **{
         name: Difference(("dtype",), "by default that of the tensors which say where the values lie")
         for name in ("random_gamma", "random_normal", "random_truncated_normal", "random_uniform")

@@ -35,6 +35,11 @@ ELSEWHERE = {
     "tests/graph/test_graph, tests/run/test_session": "placeholder parameter assign name_scope dim function "
     "group",
     "tests/scale/test_mesh": "shard",
+    "tests/ops/test_effects": "print debug_callback",
+    "tests/train/test_saved": "save load",
+    "tests/base/test_trees": "tree_flatten tree_leaves tree_map tree_map_with_path tree_reduce "
+    "tree_structure tree_unflatten",
+    "tests/train/monitoring/test_sessions": "monitor",
 }
 NOT_HERE = {name for names in ELSEWHERE.values() for name in names.split()}
 

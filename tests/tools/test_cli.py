@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from stopgrad.errors import EngineError
 
+import stopgrad as sg
 from stopgrad.graph.op import REGISTRY
 from stopgrad.tools import cli
 from stopgrad.tools.cli import ops, tour
@@ -20,8 +23,8 @@ from stopgrad.tools.recipes.result import Check, Result
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "required"),
-        (["fly"], "invalid choice"),
+        (["fly"], "there is no command 'fly'; there are explain, check"),
+        (["expalin", "x.py:f"], "there is no command 'expalin'; did you mean explain?"),
         (["tour", "fly"], "there is no workload 'fly'; take any of softmax, em"),
         (["tour", "--engine", "steam"], "invalid choice: 'steam'"),
         (["tour", "--seed", "-1"], "must not be negative"),
@@ -44,6 +47,51 @@ def test_ops_lists_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
     shown = set(re.findall(r"^ ?(\w+) ", text, re.MULTILINE))
     assert set(REGISTRY) <= shown
     assert f"{len(REGISTRY)} operations" in text
+    assert re.search(r"^Exp +exp +Elementwise exponential ", text, re.MULTILINE)
+
+
+def test_ops_lists_functions_that_are_made_of_operations(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops", "dropout", "exp"]) == cli.OK
+    text = capsys.readouterr().out
+    assert re.search(r"^dropout +A tensor with each element set to 0", text, re.MULTILINE)
+    assert "1 operation\n" in text
+    assert text.endswith("1 function made of operations\n")
+    assert cli.main(["ops"]) == cli.OK
+    shown = set(re.findall(r"^(\w+)  ", capsys.readouterr().out, re.MULTILINE))
+    assert {"grad", "fori_loop", "huber", "random_categorical", "explain"} <= shown
+
+
+def test_the_bare_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == cli.OK
+    text = capsys.readouterr().out
+    assert text.startswith("usage: stopgrad")
+    assert all(f"    {name}" in text for name in cli.COMMANDS)
+
+
+def test_a_shell_can_complete_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    class AnsweredError(Exception):
+        pass
+
+    def autocomplete(parser: argparse.ArgumentParser) -> None:
+        (commands,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        assert set(commands.choices) == set(cli.COMMANDS)
+        assert "--fail-on" in commands.choices["explain"].format_help()
+        assert "--order" in commands.choices["check"].format_help()
+        raise AnsweredError
+
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=autocomplete))
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    with pytest.raises(AnsweredError):
+        cli.main([])
+
+
+def test_reports_of_nans_have_colours() -> None:
+    found = sg.trace_nan(lambda x: sg.log(x), -1.0).to_text(color=True)
+    assert found.startswith("\x1b[1;31mNaN: made in the values, by Log")
+    assert sg.trace_nan(lambda x: sg.exp(x), 1.0).to_text(color=True).startswith("\x1b[1;32mEvery value")
+    check = sg.check_gradients(lambda x: x * x, 3.0)
+    assert "passed" in str(check)  # It is a report, which print shows.
+    assert "\x1b[1;32mpassed\x1b[0m" in check.to_text(color=True)
 
 
 def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(
@@ -71,7 +119,7 @@ def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (cli.OK, "")
     lines = done.stdout.splitlines()
-    assert re.match(r"operation +function +operands; attributes +gradient +vmap +engines$", lines[0])
+    assert re.match(r"operation +function +what it does +operands; attributes +gradient +vmap +eng", lines[0])
     for definition in REGISTRY.values():
         (row,) = [line for line in lines if re.match(rf"{definition.type}  ", line)]
         assert row.endswith(("xla, onnxruntime, numpy", "session", "fed")) or "not " in row

@@ -22,7 +22,7 @@ def whole(value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        if not isinstance(value, bool):
+        if not isinstance(value, (bool, np.bool_)):  # NumPy 2.0 takes its flags for indices.
             return int(operator.index(value))
     except TypeError:
         pass
@@ -33,7 +33,7 @@ def is_whole(value: Any) -> bool:
     """Whether :func:`whole` accepts it: one whole number with a known value."""
     if type(value) is int:
         return True
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         return False
     try:
         whole(value)
@@ -64,7 +64,7 @@ def real(value: Any) -> float:
     if type(value) is float:
         return value
     try:
-        if not isinstance(value, (str, bytes, bool, np.bool_)):
+        if not isinstance(value, (str, bytes, bool, np.bool_)) and not getattr(value, "ndim", 0):
             return float(value)
     except TypeError:
         pass

@@ -125,4 +125,5 @@ def dtype_of(x: DTypeLike | None) -> DType:
             else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
         )
     except (KeyError, TypeError, ValueError, SyntaxError):
-        raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None
+        cure = "; of a tensor of PyTorch's take x.numpy()" if str(x).startswith("torch.") else ""
+        raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}{cure}") from None

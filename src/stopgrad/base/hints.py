@@ -59,23 +59,24 @@ _OURS = {
     "concat": "cat concatenate vstack hstack dstack row_stack column_stack",
     "stack": "pack",
     "unstack": "unbind unpack",
-    "split": "chunk array_split tensor_split",
+    "split": "chunk array_split tensor_split hsplit vsplit dsplit split_with_sizes",
     "reverse": "flipud fliplr rev",
     "reshape": "view view_as ravel flatten",
     "size": "numel",
     # values
     "cast": "to_float to_double to_int32 to_int64 to_bfloat16 convert_element_type type_as",
     "range": "arange iota",
-    "where": "select where_v2",
+    "print": "Print",
+    "where": "select where_v2 choose",
     "constant": "asarray array tensor as_tensor from_numpy",
-    "identity": "clone copy",
+    "identity": "clone copy Identity",
     "parameter": "Variable variable get_variable Parameter",
     "placeholder": "ShapeDtypeStruct TensorSpec",
     "conj": "conjugate",
     # choosing
     "gather": "index_select",
     "take_along_axis": "take_along_dim",
-    "top_k": "topk",
+    "top_k": "topk kthvalue approx_max_k",
     "clip_by_value": "clamp hardtanh",
     # products
     "matmul": "mm bmm dot_product batch_matmul dot inner addmm mv",
@@ -97,10 +98,99 @@ _OURS = {
     "max_pool2d": "MaxPool2d MaxPool2D",
     "avg_pool2d": "AvgPool2d AvgPool2D",
     "dropout": "Dropout",
+    "embedding_lookup": "embedding embedding_bag EmbeddingBag",
+    "batch_normalization": "batch_norm BatchNorm BatchNorm1d "
+    "BatchNorm2d BatchNorm3d BatchNormalization SyncBatchNorm",
+    "group_norm": "GroupNorm",
+    "instance_norm": "InstanceNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d",
+    "rms_norm": "RMSNorm",
+    "lrn": "local_response_norm LocalResponseNorm",
+    "lstm": "LSTM",
+    "lstm_cell": "LSTMCell",
+    "gru": "GRU",
+    "gru_cell": "GRUCell",
+    "simple_rnn": "RNN SimpleRNN rnn_tanh",
+    "simple_rnn_cell": "RNNCell rnn_tanh_cell",
+    "ctc_loss": "CTCLoss",
+    "huber": "huber_loss HuberLoss smooth_l1_loss SmoothL1Loss Huber",
+    "mean_absolute_error": "l1_loss L1Loss mae",
+    "kl_div": "KLDivLoss",
+    "cosine_similarity": "CosineSimilarity cosine_embedding_loss",
+    "triplet_margin_loss": "TripletMarginLoss",
+    "margin_ranking_loss": "MarginRankingLoss",
+    "hinge": "hinge_loss hinge_embedding_loss",
+    "poisson_loss": "poisson_nll_loss PoissonNLLLoss",
+    "scaled_dot_product_attention": "dot_product_attention attention",
+    "adaptive_avg_pool": "adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d AdaptiveAvgPool1d AdaptiveAvgPool2d",
+    "adaptive_max_pool": "adaptive_max_pool1d adaptive_max_pool2d "
+    "adaptive_max_pool3d AdaptiveMaxPool1d AdaptiveMaxPool2d",
+    "global_avg_pool": "GlobalAveragePooling2D",
+    "avg_pool1d": "AvgPool1d",
+    "avg_pool3d": "AvgPool3d",
+    "max_pool1d": "MaxPool1d",
+    "max_pool3d": "MaxPool3d",
+    "conv1d_transpose": "conv_transpose1d ConvTranspose1d",
+    "conv2d_transpose": "conv_transpose2d ConvTranspose2d Conv2DTranspose",
+    "conv3d_transpose": "conv_transpose3d ConvTranspose3d",
+    "conv3d": "Conv3d Conv3D",
+    "depthwise_conv2d": "DepthwiseConv2D",
+    "depth_to_space": "pixel_shuffle PixelShuffle",
+    "space_to_depth": "pixel_unshuffle PixelUnshuffle",
+    "resize": "interpolate upsample Upsample grid_sample",
+    "leaky_relu": "LeakyReLU",
+    "elu": "ELU",
+    "selu": "SELU",
+    "celu": "CELU",
+    "glu": "GLU",
+    "mish": "Mish",
+    "hard_sigmoid": "hardsigmoid Hardsigmoid",
+    "hard_swish": "hardswish Hardswish hard_silu",
+    "hard_tanh": "Hardtanh",
+    "relu6": "ReLU6",
+    "softsign": "soft_sign Softsign",
+    "softplus": "Softplus",
+    "tanh": "Tanh",
+    "diag_part": "diagonal",
+    "diag": "diagflat diag_embed",
+    "matrix_transpose": "swapdims",
+    "moveaxis": "rollaxis",
+    "meshgrid": "mgrid ogrid indices cartesian_prod",
+    "expm": "matrix_exp",
+    "pinv": "pinverse",
+    "triangular_solve": "solve_triangular",
+    "cholesky_solve": "cho_solve",
+    "searchsorted": "bucketize",
+    "histogram_fixed_width": "histogram histc",
+    "result_type": "promote_types",
+    "bessel_i0": "i0",
+    "bessel_i0e": "i0e",
+    "cumulative_logsumexp": "logcumsumexp",
+    "segment_sum": "segment_reduce",
+    "scatter_add": "index_add",
+    "scatter_update": "index_put index_fill",
+    "scatter_nd": "scatter",
+    "repeat": "repeat_interleave",
+    "argsort": "lexsort argpartition msort",
+    "sort": "partition sort_complex",
+    "polyval": "poly",
+    "slice": "narrow",
+    "fft.ifft": "ifft",
+    "fft.rfft": "rfft",
+    "fft.irfft": "irfft",
+    "fft.fftn": "fftn fft2",
+    "fft.ifftn": "ifftn ifft2",
+    "fft.rfftn": "rfft2",
+    "fft.fftfreq": "fftfreq",
+    "fft.fftshift": "fftshift",
+    "tree.map": "tree_multimap",
+    "save": "savez save_file dump",
+    "load": "load_file restore",
+    "debug_callback": "io_callback host_callback",
     # random numbers
     "random_key": "PRNGKey key default_rng manual_seed set_seed set_random_seed seed Generator",
-    "random_normal": "randn normal",
-    "random_uniform": "rand uniform",
+    "random_normal": "randn normal randn_like rand_normal",
+    "random_uniform": "rand uniform rand_like",
     "random_permutation": "permutation randperm",
     "random_categorical": "categorical multinomial",
     "random_fold_in": "fold_in",
@@ -120,11 +210,11 @@ _OURS = {
     "gradients": "GradientTape",
     "grad": "gradient",
     "value_and_grad": "grad_and_value value_and_gradient",
-    "custom_gradient": "custom_vjp custom_jvp custom_grad",
+    "custom_gradient": "custom_grad",
     "jacobian": "jacrev jacfwd jacobians batch_jacobian",
     "hessian": "hessians",
     "checkpoint": "remat recompute_grad checkpoint_sequential",
-    "vmap": "vectorized_map pmap xmap",
+    "vmap": "vectorized_map pmap xmap vectorize apply_along_axis frompyfunc",
     "check_gradients": "gradcheck gradgradcheck check_grads compute_gradient",
     "function": "jit compile pjit make_jaxpr script",
     "straight_through": "grad_pass_through straight_through_estimator",
@@ -176,9 +266,7 @@ _ADVICE = {
         "engines place what they run; sg.function and sg.Session take engine=",
     ),
     "distribute": "sg.Session and sg.function take mesh=, and sg.distributed joins several processes",
-    **dict.fromkeys(
-        ("print", "Print", "debug"), "fetch the value with sg.Session.run, or return it from the function"
-    ),
+    "debug": "sg.print and sg.debug_callback",
     "flatnonzero": "its shape would depend on the data; choose with sg.where(condition, x, y)",
     "enable_eager_execution": "outside of a sg.Graph, functions compute at once; leave it out",
     **dict.fromkeys(
@@ -192,8 +280,7 @@ _ADVICE = {
         ("RegisterGradient", "NotDifferentiable"), "sg.custom_gradient gives a function its own gradient"
     ),
     **dict.fromkeys(
-        ("tree_util", "tree", "nest", "tree_map"),
-        "sg.grad and the others take nested structures; optree.tree_map maps over them",
+        ("tree_util", "nest", "pytree"), "functions of structures stand in sg.tree, as in sg.tree.map"
     ),
     **dict.fromkeys(
         ("fmax", "fmin"), "sg.maximum and sg.minimum hand NaN on; choose with sg.where(sg.is_nan(x), y, ...)"
@@ -203,15 +290,13 @@ _ADVICE = {
         ("binary_cross_entropy", "BCELoss"),
         "take sg.sigmoid_cross_entropy_with_logits of what sg.sigmoid would be applied to",
     ),
-    **dict.fromkeys(("l1_loss", "L1Loss"), "write sg.reduce_mean(sg.abs(labels - predictions))"),
     "nll_loss": "take sg.sparse_softmax_cross_entropy_with_logits of what sg.log_softmax would be applied to",
     "optimization_barrier": "engines reorder nothing that could be seen; leave it out",
     "trapz": "write sg.reduce_sum((y[1:] + y[:-1]) / 2 * dx)",
     **{name: _IN_ITSELF.format("exp") for name in ("math", "numpy", "np", "jnp", "lax", "bitwise")},
-    **{name: _IN_ITSELF.format("relu") for name in ("nn", "functional", "F", "activations", "special")},
-    "linalg": _IN_ITSELF.format("matmul"),
+    **{name: _IN_ITSELF.format("erf") for name in ("special",)},
+    **dict.fromkeys(("functional", "F", "activations"), "these functions stand in sg.nn, as in sg.nn.relu"),
     "image": _IN_ITSELF.format("max_pool2d"),
-    "random": "functions of a key stand in sg itself, as in sg.random_normal(shape, key)",
     "autograd": "sg.grad and sg.gradients differentiate; sg.custom_gradient gives a gradient of one's own",
     "func": "transforms stand in sg itself: sg.grad, sg.vjp, sg.jvp, sg.jacobian, sg.vmap",
     "Module": "there are no modules: a model is a function of a nested structure of parameters; see sg.grad",
@@ -219,7 +304,6 @@ _ADVICE = {
     "Linear": "there are no layers: write sg.matmul(x, w) + b",
     "Dense": "there are no layers: write sg.matmul(x, w) + b",
     "Embedding": "there are no layers: write sg.gather(table, ids)",
-    "losses": _IN_ITSELF.format("softmax_cross_entropy_with_logits"),
     "metrics": "there are no metrics: write sg.reduce_mean(sg.cast(sg.equal(a, b), sg.float32))",
     "initializers": "draw first values with sg.random_normal(shape, key), and pass them to sg.parameter",
     "trainable_variables": "keep what sg.parameter returns in a list or dict of your own",
@@ -234,8 +318,6 @@ _ADVICE = {
         ("Dataset", "DataLoader"), "sg.data.batches reads arrays, and anything with len() and brackets"
     ),
     "io": "read files with NumPy; a sg.Graph has save and load",
-    "save": "a sg.Graph has save; a sg.Session saves the values of parameters",
-    "load": "sg.Graph.load reads a graph; a sg.Session restores the values of parameters",
     "saved_model": "a sg.Graph has save and load",
     "summary": "sg.explain shows what a gradient passes; a sg.Graph has to_text",
     "Assert": "check arrays in Python; sg.assert_flows and sg.assert_blocked check gradients",
@@ -276,6 +358,92 @@ _ADVICE = {
     "empty_like": "take sg.zeros_like; no memory is left unset",
     "assign_add": "write sg.assign(w, w + delta)",
     "assign_sub": "write sg.assign(w, w - delta)",
+    **dict.fromkeys(
+        ("median", "percentile", "quantile", "nanmedian", "nanpercentile", "nanquantile"),
+        "take the elements of sg.sort(x, axis) at the place, or np.quantile of what was fetched",
+    ),
+    **dict.fromkeys(
+        ("nanmax", "nanmin", "nanprod", "nanstd", "nanvar", "nancumsum"),
+        "fill first, as sg.where(sg.is_nan(x), 0, x)",
+    ),
+    "nan_to_num": "write sg.where(sg.is_finite(x), x, 0.0)",
+    **dict.fromkeys(("logspace", "geomspace"), "write sg.exp(sg.linspace(math.log(a), math.log(b), n))"),
+    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d", "unflatten"), "write sg.reshape(x, shape)"),
+    "vdot": "write sg.reduce_sum(sg.conj(x) * y); sg.vecdot goes along an axis",
+    **dict.fromkeys(("convolve", "correlate"), "take sg.conv1d, with axes of a batch and of channels"),
+    **dict.fromkeys(
+        ("hann_window", "hamming_window", "hanning", "hamming", "blackman", "bartlett", "kaiser"),
+        "NumPy has windows: np.hanning(n) is an array that can be used as it is",
+    ),
+    **dict.fromkeys(
+        ("tril_indices", "triu_indices", "diag_indices", "tri", "vander"),
+        "NumPy has it: np.tril_indices(n) gives arrays, with which x[...] can be indexed",
+    ),
+    **dict.fromkeys(("insert", "append", "delete"), "join what stays: sg.concat([x[:i], new, x[i:]], axis)"),
+    **dict.fromkeys(("put", "put_along_axis", "place", "fill_diagonal"), "write x.at[index].set(value)"),
+    "ndim": "x.ndim says it",
+    **dict.fromkeys(("iscomplexobj", "isrealobj", "iscomplex", "isreal"), "x.dtype.is_complex says it"),
+    **dict.fromkeys(("prelu", "PReLU"), "write sg.where(x > 0, x, slope * x)"),
+    **dict.fromkeys(("linear", "bilinear", "baddbmm"), "write x @ w + b; sg.einsum takes any products"),
+    "lerp": "write x + t * (y - x)",
+    **dict.fromkeys(
+        ("standardize",), "write (x - mean) / sg.sqrt(variance), with both of sg.moments(x, axes)"
+    ),
+    "logit": "write sg.log(p / (1 - p))",
+    **dict.fromkeys(
+        ("gumbel_softmax",), "write sg.softmax((logits + sg.random_gumbel(shape, key)) / temperature)"
+    ),
+    **dict.fromkeys(("cov", "corrcoef"), "write x = x - sg.reduce_mean(x, 0), and x.T @ x / (n - 1)"),
+    **dict.fromkeys(
+        ("std_mean", "var_mean"), "it is sg.moments(x, axes), or sg.reduce_std and sg.reduce_mean"
+    ),
+    **dict.fromkeys(("piecewise", "boolean_dispatch"), "choose with sg.where, or sg.switch for functions"),
+    **dict.fromkeys(("lu", "lu_solve", "lu_factor"), "sg.solve and sg.det factorise by themselves"),
+    **dict.fromkeys(
+        ("stft", "istft", "signal"), "sg.fft has transforms; cut frames with x[...] and multiply by a window"
+    ),
+    **dict.fromkeys(
+        ("string", "strings", "text", "as_string"),
+        "there are no tensors of text: keep text in Python, and numbers of words in tensors",
+    ),
+    "ragged": "there are no ragged tensors: pad them, and mask with sg.where",
+    "sparse": "there are no sparse tensors: gather with sg.gather, and add up with sg.scatter_add",
+    **dict.fromkeys(
+        ("interp", "polyfit", "roots", "unwrap"), "take np.interp and the like, of what was fetched"
+    ),
+    **dict.fromkeys(
+        ("state_dict", "load_state_dict", "save_weights"),
+        "sg.save and sg.load take a structure of arrays; a sg.Session saves its parameters",
+    ),
+    **dict.fromkeys(
+        ("init", "glorot_uniform", "xavier_uniform_", "kaiming_normal_"),
+        "draw first values: sg.random_normal(shape, key) * scale",
+    ),
+    **dict.fromkeys(
+        ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict"),
+        "there are no modules: keep parameters in a list or dict, which sg.grad takes",
+    ),
+    **dict.fromkeys(
+        ("MultiheadAttention", "Transformer", "TransformerEncoderLayer"),
+        "there are no layers: sg.scaled_dot_product_attention is the operation",
+    ),
+    **dict.fromkeys(("autocast", "amp", "GradScaler"), "cast to sg.bfloat16 with sg.cast where it pays"),
+    **dict.fromkeys(("named_scope", "named_call"), "it is sg.name_scope"),
+    **dict.fromkeys(
+        ("disable_jit", "run_eagerly", "run_functions_eagerly"),
+        "call the function without sg.function: it computes at once",
+    ),
+    **dict.fromkeys(
+        ("assert_equal", "assert_greater", "assert_less", "debugging", "ensure_shape"),
+        "shapes are known while tracing: use Python's assert; values: sg.debug_callback(check, x)",
+    ),
+    **dict.fromkeys(("pad_sequence", "pack_padded_sequence"), "pad with sg.pad, and mask with sg.where"),
+    **dict.fromkeys(
+        ("shard_map", "make_mesh", "NamedSharding"),
+        "sg.Mesh and sharding= of sg.function and sg.Session say where things lie",
+    ),
+    "Flatten": "write sg.reshape(x, [n, -1])",
+    "identity_n": "sg.identity of each",
     "ifelse": "sg.cond",
     "reduce": "sg.reduce_sum, sg.reduce_max and others reduce; sg.scan takes any function",
     "accumulate": "sg.cumsum and sg.cumprod; sg.scan takes any function",
@@ -368,6 +536,14 @@ HINTS = _by_their_name()
 """What to write instead of a name that does not exist."""
 
 
+def advice(text: str, name: str) -> str | None:
+    """A message with what to write instead of a name of another library; None if the name is not known."""
+    found = HINTS.get(name)
+    if found is None:
+        return None
+    return f"{text}; it is {found}" if found.startswith("sg.") else f"{text}: {found}"
+
+
 def hint_for(name: str, names: Collection[str]) -> str:
     """The message for a name that this package does not have.
 
@@ -382,9 +558,9 @@ def hint_for(name: str, names: Collection[str]) -> str:
         "stopgrad has no 'redcue_sum'; did you mean sg.reduce_sum?"
     """
     text = f"stopgrad has no {name!r}"
-    found = HINTS.get(name)
-    if found is not None:
-        return f"{text}; it is {found}" if found.startswith("sg.") else f"{text}: {found}"
+    known = advice(text, name)
+    if known is not None:
+        return known
     close = difflib.get_close_matches(name, list(names), 3, 0.75)
     if close:
         return f"{text}; did you mean {' or '.join(f'sg.{one}' for one in close)}?"

@@ -49,7 +49,8 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Spec]:
         if _LEAVES.issuperset(map(type, leaves)):
             return leaves, spec
         for kind in {*map(type, leaves)} - _LEAVES:  # Dataclasses count as leaves until they are registered.
-            if dataclasses.is_dataclass(kind):
+            # What stands for one tensor, such as an optimiser's step, is a leaf.
+            if dataclasses.is_dataclass(kind) and not hasattr(kind, "as_output"):
                 with contextlib.suppress(ValueError):  # By another thread, or before an interrupt.
                     _register(kind)
             else:
@@ -102,5 +103,13 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 def paths(tree: Any) -> list[str]:
     """The path to each leaf, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
-    flatten(tree)
-    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=NAMESPACE)]
+    return [".".join(map(str, path)) for path in paths_in(flatten(tree)[1])]
+
+
+def paths_in(spec: Spec) -> list[tuple[Any, ...]]:
+    """The keys, positions and names of fields that lead to each leaf, in the order of :func:`flatten`."""
+    return [tuple([_part(entry) for entry in accessor]) for accessor in spec.accessors()]
+
+
+def _part(entry: optree.PyTreeEntry) -> Any:
+    return entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry

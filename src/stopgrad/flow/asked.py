@@ -11,9 +11,9 @@ from stopgrad.base.structure import flatten, paths, tensors_among, unflatten
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.build import as_output, visible
 from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.operands import NumpyArray
+from stopgrad.graph.operands import NumpyArray, is_tensor
 from stopgrad.graph.public import call, reads_arguments
-from stopgrad.transforms.gradients.tracing import Tracing, is_tensor, outputs_in
+from stopgrad.transforms.gradients.tracing import Tracing, outputs_in
 from stopgrad.transforms.gradients.transforms import argument_positions
 
 

@@ -12,6 +12,7 @@ from optree import PyTreeSpec
 
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, ShapeError, StopgradError
+from stopgrad.base.structure import paths_in
 from stopgrad.base.types import Dim, Shape, shape_of
 from stopgrad.graph.operands import shorten, show_shape
 from stopgrad.graph.sharding import Spec, show_spec, spec_of
@@ -44,7 +45,7 @@ def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
     """The path of each leaf of ``(args, kwargs)``, such as ``"params.w"``."""
     names = argument_names(f, spec.child(0).num_children)
     found = []
-    for by_keyword, which, *rest in spec.paths():
+    for by_keyword, which, *rest in paths_in(spec):
         first = which if by_keyword else names[which]
         found.append(".".join(map(str, [first, *rest])))
     return found

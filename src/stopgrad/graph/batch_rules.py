@@ -22,7 +22,8 @@ import numpy.typing as npt
 from stopgrad.base.types import Size, product
 from stopgrad.graph.build import constant_in, emit, graph_for
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.op import REGISTRY, Kind
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import REGISTRY
 
 Outputs = Sequence[Output]
 Flags = Sequence[bool]

@@ -42,9 +42,14 @@ class Body:
         """The outputs that are not absent."""
         return tuple([y for y in self.outputs if y is not None])
 
+    @property
+    def ends(self) -> tuple[Output, ...]:
+        """The results, and then an output of each operation that runs for what it does."""
+        return (*self.results, *[op.outputs[0] for op in self.graph.acting])
+
     def operations(self) -> list[Operation]:
         """The operations that it computes, in order, without its parameters."""
-        return needed(self.results, frozenset(self.inputs))
+        return needed(self.ends, frozenset(self.inputs))
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 # Definitions: the base class and its families, gradient rules, kinds of attributes.
 from stopgrad.graph.op import (
-    Axes, Axis, Joint, Kind, NoGradient, Op, Permutation, Rule, Scalar, Sizes, Span, Spans, Status,
-    Undefined, Wire, not_differentiable, stopped, unconnected, unsupported,
+    Joint, NoGradient, Op, Rule, Status, Undefined, Wire, not_differentiable, stopped, unconnected,
+    unsupported,
 )
+from stopgrad.graph.kinds import Axes, Axis, Kind, Permutation, Scalar, Sizes, Span, Spans
 from stopgrad.graph.families import (
     ALIKE, BY_ZERO, EXTREMES, INF, NAN, PAIRS, Arithmetic, Elementwise, GradientOfActivation,
     GradientOfElementwise, RealElementwise, axes_in, axis_in, binary, flushed, unary,
@@ -74,7 +75,8 @@ from stopgrad.base.structure import flatten, is_leaf, map_leaves, paths, shown, 
 from stopgrad.base.arrays import Array, ArrayLike, Namespace
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import (
-    Literal, NumpyArray, Tensor, as_array, as_list, is_python, python_dtype, shorten, show_shape, type_of,
+    Literal, NumpyArray, Tensor, as_array, as_list, is_python, is_tensor, python_dtype, shorten, show_shape,
+    type_of,
 )
 from stopgrad.base.types import (
     DTYPES, DType, DTypeLike, Dim, Shape, ShapeLike, Size, TensorType, at_least, bfloat16, bool_,
@@ -106,10 +108,10 @@ __all__ = [
     "exact_quotient", "flag", "flatten", "float16", "float32", "float64", "floats", "flushed", "graph_for",
     "guarded", "inline", "int8", "int16", "int32", "int64", "ints", "is_any", "is_boolean", "is_floating",
     "is_for_each", "is_inexact", "is_integer", "is_integral", "is_leaf", "is_number", "is_python",
-    "is_real", "is_whole", "joined", "local", "map_leaves", "naming", "normal_axes", "normal_axis",
-    "not_differentiable", "pairs", "parameter_of", "paths", "product", "publish", "python_dtype",
-    "raise_for", "reads_arguments", "real", "require_graph", "same", "same_shape", "same_size", "sample",
-    "shape_of", "shorten", "show_shape", "shown", "singles", "stopped", "tensor_type", "tensors_among",
-    "to_bool", "together", "total", "tracing", "type_of", "uint8", "uint16", "uint32", "uint64", "unary",
-    "unconnected", "unflatten", "unsupported", "whole", "widened",
+    "is_real", "is_tensor", "is_whole", "joined", "local", "map_leaves", "naming", "normal_axes",
+    "normal_axis", "not_differentiable", "pairs", "parameter_of", "paths", "product", "publish",
+    "python_dtype", "raise_for", "reads_arguments", "real", "require_graph", "same", "same_shape",
+    "same_size", "sample", "shape_of", "shorten", "show_shape", "shown", "singles", "stopped",
+    "tensor_type", "tensors_among", "to_bool", "together", "total", "tracing", "type_of", "uint8", "uint16",
+    "uint32", "uint64", "unary", "unconnected", "unflatten", "unsupported", "whole", "widened",
 ]

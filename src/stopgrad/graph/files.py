@@ -284,39 +284,40 @@ class ArrayFile:
     """A file of arrays, open for reading. Its header is checked at once; arrays are read on demand.
 
     Attributes:
+        path: the path of the file.
         names: the names of the arrays.
         notes: further entries of the header.
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self._path = checked_path(path)
+        self.path = checked_path(path)
         try:
-            found = os.stat(self._path)
+            found = os.stat(self.path)
             if not stat.S_ISREG(found.st_mode):
                 raise FileError(
-                    f"{self._path} cannot be read: it is {_kind_of(found)}; give the path of a file"
+                    f"{self.path} cannot be read: it is {_kind_of(found)}; give the path of a file"
                 )
             self._check_header()
-            self._file = cast("Any", safe_open)(self._path, "numpy", backend="pread")
+            self._file = cast("Any", safe_open)(self.path, "numpy", backend="pread")
         except OSError as error:
-            _refuse(error, self._path, "read")
+            _refuse(error, self.path, "read")
         except SafetensorError as error:
             raise self._broken(error) from None
         self.names: frozenset[str] = frozenset(self._file.keys())
         self.notes: dict[str, str] = self._file.metadata() or {}
 
     def _check_header(self) -> None:
-        with open(self._path, "rb") as file:
+        with open(self.path, "rb") as file:
             length = int.from_bytes(file.read(8), "little")
         if length > HEADER:
             raise GraphError(
-                f"{self._path} is no file of arrays that Session.save or Graph.save wrote: "
+                f"{self.path} is no file of arrays that Session.save or Graph.save wrote: "
                 f"its header would be {length} bytes long; {HEADER} is the most"
             )
 
     def _broken(self, error: SafetensorError) -> GraphError:
         return GraphError(
-            f"{self._path} is no file of arrays that Session.save or Graph.save wrote: {str(error)[:200]}"
+            f"{self.path} is no file of arrays that Session.save or Graph.save wrote: {str(error)[:200]}"
         )
 
     def some_names(self) -> str:
@@ -328,29 +329,31 @@ class ArrayFile:
         """The shape in which an array is stored."""
         return tuple(self._file.get_slice(name).get_shape())
 
-    def read(self, name: str, type: TensorType, what: str) -> NumpyArray:
-        """The array of this name, which must have this type; *what* names it in errors."""
+    def read(self, name: str, type: TensorType | None, what: str) -> NumpyArray:
+        """The array of this name, which must have this type, if one is given; *what* names it in errors."""
         if name not in self.names:
-            raise GraphError(f"{self._path} holds no value of {what}; it has {self.some_names()}")
+            raise GraphError(f"{self.path} holds no value of {what}; it has {self.some_names()}")
         part = self._file.get_slice(name)
         stored, shape = part.get_dtype(), tuple(part.get_shape())
         said = self.notes.get(_DTYPE + name)
         pairs = said == "complex128" and stored == "F64" and shape[-1:] == (2,)
         if said is not None and not pairs:
             raise GraphError(
-                f"{self._path} holds {stored}{show_shape(shape)} for {what}, said to be {said[:40]}"
+                f"{self.path} holds {stored}{show_shape(shape)} for {what}, said to be {said[:40]}"
             )
         dtype = DTYPES["complex128"] if pairs else _DTYPES.get(stored)
         if dtype is None:
-            raise GraphError(f"{self._path} holds {stored}{show_shape(shape)} for {what}")
-        check_array(dtype.numpy, shape[:-1] if pairs else shape, type, self._path, what)
+            raise GraphError(f"{self.path} holds {stored}{show_shape(shape)} for {what}")
+        shape = shape[:-1] if pairs else shape
+        if type is not None:
+            check_array(dtype.numpy, shape, type, self.path, what)
         try:
             array: NumpyArray = self._file.get_tensor(name)
         except SafetensorError as error:
             raise self._broken(error) from None
         if dtype.is_bool and array.size and array.view(np.uint8).max() > 1:
-            raise GraphError(f"{self._path} holds bytes other than 0 and 1 for {what}, which is boolean")
-        return array.view(np.complex128).reshape(type.shape) if pairs else array
+            raise GraphError(f"{self.path} holds bytes other than 0 and 1 for {what}, which is boolean")
+        return array.view(np.complex128).reshape(shape) if pairs else array
 
     def __enter__(self) -> ArrayFile:
         return self

@@ -18,8 +18,11 @@ from stopgrad.graph.operands import Literal, NumpyArray
 def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
     """A digest that is equal for graphs of the same operations, whatever their names and locations.
 
-    None if some operations are not from this package: what these compute may change at any time.
+    None if some operations are not from this package: what these compute may change at any time; and if some
+    call functions of Python.
     """
+    if outputs and outputs[0].op.graph.acting:
+        return None
     found = hashlib.sha256(_sources().encode())
     for op, line in _lines(inputs, outputs):
         if op is not None and not op.definition.__module__.startswith("stopgrad."):

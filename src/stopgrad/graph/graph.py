@@ -16,10 +16,11 @@ from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.base.arrays import ArrayMethods
+from stopgrad.base.constructs import asked
 from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.base.later import Later
 from stopgrad.base.locks import exclusive
-from stopgrad.base.source import Called, Location, RawLocation, decode
+from stopgrad.base.source import Called, Location, RawLocation, capture, decode
 from stopgrad.base.types import Dim, DType, Shape, TensorType
 from stopgrad.graph.builder import Block, Region
 from stopgrad.graph.names import Names
@@ -41,6 +42,8 @@ class Definition(Protocol):
     type: str
     attributes: tuple[str, ...]
     slots: dict[str, tuple[str, int]]
+    acts: bool
+    has_bodies: bool
 
 
 class Output(ArrayMethods):
@@ -90,9 +93,8 @@ class Output(ArrayMethods):
 
     def _no_value(self, what: str) -> GraphError:
         return GraphError(
-            f"{what} of {describe(self)}: it stands for a value that exists only when the graph runs. "
-            "Fetch it with Session.run, or use an operation (sg.where, sg.equal, ...) instead of Python's "
-            "control flow"
+            f"{what} of {describe(self)} is not known while tracing: it is there when the graph runs, "
+            f"where Session.run or the function returns it. {asked(capture())}"
         )
 
     def __bool__(self) -> bool:
@@ -106,12 +108,11 @@ class Output(ArrayMethods):
 
     def __format__(self, form: str) -> str:
         if form:
-            raise self._no_value(f"the text, in the form {form!r},")
+            raise self._no_value(f"the text in the form {form!r}")
         return str(self)
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
-        error = self._no_value("the array")
-        raise GraphError(f"{error.message}; in a NumPy array's brackets, sg.gather(array, index) instead")
+        raise self._no_value("the array")
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -190,6 +191,8 @@ class Operation:
         if region is not None:
             graph.careful = True
             graph._hidden[self] = region
+        if definition.acts or (definition.has_bodies and self.acts):
+            graph._acting.append(self)
         operations, thread = graph._operations, get_ident()
         id = -1
         if graph._author == thread:
@@ -229,6 +232,15 @@ class Operation:
     @property
     def type(self) -> str:
         return self.definition.type
+
+    @property
+    def acts(self) -> bool:
+        """Whether it runs for what it does, or for what an operation in one of its bodies does."""
+        if self.definition.acts or not self.definition.has_bodies:
+            return bool(self.definition.acts)
+        bodies = [body for value in self.values for body in (value if isinstance(value, tuple) else (value,))]
+        graphs = [getattr(body, "graph", None) for body in bodies]
+        return any([graph is not None and bool(graph.acting) for graph in graphs])  # noqa: C419 - faster
 
     @property
     def name(self) -> str:
@@ -323,6 +335,7 @@ class Graph:
     def __init__(self) -> None:
         self._operations: list[Operation] = []
         self._hidden: dict[Operation, Region] = {}
+        self._acting: list[Operation] = []
         self._body_of: str | None = None  # The construct whose body this is, if it is one.
         # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or
         # is used in a body.
@@ -386,6 +399,11 @@ class Graph:
                     marks[op.id] = 1
                     break
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
+
+    @property
+    def acting(self) -> list[Operation]:
+        """The operations that run for what they do, such as printing, in order."""
+        return sorted([op for op in self._acting if self.holds(op)], key=by_id) if self._acting else []
 
     def holds(self, op: Operation) -> bool:
         """Whether an operation is in this graph and was not taken back after a failed build."""

@@ -79,7 +79,12 @@ def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
         given = zip(operands, converts, strict=True)
         operands = [x if to is None else np.asarray(x, to) for x, to in given]
     made = _QUIET.context.run(run, *operands)
-    return made if type(made) is np.ndarray and made.dtype is dtype else np.asarray(made, dtype)
+    return owned(made if type(made) is np.ndarray and made.dtype is dtype else np.asarray(made, dtype))
+
+
+def owned(array: NumpyArray) -> NumpyArray:
+    """An array into which the caller may write; NumPy repeats one element in read-only views."""
+    return array if array.flags.writeable else array.copy()
 
 
 class _Quiet(threading.local):
@@ -122,7 +127,7 @@ def evaluate(
         except Exception as error:
             raise failed("it", NUMPY_BACKEND.name, error) from error
     if len(types) > 1:
-        return tuple([np.asarray(v, t.dtype.numpy) for v, t in zip(made, types, strict=True)])
+        return tuple([owned(np.asarray(v, t.dtype.numpy)) for v, t in zip(made, types, strict=True)])
     dtype, plan = types[0].dtype.numpy, None
     if definition.cached and not definition.has_bodies and any(type(x) is np.ndarray for x in given):
         key = _key(definition, given, values)
@@ -132,7 +137,7 @@ def evaluate(
             together = zip(given, arrays, strict=True)
             converts = tuple([None if x is array else array.dtype for x, array in together])
             plan = _PLANS[key] = Plan(converts, run, dtype)
-    result = np.asarray(made, dtype)
+    result = owned(np.asarray(made, dtype))
     _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in given]), id(result)
     return result
 

@@ -186,11 +186,17 @@ class _Bodies:
     def __call__(self, body: Body, arrays: Sequence[Any]) -> list[Any]:
         run = self._ready.get(body)
         if run is None:
-            run = program(body.inputs, body.results, *self._way)
+            run = _without_ends(program(body.inputs, body.ends, *self._way), body)
             if self._op is not None and self._way.observer is not None:
                 run = self._way.observer.inside(self._op, body, run)
             self._ready[body] = run
         return run(arrays)
+
+
+def _without_ends(run: Run, body: Body) -> Run:
+    """A run of a body that returns its results alone."""
+    count = len(body.results)
+    return (lambda arrays: run(arrays)[:count]) if body.graph.acting else run
 
 
 class _Step(NamedTuple):

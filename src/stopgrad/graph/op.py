@@ -18,35 +18,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
-import numpy as np
-
-from stopgrad.base.coercion import flag, real, whole
 from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import Sample
 from stopgrad.base.types import (
-    Dim,
-    DType,
-    Shape,
     TensorType,
-    length_value,
     map_sizes,
-    size_value,
-    whole_size,
-    within_bounds,
 )
 from stopgrad.graph.body import Body
 from stopgrad.graph.definitions import Registry, parameters
 from stopgrad.graph.docstrings import docstring
 from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.operands import Literal, shorten
+from stopgrad.graph.kinds import BY_ANNOTATION, CANONICAL, INEXACT, SIZED, Kind
+from stopgrad.graph.operands import shorten
 from stopgrad.graph.scope import Scope, as_scope
-from stopgrad.graph.sharding import checked_spec
 from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
@@ -139,143 +129,6 @@ class Wire(NamedTuple):
     condition: Body | None = None
 
 
-# ----------------------------------------------------------------------------------------- attributes
-
-
-class Kind(Enum):
-    """The kind of an attribute. Text, the binding of sizes, rewriting and batching use it."""
-
-    AXIS = "the position of an axis of the first operand"
-    AXES = "positions of axes of the first operand, in a tuple"
-    PERMUTATION = "an order of all axes of the first operand, in a tuple"
-    SIZE = "a size, which may be symbolic"
-    SHAPE = "a tuple of the sizes of the result, which may be symbolic"
-    SIZES = "sizes, which may be symbolic, in tuples, or a word that stands for some"
-    SPANS = "a tuple of the first element, number of elements and step for each axis"
-    SCALAR = "a number or a size, which may be symbolic"
-    DTYPE = "an element type"
-    ARRAY = "an array, as a Literal"
-    BODY = "a closed graph that the operation runs"
-    BODIES = "a tuple of closed graphs"
-    FLAG = "True or False"
-    INTEGER = "a whole number"
-    INTEGERS = "a tuple of whole numbers"
-    REAL = "a number"
-    WORD = "a word"
-    SHARDING = "how the axes are divided over those of a mesh, an entry for each; () says nothing"
-
-
-def _word(value: object) -> str:
-    return str(value) if isinstance(value, str) else _no(value)
-
-
-def _integers(value: object) -> tuple[int, ...]:
-    return tuple(map(whole, value)) if isinstance(value, tuple) else _no(value)
-
-
-def _size(value: object) -> Any:
-    return value if isinstance(value, Dim) else within_bounds(whole(value))
-
-
-def _sizes(value: object) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_sizes, value))
-    return str(value) if isinstance(value, str) else _size(value)
-
-
-def _spans(value: object) -> Any:
-    if not isinstance(value, tuple) or any(not isinstance(span, tuple) or len(span) != 3 for span in value):
-        return _no(value)
-    return tuple([(_size(start), _size(size), whole(step)) for start, size, step in value])
-
-
-def _scalar(value: object) -> Any:
-    return real(value) if isinstance(value, (float, np.floating)) else _size(value)
-
-
-def _shape(value: object) -> Shape:
-    return tuple(map(whole_size, value)) if isinstance(value, tuple) else _no(value)
-
-
-def _instance(*kinds: type) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, kinds) else _no(value)
-
-
-def _bodies(value: object) -> Any:
-    return tuple(map(_CANONICAL[Kind.BODY], value)) if isinstance(value, tuple) else _no(value)
-
-
-def _no(value: object) -> NoReturn:
-    raise TypeError(f"not {value!r}")
-
-
-_CANONICAL: dict[Kind, Callable[[Any], Any]] = {
-    Kind.AXIS: whole,
-    Kind.AXES: _integers,
-    Kind.PERMUTATION: _integers,
-    Kind.SIZE: whole_size,
-    Kind.SHAPE: _shape,
-    Kind.SIZES: _sizes,
-    Kind.SPANS: _spans,
-    Kind.SCALAR: _scalar,
-    Kind.DTYPE: _instance(DType),
-    Kind.ARRAY: _instance(Literal),
-    Kind.BODY: _instance(Body),
-    Kind.BODIES: _bodies,
-    Kind.FLAG: flag,
-    Kind.INTEGER: whole,
-    Kind.INTEGERS: _integers,
-    Kind.REAL: real,
-    Kind.WORD: _word,
-    Kind.SHARDING: checked_spec,
-}
-"""Functions that make the value given for an attribute canonical.
-
-For Python ``1 == 1.0 == True``; here they differ, so that keys with attributes do not confuse them.
-"""
-
-_SIZES = {
-    Kind.SIZE: length_value,
-    Kind.SHAPE: length_value,
-    Kind.SIZES: size_value,
-    Kind.SPANS: size_value,
-    Kind.SCALAR: size_value,
-}
-"""Functions that replace sizes in an attribute by numbers; lengths must not be negative."""
-
-_BY_ANNOTATION = {
-    "Axis": Kind.AXIS,
-    "Axes": Kind.AXES,
-    "Permutation": Kind.PERMUTATION,
-    "Size": Kind.SIZE,
-    "Shape": Kind.SHAPE,
-    "Sizes": Kind.SIZES,
-    "Spans": Kind.SPANS,
-    "Scalar": Kind.SCALAR,
-    "DType": Kind.DTYPE,
-    "Literal": Kind.ARRAY,
-    "Body": Kind.BODY,
-    "Bodies": Kind.BODIES,
-    "bool": Kind.FLAG,
-    "int": Kind.INTEGER,
-    "tuple[int, ...]": Kind.INTEGERS,
-    "float": Kind.REAL,
-    "str": Kind.WORD,
-    "Spec": Kind.SHARDING,
-}
-
-_INEXACT = {Kind.REAL, Kind.SCALAR}
-
-# Names for the annotations of ``infer``, from which the kinds of the attributes are read.
-Axis = int
-Axes = tuple[int, ...]
-Permutation = tuple[int, ...]
-Sizes = Any
-Span = tuple[Any, Any, int]
-Spans = tuple[Span, ...]
-Scalar = Any
-
-
 # ------------------------------------------------------------------------------------------- lowering
 
 
@@ -340,6 +193,7 @@ class Op:
     - ``promotes``: the :class:`Promotion` by which the public function brings operands to one dtype; by
       default that of ``infer``, if it is a rule of :mod:`stopgrad.graph.type_rules`. The operation is strict.
     - ``merged``: whether equal operations may be built once; not so for gates and operations with state.
+    - ``acts``: whether it runs for what it does, such as printing, whoever uses its result.
     - ``stateful``: whether it stands for a value that outlives a run. ``fed``: for a value that is fed.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
       others it is open.
@@ -402,6 +256,7 @@ class Op:
     rounds_once: ClassVar[bool] = False
     promotes: ClassVar[Promotion | None] = None
     merged: ClassVar[bool] = True
+    acts: ClassVar[bool] = False
     stateful: ClassVar[bool] = False
     selective: ClassVar[bool] = False
     switched: ClassVar[NoGradient | None] = None
@@ -458,7 +313,7 @@ class Op:
         found = []
         for (name, kind), value in zip(cls.kinds.items(), values, strict=True):
             try:
-                found.append(_CANONICAL[kind](value))
+                found.append(CANONICAL[kind](value))
             except (TypeError, ShapeError, OverflowError):
                 raise ArgumentError(f"{name} is {kind.value}, not {shorten(value)}") from None
         return tuple(found)
@@ -468,7 +323,7 @@ class Op:
         """Attributes with sizes replaced by numbers, from the values of their names."""
         found = []
         for kind, value in zip(cls.kinds.values(), values, strict=True):
-            known = _SIZES.get(kind)
+            known = SIZED.get(kind)
             found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
         return tuple(found)
 
@@ -485,15 +340,15 @@ class Op:
         given = cls.kinds
         cls.kinds = {}
         for name, annotation in attributes.items():
-            kind = given.get(name) or _BY_ANNOTATION.get(annotation)
+            kind = given.get(name) or BY_ANNOTATION.get(annotation)
             if kind is None:
                 raise DefinitionError(
                     f"operation {cls.__name__}: the attribute {name!r} has no kind; annotate it "
-                    f"in infer as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
+                    f"in infer as one of {', '.join(BY_ANNOTATION)}, or name it in 'kinds'"
                 )
             cls.kinds[name] = kind
         cls.attributes = tuple(cls.kinds)
-        cls.inexact = not _INEXACT.isdisjoint(cls.kinds.values())
+        cls.inexact = not INEXACT.isdisjoint(cls.kinds.values())
         cls.has_bodies = any(kind in (Kind.BODY, Kind.BODIES) for kind in cls.kinds.values())
         plain = cls.dependence.__func__ is Op.dependence.__func__  # type: ignore[attr-defined]
         cls.tells_apart = cls.has_bodies or not plain

@@ -28,6 +28,13 @@ Tensor = Any
 """The result of a public function: an Output or, outside of a graph, a NumPy array."""
 
 
+def is_tensor(x: object) -> bool:
+    """Whether a leaf is an output or an array; numbers, strings and functions are not."""
+    return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
+        hasattr(x, "dtype") and hasattr(x, "__array__") and not str(x.dtype).startswith("key<")
+    )  # JAX's typed keys are no arrays of numbers; functions loaded from JAX take them.
+
+
 def type_of(x: Any) -> TensorType:
     """The tensor type of an output, array or number.
 

@@ -112,7 +112,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-_SPACES = {"np": "np", "optimizers": "sg.optimizers", "xp": "sg.xp"}
+_SPACES = {"np": "np"} | {space: f"sg.{space}" for space in ("optimizers", "random", "xp")}
 
 
 def _space(what: str, module: str) -> str:

@@ -23,7 +23,7 @@ from stopgrad.graph.build import parameter_of
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
-from stopgrad.graph.op import Kind
+from stopgrad.graph.kinds import Kind
 from stopgrad.graph.operands import NumpyArray
 
 PIECE = 2**18

@@ -61,8 +61,8 @@ Held = Callable[[Arrays, Arrays, bool], np.ndarray[Any, Any]]
 at the point where the derivative is taken, and whether the gate acts."""
 
 _FLAGS = (
-    "alternatives", "cached", "clips", "elementwise", "fed", "folded", "iterates", "keeps_sign", "merged",
-    "never_negative", "pads", "remade", "rounds_once", "selective", "stateful", "stops", "views",
+    "acts", "alternatives", "cached", "clips", "elementwise", "fed", "folded", "iterates", "keeps_sign",
+    "merged", "never_negative", "pads", "remade", "rounds_once", "selective", "stateful", "stops", "views",
 )  # fmt: skip
 
 

@@ -12,11 +12,10 @@ from stopgrad.graph.build import constant_in, graph_for, inline
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.interpreter import interpret
-from stopgrad.graph.operands import NumpyArray, as_array, shorten
+from stopgrad.graph.operands import NumpyArray, as_array, is_tensor, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.rewrite import rewrite
 from stopgrad.run.feeds import sizes_of
-from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Model:
@@ -29,7 +28,8 @@ class Model:
     Attributes:
         graph: the program.
         inputs: its arguments, which are placeholders, by name.
-        parameters: its parameters, with stored values, by name.
+        parameters: its parameters, tensors of the graph, by name; :meth:`values` are their arrays, which
+            ``sg.grad(f)(model.values())`` takes, and :meth:`apply`.
         outputs: its results, by name.
 
     Args:

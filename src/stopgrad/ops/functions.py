@@ -74,6 +74,7 @@ from stopgrad.ops.special.bessel import *
 from stopgrad.ops.special.gamma import *
 from stopgrad.ops.special.incomplete import *
 from stopgrad.ops.structural import foreign as _foreign  # noqa: F401 - defines operations without public functions
+from stopgrad.ops.structural.effects import *
 from stopgrad.ops.structural.groups import *
 from stopgrad.ops.structural.sharding import *
 from stopgrad.ops.structural.sources import *

@@ -26,7 +26,8 @@ from stopgrad.graph.body import Body
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
 from stopgrad.graph.inferred import infer_types
-from stopgrad.graph.op import Kind, Op
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import Op
 from stopgrad.graph.operands import Literal
 from stopgrad.graph.sharding import Spec
 from stopgrad.graph.verify import verify_if_enabled
@@ -184,7 +185,7 @@ class Copying:
         found = self.bodies.get(old)
         if found is None:
             inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies, dtypes=self.dtypes)
-            mapping = _copy(inside, old.results, old.inputs)
+            mapping = _copy(inside, old.ends, old.inputs)
             outputs = [None if y is None else mapping[y] for y in old.outputs]
             found = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
         return found

@@ -46,8 +46,8 @@ erase_gates.erases = True  # type: ignore[attr-defined]
 def merge(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Merges operations that compute the same. Exact. Gates are never merged."""
-    if not op.definition.merged:
+    """Merges operations that compute the same. Exact. Gates are never merged, nor what prints."""
+    if not op.definition.merged or op.acts:
         return None
     return copying.once(op.definition, inputs, values, op)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.op import Spans
+from stopgrad.graph.kinds import Spans
 from stopgrad.graph.operands import Literal
 from stopgrad.ops.indexing.slices import StridedSlice
 from stopgrad.ops.shapes.join import ConcatV2, Pack, ReverseV2

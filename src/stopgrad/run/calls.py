@@ -12,10 +12,9 @@ from stopgrad.base.errors import DTypeError, StopgradError
 from stopgrad.base.types import dtype_of, float32
 from stopgrad.engines import Engine, fail
 from stopgrad.graph.arguments import Constant, argument_names, argument_paths
-from stopgrad.graph.operands import as_array, shorten, show_shape
+from stopgrad.graph.operands import as_array, is_tensor, shorten, show_shape
 from stopgrad.run.programs import Program
 from stopgrad.run.traced import Static, Traced
-from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Arguments(NamedTuple):

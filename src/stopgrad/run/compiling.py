@@ -95,7 +95,8 @@ class Compiler:
             engine = engine_named("auto", operations)
         tune = self.options.tune
         anywhere = self._any_engine and tune == "full" and sample is not None and sample.anywhere
-        ways, start = _ways(engine, operations, self._strict, anywhere), time.perf_counter()
+        strict = self._strict or bool(prepared.graph.acting)  # What prints, prints in order.
+        ways, start = _ways(engine, operations, strict, anywhere), time.perf_counter()
         notes: dict[Way, Sequence[str]] = {}
         what = f"{self.name}: {len(operations):,} operations"
         compile = partial(_compile, prepared, donated, assigned, shardings, what, notes)

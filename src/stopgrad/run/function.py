@@ -30,7 +30,7 @@ from stopgrad.graph.arguments import (
 from stopgrad.graph.build import graph_for
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.operands import shorten
+from stopgrad.graph.operands import is_tensor, shorten
 from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.graph.sharding import Spec
 from stopgrad.run.calls import Arguments, array_argument, array_like, company, difference, results_of
@@ -41,7 +41,6 @@ from stopgrad.run.programs import Program
 from stopgrad.run.repeated import OTHER, repeated_call
 from stopgrad.run.traced import Signature, Static, Traced, probes_since, started, trace
 from stopgrad.run.tuning import Report, Sample
-from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class Function:

@@ -21,8 +21,9 @@ from stopgrad.engines.registry import mesh_of
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.files import ArrayFile, checked_path, shortened, write_arrays
 from stopgrad.graph.fingerprint import digest
-from stopgrad.graph.graph import Graph, Operation, Output, describe, needed
+from stopgrad.graph.graph import Graph, Operand, Operation, Output, describe, needed
 from stopgrad.graph.sharding import Spec
+from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compile_sized, has_hash
@@ -43,6 +44,7 @@ class _Plan:
         feeds: the outputs that are fed.
         parameters: the parameters whose values are read.
         assigned: the parameters that get new values, from the outputs *assigns*.
+        acting: outputs of operations that run for what they do, and are fed all that they need.
         unsized: what engines that keep sizes symbolic have compiled.
     """
 
@@ -51,6 +53,7 @@ class _Plan:
     parameters: list[Output]
     assigned: list[Output]
     assigns: list[Output]
+    acting: list[Output]
     unsized: dict[Engine, Program] = field(default_factory=dict)
 
 
@@ -154,7 +157,8 @@ class Session:
         """Compute the fetches.
 
         Args:
-            fetches: an output, an operation, a name, or a nested structure of these.
+            fetches: an output, an operation, a name, or a nested structure of these. The name of a
+                :func:`probe` stands for the gradient there.
             feed_dict: a dict from outputs (placeholders or any others), operations or names to values.
 
         Returns:
@@ -345,7 +349,7 @@ class Session:
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
-            new = dict(zip(plan.assigned, results[count:], strict=True))
+            new = dict(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
             self._commit(state._replace(values={**values, **new}))
         if plan.assigned and engine.reuses:
             state.spare.update({p: values[p] for p in plan.assigned if p in values})
@@ -431,7 +435,7 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
 def _member(graph: Graph, x: object) -> Output:
     if isinstance(x, str):
         return graph.output(x)
-    if not isinstance(x, (Output, Operation)):
+    if not isinstance(x, Operand):
         raise GraphError(f"Session.run: {x!r} is no output, operation or name")
     output = x.as_output()
     if output.op.graph is not graph:
@@ -439,15 +443,34 @@ def _member(graph: Graph, x: object) -> Output:
     return output
 
 
+def _fetched(graph: Graph, x: object) -> Output:
+    """What is fetched; for the name of a probe, the gradient there."""
+    op = graph.operation(x) if isinstance(x, str) and ":" not in x else None
+    if op is None or op.definition is not Probe:
+        return _member(graph, x)
+    found = [one for one in graph.operations if one.definition is Named and one.origin is op]
+    if len(found) == 1:
+        return found[0].outputs[0]
+    if found:
+        names = ", ".join(repr(one.name) for one in found)
+        raise GraphError(f"Session.run: several gradients arrive at the probe {x!r}; fetch one of {names}")
+    raise GraphError(
+        f"Session.run: {x!r} is the name of a probe, and no gradient has been generated that passes it; call "
+        f"sg.gradients before, or fetch '{x}:0', the tensor itself"
+    )
+
+
 def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
     """The plan of a run that fetches *leaves* and is fed *fed*. Raises if more must be fed."""
-    fetches = [_member(graph, leaf) for leaf in leaves]
+    fetches = [_fetched(graph, leaf) for leaf in leaves]
     feeds = [_member(graph, x) for x in fed]
     given = set(feeds)
     if len(given) < len(feeds):
         twice = next(x for x, times in Counter(feeds).items() if times > 1)
         raise FeedError(f"{describe(twice)} is fed twice; give it one value")
     running = needed(fetches, given)
+    acting = _able_to_act(graph, given, running)
+    running = needed([*fetches, *acting], given)
     for op in running:
         if op.definition is Placeholder:
             user = _consumer(op, running)
@@ -469,7 +492,18 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
         if parameter in given:
             raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
     parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns])
+    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting)
+
+
+def _able_to_act(graph: Graph, given: set[Output], running: Sequence[Operation]) -> list[Output]:
+    """What runs for what it does, if all that it needs is fed, and no parameter is assigned for it alone."""
+    found = []
+    computed = {*running}
+    for op in graph.acting:
+        more = [one for one in needed([op.outputs[0]], given) if one not in computed]
+        if not any(one.definition in (Placeholder, Assign) for one in more):
+            found.append(op.outputs[0])
+    return found
 
 
 def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
@@ -484,9 +518,9 @@ def _compile(
     sample: Sample | None,
 ) -> Program:
     """Compile a plan for the fed shapes; for another engine if this one cannot run it, with ``"auto"``."""
-    outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
+    outputs, inputs = [*plan.fetches, *plan.assigns, *plan.acting], [*plan.parameters, *plan.feeds]
     # Fetches are whole on each device; a parameter's next value is divided like the old one.
     lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
-    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
+    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie, *[()] * len(plan.acting)]
     compile = partial(compiler.compile, engine, assigned=plan.assigned, sample=sample, shardings=shardings)
     return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

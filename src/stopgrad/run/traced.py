@@ -25,6 +25,7 @@ from stopgrad.graph.body import bodies_in, walk
 from stopgrad.graph.build import as_output, emit
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.operands import is_tensor
 from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.rewrite import prepare
@@ -32,7 +33,7 @@ from stopgrad.run.compiling import Compiler, cached, compile_sized
 from stopgrad.run.feeds import sizes_of
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import Sample
-from stopgrad.transforms.gradients.tracing import ArgumentGraph, is_tensor
+from stopgrad.transforms.gradients.tracing import ArgumentGraph
 
 Static = Sequence[tuple[int | str, Constant]]
 """The static arguments: their positions or names, and their values."""
@@ -59,6 +60,8 @@ class Traced:
         self.graph = graph
         self.inputs, self.paths = inputs, paths  # The traced arguments and their paths.
         self.outputs = outputs
+        # What runs for what it does comes behind the results.
+        self._computed = [*outputs, *[op.outputs[0] for op in graph.acting]]
         self.called = False
         self.spec = spec  # The structure of the function's results; None for a single output.
         self._leaves = leaves  # Its leaves, with a mark in the place of each output.
@@ -80,7 +83,7 @@ class Traced:
     def compile(self, engine: Engine, sample: Sample | None = None) -> None:
         """Compile it now if all sizes are known; else each call finds or compiles its program."""
         if not any(x.type.symbolic for x in self.inputs):
-            prepared = prepare(self.outputs, self.inputs, {}, engine.mesh is not None)
+            prepared = prepare(self._computed, self.inputs, {}, engine.mesh is not None)
             self._program = self._compiler.compile(engine, prepared, donated=self._donated, sample=sample)
 
     def program(self, engine: Engine, arrays: Sequence[Any], sample: Sample | None = None) -> Program:
@@ -102,7 +105,7 @@ class Traced:
         except FeedError as error:
             raise ShapeError(error.message) from None
         compile = partial(self._compiler.compile, engine, donated=self._donated, sample=sample)
-        return compile_sized(engine, self.outputs, self.inputs, binding, self._unsized, compile)
+        return compile_sized(engine, self._computed, self.inputs, binding, self._unsized, compile)
 
 
 def trace(

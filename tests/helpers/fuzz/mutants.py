@@ -19,7 +19,8 @@ from stopgrad.errors import StopgradError
 import stopgrad as sg
 from stopgrad.base.types import DTYPES, Dim, dim
 from stopgrad.graph.inferred import infer_types
-from stopgrad.graph.op import REGISTRY, Kind
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import REGISTRY
 
 SECONDS = 2.0
 BYTES = 100_000_000

@@ -630,3 +630,17 @@ def _no_leak() -> Iterator[None]:
 def test_help_is_named_as_it_is_found() -> None:
     with pytest.raises(sg.ArgumentError, match=r"help\(stopgrad\.torch\.watch\) says what it takes"):
         sgt.watch(3)
+
+
+def test_a_gradient_towards_a_module_names_what_to_pass() -> None:
+    module = torch.nn.Linear(3, 2)
+    model = sgt.load(module, torch.ones(4, 3))
+    for wrong, says in (
+        (module, "stopgrad.torch.load"),
+        (module.parameters, "load"),
+        (model, r"its values\(\)"),
+    ):
+        with pytest.raises(sg.DTypeError, match=says):
+            sg.grad(lambda p: 1.0)(wrong)
+    slopes = sg.grad(lambda p: sg.reduce_sum(model.apply(p, np.ones((4, 3), np.float32))))(model.values())
+    np.testing.assert_array_equal(slopes["bias"], [4.0, 4.0])

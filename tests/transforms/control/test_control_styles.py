@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
@@ -442,3 +443,15 @@ def test_what_the_gradient_keeps_is_handed_out_by_one_loop() -> None:
     scans = [op for op in ready.outputs[0].graph.operations if op.type == "Scan"]
     assert len(scans) == 2
     assert [op.attributes["reverse"] for op in scans] == [False, True]
+
+
+def test_while_loop_takes_one_carry_as_jax_does() -> None:
+    expected = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2.0), (0, 1.0))
+    for carry in ((0, 1.0), [0, 1.0]):
+        made = sg.while_loop(lambda c: c[0] < 3, lambda c: type(c)([c[0] + 1, c[1] * 2.0]), carry)
+        assert type(made) is type(carry)
+        assert [float(x) for x in made] == [float(x) for x in expected]
+    assert sg.while_loop(lambda c: c < 3, lambda c: c + 1, 0) == 3
+    assert sg.while_loop(lambda c: c < 3, lambda c: (c + 1,), (0,)) == (3,)  # TensorFlow's
+    spread = sg.while_loop(lambda *c: c[0] < 3, lambda i, x: (i + 1, x * 2.0), (0, 1.0))
+    assert [float(x) for x in spread] == [3.0, 8.0]

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stopgrad.base.errors import EngineError
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes import Program, model_of, unwritable, written
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.interpreter import failed
+from stopgrad.ops.structural.effects import DebugCallback
 
 _INEXACT = ["MatMulScaleFusion"]
 """Optimisations that move a float64 number into an attribute, where it is rounded to float32."""
@@ -53,7 +56,7 @@ class OnnxRuntimeEngine(Engine):
         require("onnx", "the onnxruntime engine", "onnx")
 
     def unsupported(self, operations: Sequence[Operation]) -> str | None:
-        return unwritable(operations)
+        return unwritable([op for op in operations if op.definition is not DebugCallback])
 
     def compile(
         self,
@@ -64,6 +67,8 @@ class OnnxRuntimeEngine(Engine):
     ) -> Compiled:
         if not outputs:
             return lambda arrays: []
+        if any(y.op.definition is DebugCallback for y in outputs):
+            return self._calling(inputs, outputs)
         given = {f"x{i}": x for i, x in enumerate(inputs)}
         wanted = {f"y{i}": y for i, y in enumerate(outputs)}
         program = written(given, wanted, bits=True)
@@ -90,6 +95,20 @@ class OnnxRuntimeEngine(Engine):
 
         return compute
 
+    def _calling(self, inputs: Sequence[Output], outputs: Sequence[Output]) -> Compiled:
+        """A program whose last results tell of calls of Python: these are made when it has run."""
+        results = [y for y in outputs if y.op.definition is not DebugCallback]
+        calls = [y.op for y in outputs if y.op.definition is DebugCallback]
+        run = self.compile(inputs, [*results, *[x for op in calls for x in op.inputs]])
+
+        def compute(arrays: Sequence[Any]) -> list[Any]:
+            found = list(run(arrays))
+            given = iter(found[len(results) :])
+            made = [_call(op, [next(given) for _ in op.inputs]) for op in calls]
+            return [*found[: len(results)], *made]
+
+        return compute
+
     def hold(self, array: npt.ArrayLike) -> Any:
         return np.array(array)
 
@@ -101,3 +120,11 @@ def _fed(array: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
     """An array as the runtime takes it: bfloat16 is passed as int16 with the same bits."""
     array = np.asarray(array, dtype)
     return array.view(np.int16) if dtype == bfloat16.numpy else array
+
+
+def _call(op: Operation, arrays: Sequence[Any]) -> Any:
+    """The result of an operation that calls Python."""
+    try:
+        return np.asarray(DebugCallback.lower(np, *arrays, **op.attributes))
+    except EngineError as error:
+        raise failed(describe(op), "onnxruntime", error) from error

@@ -19,7 +19,7 @@ from stopgrad.base.types import TensorType, complex128, float64, int32, int64, u
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
-from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.engines.xla.memory import handed_over, keep_memory
 from stopgrad.engines.xla.native import loaded, regions
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
@@ -29,6 +29,7 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.interpreter import Region, program
 from stopgrad.graph.sharding import Spec
+from stopgrad.ops.structural.effects import Calling, DebugCallback
 from stopgrad.ops.structural.sharding import Shard
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite.forms import FORMS
@@ -50,7 +51,7 @@ def jax_namespace() -> JaxNamespace:
     """JAX's NumPy, with ``lax``, ``special``, ``nn`` and ``jax`` itself."""
     numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
     modules = {name: f"jax.{name}" for name in ("lax", "nn", "export")}
-    modules |= {"special": "jax.scipy.special", "jax": "jax"}
+    modules |= {"special": "jax.scipy.special", "jax": "jax", "experimental": "jax.experimental"}
     return JaxNamespace(numpy_of_jax, "the xla engine", "xla", **modules)
 
 
@@ -148,7 +149,7 @@ class XlaEngine(Engine):
             options = compiler_options(operations, self._jax.default_backend())
         # A program that was compiled with kernels cannot run without them.
         details = (variant.name, loaded() if found else None)
-        return self._jitted(
+        run = self._jitted(
             lambda *arrays: fast(arrays),
             inputs,
             outputs,
@@ -158,6 +159,26 @@ class XlaEngine(Engine):
             details,
             lambda *arrays: interpret(arrays),
         )
+        return self.raising(run, operations)
+
+    def raising(self, run: Compiled, operations: Sequence[Operation]) -> Compiled:
+        """A program that raises what a function of Python raised that it called."""
+        callings: list[Calling] = [op.calling for op in operations if op.definition is DebugCallback]
+        if not callings:
+            return run
+
+        def run_to_the_end(arrays: Sequence[Any]) -> Sequence[Any]:
+            results = run(arrays)
+            self.finish(results)
+            raised = [calling.raised for calling in callings if calling.raised is not None]
+            for calling in callings:
+                calling.raised = None
+            if raised:
+                raise raised[0]
+            return results
+
+        run_to_the_end.executable = run.executable  # type: ignore[attr-defined]
+        return run_to_the_end
 
     def _jitted(
         self,
@@ -220,6 +241,9 @@ class XlaEngine(Engine):
 
     def is_native(self, x: object) -> bool:
         return isinstance(x, self._array)
+
+    def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
+        return handed_over(np.asarray(value))
 
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.engines.protocol import PLAIN, Compiled, Variant
 from stopgrad.engines.xla import XlaEngine
+from stopgrad.engines.xla.memory import handed_over
 from stopgrad.engines.xla.options import compiler_options
 from stopgrad.engines.xla.placement import Placement
 from stopgrad.graph.body import walk
@@ -82,7 +83,7 @@ class XlaOnMesh(XlaEngine):
             return compiled(*ready)
 
         run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
-        return run
+        return self.raising(run, operations)
 
     def hold(self, array: npt.ArrayLike) -> Any:
         return self._placement.hold(array, ())
@@ -100,7 +101,7 @@ class XlaOnMesh(XlaEngine):
         return self._placement.sharding(spec)
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
-        return self._placement.fetched(value)
+        return handed_over(self._placement.fetched(value))
 
     def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:
         if process_count() > 1:

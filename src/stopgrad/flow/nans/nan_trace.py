@@ -14,6 +14,7 @@ from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Piece, 
 from stopgrad.flow.source_lines import in_short
 from stopgrad.flow.words import counted, listed
 from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Status
 
 # ------------------------------------------------------------------------------------------- report
 
@@ -176,7 +177,7 @@ class NanTrace(FlowReport):
     def _parts(self, width: int) -> Iterator[Part]:
         if self.first is None:
             ran = counted(self.operations, "operation")
-            yield _line(f"Every value and gradient is finite ({ran}).")
+            yield _line(("Every value and gradient is finite", Status.FLOWS), f" ({ran}).")
         else:
             yield from _site_parts(self.first)
             yield _line(f"It reaches {listed(self.reaches)}.")
@@ -214,7 +215,7 @@ def _line(*pieces: Piece, indent: int = 0) -> Paragraph:
 
 
 def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
-    yield _line((site.headline(), STRONG))
+    yield _line((site.headline(), Status.STOPPED))
     if site.origin is not None:
         times = f" of order {site.order}" if site.order > 1 else ""
         again = "" if site.order else "computed again "

@@ -12,7 +12,8 @@ from stopgrad.flow.nans.case import Case, comes_from, is_shares, moved_from, ord
 from stopgrad.flow.nans.run import NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
-from stopgrad.graph.op import Kind, Op
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import Mul
 from stopgrad.ops.elementwise.composite import LogSumExp
 from stopgrad.ops.elementwise.convert import Cast

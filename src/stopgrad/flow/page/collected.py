@@ -9,7 +9,7 @@ from stopgrad.base.errors import StopgradError
 from stopgrad.flow.reaches import Reaches
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation
-from stopgrad.graph.op import Kind
+from stopgrad.graph.kinds import Kind
 from stopgrad.rewrite import rewrite
 from stopgrad.transforms.gradients.reverse import gradients
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from stopgrad.base.errors import GraphError
 from stopgrad.graph.graph import Output
-from stopgrad.graph.op import Kind, Op
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import Op
 from stopgrad.graph.operands import shorten
 
 _AXES = (Kind.AXIS, Kind.AXES, Kind.PERMUTATION)

@@ -19,7 +19,8 @@ from stopgrad.graph.build import named
 from stopgrad.graph.builder import Region
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.inferred import infer_types
-from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.kinds import Kind
+from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.graph.operands import Literal, NumpyArray, shorten
 from stopgrad.graph.text import limits
 from stopgrad.graph.text.arrays import read_array

@@ -12,8 +12,9 @@ from stopgrad.base.types import FRESH, Dim, DType, TensorType
 from stopgrad.graph.body import Body, bodies_in
 from stopgrad.graph.builder import Region
 from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.kinds import Kind
 from stopgrad.graph.names import check_name
-from stopgrad.graph.op import REGISTRY, Kind, Op
+from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.graph.operands import Literal, NumpyArray
 from stopgrad.graph.text import limits
 from stopgrad.graph.text.arrays import INLINE, spell_array
@@ -99,6 +100,8 @@ class Writer:
                 for (name, kind), value in zip(definition.kinds.items(), values, strict=True):
                     if value == () and kind is Kind.SHARDING:
                         continue  # It has no information.
+                    if kind is Kind.FUNCTION:
+                        raise GraphError(f"it calls Python ({value!r}); leave it out of what is written")
                     arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None

@@ -165,7 +165,7 @@ def _pullback(
     """The gradient function's results for the live arguments, built into the current graph."""
     body = _settle(op)
     parts = [body.outputs[i - op.count] for i in live]
-    wanted = [part for part in parts if part is not None]
+    wanted = [part for part in parts if part is not None] + [one.outputs[0] for one in body.graph.acting]
     needed = set(body.graph.subgraph_to(wanted))
     given = dict(zip(body.inputs[op.count :], op.inputs[op.count + len(op.kept) :], strict=True))
     for g, y, parameter in zip(gs, op.outputs, body.inputs, strict=False):

@@ -370,7 +370,7 @@ def probe(x: T, name: str) -> T:
         ...     x = sg.placeholder(sg.float32)
         ...     dx = sg.gradients(sg.square(sg.probe(3.0 * x, "hidden")), [x])
         >>> with sg.Session(graph) as session:
-        ...     float(session.run("hidden/gradient", {x: 1.0}))
+        ...     float(session.run("hidden", {x: 1.0}))
         6.0
     """
     if not isinstance(name, str) or not name:

@@ -62,7 +62,7 @@ def gumbel_noise(shape: ShapeLike, key: ArrayLike, dtype: DType, name: str | Non
     return negative(log(negative(log(u))), name)
 
 
-@keyed("random_gumbel")
+@keyed("random_gumbel", "shape dtype", shape=())
 def random_gumbel(
     shape: ShapeLike,
     key: ArrayLike,
@@ -95,7 +95,7 @@ def random_gumbel(
     return located(lambda name: gumbel_noise(sizes, key, wanted, name), loc, a, scale, b, name)
 
 
-@keyed("random_exponential")
+@keyed("random_exponential", "shape dtype", shape=())
 def random_exponential(
     shape: ShapeLike,
     key: ArrayLike,
@@ -125,7 +125,7 @@ def random_exponential(
     return noise if plain else divide(noise, slope, name)
 
 
-@keyed("random_laplace")
+@keyed("random_laplace", "shape dtype", shape=())
 def random_laplace(
     shape: ShapeLike,
     key: ArrayLike,
@@ -160,7 +160,7 @@ def random_laplace(
     return located(draw, loc, a, scale, b, name)
 
 
-@keyed("random_logistic")
+@keyed("random_logistic", "shape dtype", shape=())
 def random_logistic(
     shape: ShapeLike,
     key: ArrayLike,
@@ -195,7 +195,7 @@ def random_logistic(
     return located(draw, loc, a, scale, b, name)
 
 
-@keyed("random_cauchy")
+@keyed("random_cauchy", "shape dtype", shape=())
 def random_cauchy(
     shape: ShapeLike,
     key: ArrayLike,
@@ -233,7 +233,7 @@ def random_cauchy(
     return located(draw, loc, a, scale, b, name)
 
 
-@keyed("random_truncated_normal")
+@keyed("random_truncated_normal", "lower upper shape dtype", shape=None)
 def random_truncated_normal(
     shape: ShapeLike,
     key: ArrayLike,

@@ -127,7 +127,7 @@ class RandomBits(Op):
 
 
 @d.builds(RandomBits)
-@keyed("RandomBits")
+@keyed("RandomBits", "shape dtype", shape=())
 def random_bits(
     shape: ShapeLike, key: ArrayLike, dtype: DTypeLike = d.uint32, name: str | None = None
 ) -> Tensor:
@@ -195,7 +195,7 @@ class RandomUniform(Drawn):
 
 
 @d.builds(RandomUniform)
-@keyed("RandomUniform")
+@keyed("RandomUniform", "shape dtype minval maxval", shape=())
 def random_uniform(
     shape: ShapeLike,
     key: ArrayLike,
@@ -265,7 +265,7 @@ class RandomNormal(Drawn):
 
 
 @d.builds(RandomNormal)
-@keyed("RandomNormal")
+@keyed("RandomNormal", "shape dtype", shape=())
 def random_normal(
     shape: ShapeLike,
     key: ArrayLike,
@@ -375,7 +375,7 @@ def integers(
     return add(cast(floormod(bits, size), dtype), cast(low, dtype), name)
 
 
-@keyed("random_integers")
+@keyed("random_integers", "shape minval maxval dtype")
 def random_integers(
     shape: ShapeLike,
     key: ArrayLike,

@@ -113,8 +113,15 @@ def check_key(key: TensorType, *, many: bool = False) -> None:
         )
 
 
-def keyed(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that take a key: :func:`guarded`, with an error for ``seed=``."""
+def keyed(what: str, order: str = "", **defaults: object) -> Callable[[F], F]:
+    """Decorator of public functions that take a key: :func:`guarded`, and the key may come first, as in JAX.
+
+    Args:
+        what: the name in errors.
+        order: the parameters in the order of ``jax.random``, in which arguments behind a key are read.
+        defaults: of parameters that need none there.
+    """
+    names = order.split()
 
     def decorate(function: F) -> F:
         public = d.guarded(what)(function)
@@ -124,6 +131,12 @@ def keyed(what: str) -> Callable[[F], F]:
         def function_of_a_key(*args: object, **kwargs: object) -> Any:
             if "seed" in kwargs:
                 raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
+            if names and args and is_key(args[0]) and "key" not in kwargs and not any(map(is_key, args[1:])):
+                key, *behind = args
+                named = dict(zip(names, behind, strict=False))
+                if len(behind) > len(names) or not named.keys().isdisjoint(kwargs):
+                    raise ArgumentError(f"{what}: behind a key come {', '.join(names)}, once each")
+                return public(key=key, **defaults | named | kwargs)
             return public(*args, **kwargs)
 
         return typed("F", function_of_a_key)
@@ -131,7 +144,7 @@ def keyed(what: str) -> Callable[[F], F]:
     return decorate
 
 
-def _is_key(x: object) -> bool:
+def is_key(x: object) -> bool:
     """Whether this looks like a key, not like a shape or a tensor of numbers."""
     if not isinstance(x, (Output, Operation, np.ndarray)):
         return False
@@ -139,10 +152,8 @@ def _is_key(x: object) -> bool:
     return kind.dtype is d.uint32 and kind.ndim == 1 and kind.shape[0] == 2
 
 
-def check_order(first: object, key: ArrayLike | None, what: str) -> None:
-    """Raise if the key is missing or comes first, as in JAX; *what* names what should come first."""
-    if _is_key(first) and not _is_key(key):
-        raise ArgumentError(f"the key comes after the {what}, not before it: write ({what}, key, ...)")
+def checked_key(key: ArrayLike | None, what: str) -> ArrayLike:
+    """The key, or an error that says where it comes: after the arguments that *what* names."""
     if key is None:
         raise ArgumentError("takes a key: key=sg.random_key(seed)")
     if not hasattr(key, "dtype") and not isinstance(key, Operation):
@@ -151,6 +162,7 @@ def check_order(first: object, key: ArrayLike | None, what: str) -> None:
             "come behind the key"
         )
     check_key(d.type_of(key))
+    return key
 
 
 @d.guarded("random_key")
@@ -310,7 +322,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 @d.reads_arguments
 def drawn_shape(shape: ShapeLike, key: ArrayLike, **given: ArrayLike | Shape) -> Shape:
     """The shape of a draw: *shape*, or for None that of the parameters (tensors or shapes) together."""
-    check_order(shape, key, "shape")
+    checked_key(key, "shape")
     if isinstance(shape, (Output, Operation)):
         raise ArgumentError(
             f"a shape is known while building, and {d.type_of(shape)!r} is not: take x.shape, whose sizes "

@@ -238,7 +238,7 @@ def _log_draw(shape: Shape, key: ArrayLike, alpha: ArrayLike) -> Tensor:
     return implicit_log_gamma(random_log_gamma(key, each), each)
 
 
-@keyed("random_gamma")
+@keyed("random_gamma", "alpha shape dtype", shape=None)
 def random_gamma(
     shape: ShapeLike,
     key: ArrayLike,
@@ -276,7 +276,7 @@ def random_gamma(
     return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), wanted, name)
 
 
-@keyed("random_beta")
+@keyed("random_beta", "alpha beta shape dtype", shape=None)
 def random_beta(
     shape: ShapeLike,
     key: ArrayLike,
@@ -313,7 +313,7 @@ def random_beta(
     return cast(sigmoid(subtract(first, second)), wanted, name)
 
 
-@keyed("random_dirichlet")
+@keyed("random_dirichlet", "alpha shape dtype", shape=None)
 def random_dirichlet(
     shape: ShapeLike,
     key: ArrayLike,
@@ -436,7 +436,7 @@ def _counts(key: ArrayLike, parameter: ArrayLike, name: str | None = None) -> Te
     return d.apply(RandomPoisson, (key, parameter), (), name)
 
 
-@keyed("random_poisson")
+@keyed("random_poisson", "lam shape dtype", shape=None)
 def random_poisson(
     shape: ShapeLike, key: ArrayLike, lam: ArrayLike, dtype: DTypeLike = d.int32, name: str | None = None
 ) -> Tensor:

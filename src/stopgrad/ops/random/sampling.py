@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast as typed
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from stopgrad.ops.indexing.gather import gather
 from stopgrad.ops.order.sorting import argsort, top_k
 from stopgrad.ops.random.distributions import gumbel_noise
 from stopgrad.ops.random.draws import integers, random_bits, random_uniform
-from stopgrad.ops.random.keys import broadcasts_to, check_order, drawn_shape, keyed, parameters
+from stopgrad.ops.random.keys import broadcasts_to, checked_key, drawn_shape, is_key, keyed, parameters
 from stopgrad.ops.reductions.reduce import argmax
 from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, reshape, transpose
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-@keyed("random_bernoulli")
+@keyed("random_bernoulli", "p shape", shape=None)
 def random_bernoulli(shape: ShapeLike, key: ArrayLike, p: ArrayLike = 0.5, name: str | None = None) -> Tensor:
     """Booleans that are True with probability p.
 
@@ -63,7 +63,7 @@ def random_bernoulli(shape: ShapeLike, key: ArrayLike, p: ArrayLike = 0.5, name:
     return less(random_uniform(sizes, key, dtype=dtype), chance, name)
 
 
-@keyed("random_categorical")
+@keyed("random_categorical", "logits axis", num_samples=None)
 def random_categorical(
     logits: ArrayLike,
     num_samples: ShapeLike,
@@ -99,7 +99,7 @@ def random_categorical(
         array([[0, 0, 0],
                [1, 1, 1]])
     """
-    check_order(logits, key, "logits, num_samples")
+    checked_key(key, "logits, num_samples")
     wanted, (weights,) = parameters(None, logits=logits)
     kind = d.type_of(weights)
     behind = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
@@ -117,7 +117,7 @@ def _count(count: ShapeLike, what: str) -> tuple[Size]:
     return (d.shape_of(count)[0],)
 
 
-@keyed("random_permutation")
+@keyed("random_permutation", "value axis")
 def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None, *, axis: int = 0) -> Tensor:
     """The slices of a tensor along an axis, or the numbers below an integer, in random order.
 
@@ -135,13 +135,13 @@ def random_permutation(value: ArrayLike, key: ArrayLike, name: str | None = None
         >>> np.sort(sg.random_permutation(4, sg.random_key(0)))
         array([0, 1, 2, 3], dtype=int32)
     """
-    check_order(value, key, "value")
+    checked_key(key, "value")
     if _is_size(value):
         return argsort(random_bits(d.shape_of(value), key), name=name)
     return _shuffled(value, key, axis, name)
 
 
-@keyed("random_shuffle")
+@keyed("random_shuffle", "value")
 def random_shuffle(value: ArrayLike, key: ArrayLike, name: str | None = None) -> Tensor:
     """The slices of a tensor along its first axis, in random order: :func:`random_permutation` for axis 0.
 
@@ -156,7 +156,7 @@ def random_shuffle(value: ArrayLike, key: ArrayLike, name: str | None = None) ->
         >>> np.sort(sg.random_shuffle(np.array([3, 1, 2]), sg.random_key(0)))
         array([1, 2, 3])
     """
-    check_order(value, key, "value")
+    checked_key(key, "value")
     return _shuffled(value, key, 0, name)
 
 
@@ -174,7 +174,7 @@ def _is_size(x: ArrayLike) -> TypeGuard[Size]:
     return d.is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
 
 
-@keyed("random_choice")
+@keyed("random_choice", "a shape replace p axis", shape=())
 def random_choice(
     shape: ShapeLike,
     key: ArrayLike,
@@ -212,7 +212,7 @@ def random_choice(
         >>> sg.random_choice([3], sg.random_key(0), np.array([5.0, 7.0]), p=[0.0, 1.0])
         array([7., 7., 7.])
     """
-    check_order(shape, key, "shape")
+    checked_key(key, "shape")
     again = d.flag(replace, "replace")
     sized = _is_size(a)
     along = 0 if sized else d.normal_axis(axis, d.type_of(a).ndim, "C2")
@@ -259,7 +259,7 @@ def dropout(
         rate: a number in [0, 1], or a scalar tensor. 0 keeps all elements, 1 keeps none.
         noise_shape: the shape of the random mask, which broadcasts to x's; by default x's. With [n, 1], rows
             are kept or set to 0 as a whole. None in it stands for x's size there.
-        key: the key; use it once.
+        key: the key; use it once. It may also come third, in the place of noise_shape.
 
     Returns:
         A tensor of x's type. The gradient passes to the elements that are kept, and to a rate that is a
@@ -277,11 +277,9 @@ def dropout(
         >>> sg.dropout(np.ones(4), 0.5, key=sg.random_key(0))
         array([0., 0., 2., 2.])
     """
-    if key is None:
-        if noise_shape is not None and d.type_of(noise_shape).dtype is d.uint32:
-            raise ArgumentError("the third argument is noise_shape; give the key by name: key=key")
-        raise ArgumentError("takes a key: key=sg.random_key(seed)")
-    check_order(x, key, "x, rate")
+    if key is None and is_key(noise_shape):
+        noise_shape, key = None, typed("ArrayLike", noise_shape)
+    key = checked_key(key, "x, rate")
     _, (x,) = parameters(None, x=x)
     kind = d.type_of(x)
     sizes = kind.shape if noise_shape is None else _noise_shape(noise_shape, kind.shape)

@@ -102,11 +102,6 @@ def _stacked(obj: Any) -> Tensor:
     return stack([_stacked(part) for part in obj]) if isinstance(obj, (list, tuple)) else obj
 
 
-def _own(x: Tensor) -> Tensor:
-    """A writable array; the library's own constant arrays are read-only views of one element."""
-    return np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x
-
-
 @standard
 def arange(
     start: ArrayLike | Dim,
@@ -210,7 +205,7 @@ def full(
         array([7, 7], dtype=int32)
     """
     check_device(device)
-    return _own(_full(shape, fill_value, dtype))
+    return _full(shape, fill_value, dtype)
 
 
 @standard
@@ -224,7 +219,7 @@ def full_like(
         array([7., 7.])
     """
     check_device(device)
-    return _own(_full_like(x, fill_value, dtype))
+    return _full_like(x, fill_value, dtype)
 
 
 @standard
@@ -278,7 +273,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = 
         array([1., 1.], dtype=float32)
     """
     check_device(device)
-    return _own(_ones(shape, d.float32 if dtype is None else dtype))
+    return _ones(shape, d.float32 if dtype is None else dtype)
 
 
 @standard
@@ -326,7 +321,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None =
         array([0., 0.], dtype=float32)
     """
     check_device(device)
-    return _own(_zeros(shape, d.float32 if dtype is None else dtype))
+    return _zeros(shape, d.float32 if dtype is None else dtype)
 
 
 @standard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -22,7 +23,7 @@ COMMANDS = {
     "train-graph": ("train_graph", "write graphs that train an ONNX model"),
     "launch": ("launch", "run a script in several processes on this machine"),
     "tour": ("tour", "run the workloads and write a page about them"),
-    "ops": ("ops", "list the operations"),
+    "ops": ("ops", "list operations and functions"),
 }
 """The commands: the module of each, imported only when the command is run, and what it does."""
 
@@ -30,7 +31,15 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Its exit status is 0 if all is well, 1 if something was found or failed, else 2."""
     given = sys.argv[1:] if argv is None else argv
-    arguments = _parser(next(iter(given), "")).parse_args(given)
+    if "_ARGCOMPLETE" in os.environ:  # A shell asks what could follow; the library answers, and exits.
+        complete(_parser(*COMMANDS))
+    parser = _parser(next(iter(given), ""))
+    if not given:
+        parser.print_help()
+        return OK
+    if (unknown := _unknown(given[0])) is not None:
+        parser.error(unknown)
+    arguments = parser.parse_args(given)
     try:
         status = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -50,17 +59,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser(asked: str) -> argparse.ArgumentParser:
-    """The parser, with the options of the command that is run; for others only what they do."""
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that completes a command line, through argcomplete."""
+    require = importlib.import_module("stopgrad.base.namespaces").require
+    require("argcomplete", "completion in a shell", "completion").autocomplete(parser)
+
+
+def _unknown(word: str) -> str | None:
+    """The message for a word that is no command; None if it is one, or an option."""
+    if word.startswith("-") or word in COMMANDS:
+        return None
+    close = difflib.get_close_matches(word, COMMANDS, 1)
+    cure = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+    return f"there is no command {word!r}; {cure}"
+
+
+def _parser(*asked: str) -> argparse.ArgumentParser:
+    """The parser, with the options of the commands that are run; for others only what they do."""
     parser = argparse.ArgumentParser(
         prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship."
     )
     parser.add_argument("--version", action="version", version=f"stopgrad {sg.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    module, _ = COMMANDS.get(asked, ("", ""))
-    if module:
+    modules = dict.fromkeys([COMMANDS[name][0] for name in asked if name in COMMANDS])
+    for module in modules:
         getattr(importlib.import_module(f"stopgrad.tools.cli.{module}"), f"add_{module}")(commands)
-    for name, (other, does) in COMMANDS.items():
-        if other != module:
+    for name, (module, does) in COMMANDS.items():
+        if module not in modules:
             commands.add_parser(name, help=does)
     return parser

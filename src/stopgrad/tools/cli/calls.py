@@ -15,13 +15,12 @@ from stopgrad.graph.arguments import operation_name, parameters_of
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Placed
 from stopgrad.graph.graph import Graph, Operation, Output
-from stopgrad.graph.operands import shorten
+from stopgrad.graph.operands import is_tensor, shorten
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.sources import Parameter, Placeholder
 from stopgrad.tools.cli.annotations import from_annotation
 from stopgrad.tools.cli.inputs import Argument, arguments_of, line_of, namespace
 from stopgrad.tools.cli.programs import Program
-from stopgrad.transforms.gradients.tracing import is_tensor
 
 # --------------------------------------------------------------------------------------- sizes and data
 

@@ -12,12 +12,12 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.arguments import parameters_of
+from stopgrad.graph.operands import is_tensor
 from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
 from stopgrad.tools.cli.calls import Call, chosen, with_data, with_numbers
 from stopgrad.tools.cli.inputs import Argument, line_of
 from stopgrad.tools.cli.kinds import JAX, kind
 from stopgrad.tools.cli.ours import asked
-from stopgrad.transforms.gradients.tracing import is_tensor
 
 
 class OnJax:

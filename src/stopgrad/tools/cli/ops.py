@@ -1,4 +1,4 @@
-"""``stopgrad ops``: lists the operations."""
+"""``stopgrad ops``: lists the operations, and the functions that are made of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import inspect
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from itertools import zip_longest
+from typing import Any
 
 import stopgrad as sg
 from stopgrad.engines import ENGINES
+from stopgrad.flow.words import counted
 from stopgrad.graph.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
 from stopgrad.tools.cli.common import OK, Commands
 
@@ -20,8 +22,9 @@ def add_ops(commands: Commands) -> None:
     """The command and its options."""
     ops = commands.add_parser(
         "ops",
-        help="list the operations",
-        description="List the operations: functions, operands, attributes, gradients, vmap, engines.",
+        help="list operations and functions",
+        description="List what there is: operations with their functions, operands, attributes, gradients, "
+        "vmap and engines; and functions that are made of operations.",
     )
     ops.add_argument("names", nargs="*", metavar="name", help="types or functions to show; without one: all")
     ops.set_defaults(run=list_ops, parser=ops)
@@ -35,6 +38,8 @@ def list_ops(arguments: argparse.Namespace) -> int:
     wanted = {name.lower() for name in arguments.names}
     names = {type: _functions(definition, functions) for type, definition in REGISTRY.items()}
     known = {name.lower() for type, several in names.items() for name in (type, *several)}
+    made = _made_of_operations(functions, {name for several in names.values() for name in several})
+    known |= {name.lower() for name in made}
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:
         arguments.parser.error(
@@ -43,14 +48,45 @@ def list_ops(arguments: argparse.Namespace) -> int:
     rows = []
     for type, definition in REGISTRY.items():
         if not wanted or wanted & {name.lower() for name in (type, *names[type])}:
-            parts = (_signature, _gradients, _batching, _engines)
+            parts = (_summary, _signature, _gradients, _batching, _engines)
             rows.append((type, next(iter(names[type]), ""), *[part(definition) for part in parts]))
+    others = [(name, _summary(f)) for name, f in made.items() if not wanted or name.lower() in wanted]
     # A file or pipe has no width, so nothing is wrapped.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    headings = ("operation", "function", "operands; attributes", "gradient", "vmap", "engines")
-    print(plain_table(headings, rows, width))
-    print(f"{len(rows)} operations")
+    headings = (
+        "operation",
+        "function",
+        "what it does",
+        "operands; attributes",
+        "gradient",
+        "vmap",
+        "engines",
+    )
+    if rows:
+        print(plain_table(headings, rows, width))
+        print(counted(len(rows), "operation"))
+    if others:
+        print("\n" * bool(rows) + plain_table(("function", "what it does"), others, width))
+        print(counted(len(others), "function") + " made of operations")
     return OK
+
+
+def _made_of_operations(
+    functions: Mapping[int, Sequence[str]], named: AbstractSet[str]
+) -> dict[str, Callable[..., Any]]:
+    """The public functions, by name, that are not one operation's."""
+    found = {}
+    for names in functions.values():
+        for name in names:
+            f = getattr(sg, name)
+            if inspect.isfunction(inspect.unwrap(f)) and name[0] != "_" and name not in named:
+                found[name] = f
+    return dict(sorted(found.items()))
+
+
+def _summary(one: Any) -> str:
+    """The first line of the documentation."""
+    return (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".")
 
 
 def _functions(definition: type[Op], public: Mapping[int, list[str]]) -> list[str]:

@@ -28,7 +28,7 @@ from stopgrad.base.errors import (
     StopgradError,
 )
 from stopgrad.base.namespaces import require
-from stopgrad.base.structure import NAMESPACE, unflatten
+from stopgrad.base.structure import NAMESPACE, paths_in, unflatten
 from stopgrad.graph.builder import current
 from stopgrad.scale.processes import process_count as count_processes, process_index as own_index
 from stopgrad.train.data.order import permuted, read_key, round_keys
@@ -67,7 +67,7 @@ class _Plan:
         )
         if not leaves:
             raise ArgumentError(f"the source {source!r:.60} holds nothing to read examples from")
-        paths = [".".join(map(str, path)) for path in self.spec.paths()]
+        paths = [".".join(map(str, path)) for path in paths_in(self.spec)]
         self.columns = [column_of(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
         lengths = [len(leaf) for leaf in leaves]
         if len(set(lengths)) > 1:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
 from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError, StopgradError
-from stopgrad.base.structure import NAMESPACE, flatten, shown, unflatten
+from stopgrad.base.structure import flatten, paths_in, shown, unflatten
 from stopgrad.graph.operands import NumpyArray
 
 
@@ -128,7 +127,7 @@ def joined(examples: Sequence[Any], indices: NumpyArray) -> Any:
                     "transform= can make them alike"
                 ) from None
         raise
-    names = optree.tree_paths(examples[0], none_is_leaf=True, namespace=NAMESPACE)
+    names = paths_in(spec)
     made = [_stacked(row, indices, path) for row, path in zip(columns, names, strict=True)]
     return unflatten(spec, made)
 

@@ -58,6 +58,10 @@ class Update:
     untouched: dict[str, str]
     run: Output
 
+    def as_output(self) -> Output:
+        """The tensor to fetch, so that ``session.run([loss, update])`` makes the step, too."""
+        return self.run
+
     def __repr__(self) -> str:
         return (
             f"<Update of {len(self.gradients)} parameters with {len(self.state)} of state"

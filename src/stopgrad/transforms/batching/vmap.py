@@ -21,9 +21,9 @@ from stopgrad.graph.batch_rules import moved, repeated
 from stopgrad.graph.batched_bodies import replay
 from stopgrad.graph.build import as_output, close, local, parameter_of, tracing
 from stopgrad.graph.graph import Output
-from stopgrad.graph.operands import shorten, type_of
+from stopgrad.graph.operands import is_tensor, shorten, type_of
 from stopgrad.graph.public import call, guarded
-from stopgrad.transforms.gradients.tracing import Tracing, is_tensor
+from stopgrad.transforms.gradients.tracing import Tracing
 from stopgrad.transforms.gradients.transforms import check_function
 
 Axis = int | None

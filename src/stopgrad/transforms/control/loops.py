@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.graph import defining as d
+from stopgrad.graph.arguments import parameters_of, positional
 from stopgrad.graph.defining import (
     Acting,
     ArgumentError,
@@ -16,6 +18,7 @@ from stopgrad.graph.defining import (
     Body,
     DTypeError,
     GradientError,
+    Graph,
     Joint,
     Namespace,
     NoGradient,
@@ -87,10 +90,17 @@ def _bounded(op: Operation) -> Body:
             parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
             given = dict(zip(op.condition.inputs, parameters, strict=True))
             (holds,) = d.inline(op.condition.results, given)
-            idle = Body(body.graph, body.inputs, body.inputs[: len(body.outputs)])
+            idle = _idle(body, op.graph)
             made = d.emit(Case, (cast(holds, d.int32), *parameters), ((idle, body),), "")
             found = body.memo[op.condition] = d.close(trace, parameters, made.outputs)
     return found
+
+
+def _idle(body: Body, graph: Graph) -> Body:
+    """A step that does nothing, in a graph of its own: what the step prints is not in it."""
+    with d.tracing("a bounded loop", graph) as trace:
+        parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        return d.close(trace, parameters, parameters[: len(body.outputs)])
 
 
 class While(Op):
@@ -200,7 +210,8 @@ def while_loop(
         cond: takes the loop variables; returns a scalar boolean.
         body: takes the loop variables; returns the next ones, in the same structure, dtypes and shapes.
         loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and
-            body; or any other nested structure of tensors, which is their one argument.
+            body; or any other nested structure of tensors, which is their one argument. If cond and body
+            take one argument, several loop variables are that one argument, too, as in JAX.
         shape_invariants: None; loop variables keep their shapes.
         parallel_iterations: a hint of TensorFlow's, without effect.
         back_prop: True; a gradient is built only where it is asked for.
@@ -222,6 +233,8 @@ def while_loop(
     Examples:
         >>> sg.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), (0, 1.0))
         (array(3, dtype=int32), array(8., dtype=float32))
+        >>> sg.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2.0), (0, 1.0))
+        (array(3, dtype=int32), array(8., dtype=float32))
     """
     check_function(cond, "while_loop", "cond")
     check_function(body, "while_loop", "body")
@@ -242,7 +255,7 @@ def _looped(
     leaves = d.flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)
     graph = graph_of(first)
-    spread = _is_plain(loop_vars)
+    spread = _is_plain(loop_vars) and not (takes_one(cond) and takes_one(body) and len(loop_vars) > 1)
 
     def arguments(parameters: list[Any]) -> tuple[Any, ...]:
         tree = d.unflatten(spec, parameters)
@@ -279,6 +292,12 @@ def _same_kind(made: Any, loop_vars: Any) -> Any:
         if len(loop_vars) == 1:
             return kind([made])
     return made
+
+
+def takes_one(f: Callable[..., Any]) -> bool:
+    """Whether a function takes one positional argument and no more."""
+    kinds = [p.kind for p in parameters_of(f)]
+    return len(positional(parameters_of(f))) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
 
 
 def _is_plain(tree: object) -> bool:

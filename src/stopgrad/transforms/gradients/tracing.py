@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.errors import GraphError
 from stopgrad.base.structure import flatten, paths, unflatten
@@ -15,8 +13,9 @@ from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import as_output, emit, graph_for
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.graph import DefaultGraph, Graph, Operation, Output
+from stopgrad.graph.immediate import owned
 from stopgrad.graph.interpreter import interpret
-from stopgrad.graph.operands import NumpyArray, as_array
+from stopgrad.graph.operands import NumpyArray, as_array, is_tensor
 from stopgrad.ops.structural.sources import Placeholder, identity
 
 
@@ -39,6 +38,7 @@ class Tracing:
         self._named = isinstance(self.graph, ArgumentGraph)
         self.computes = outer is None
         self.feeds: dict[Output, NumpyArray] = {}
+        self.acted = 0
         tensors = (x for x in leaves if is_tensor(x) and hasattr(x, "dtype"))
         arrays = (dtype_of(x.dtype) for x in tensors if not isinstance(x, Output))
         self._company = next((d for d in arrays if d.is_floating), float32)
@@ -79,8 +79,11 @@ class Tracing:
             return tree
         leaves, spec = flatten(tree)
         outputs = [x for x in leaves if isinstance(x, Output)]
-        values = iter(interpret(outputs, self.feeds, rowwise.regions))
-        return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
+        acting = self.graph.acting[self.acted :]
+        self.acted += len(acting)
+        ends = [op.outputs[0] for op in acting]  # What prints, prints once, and in order.
+        values = iter(interpret([*outputs, *ends], self.feeds, None if ends else rowwise.regions))
+        return unflatten(spec, [owned(next(values)) if isinstance(x, Output) else x for x in leaves])
 
 
 def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
@@ -95,10 +98,3 @@ def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
         if not isinstance(leaf, (Output, Operation)):
             raise GraphError(f"{what} takes outputs of a graph, not {leaf!r}{cure}")
     return [leaf.as_output() for leaf in leaves]
-
-
-def is_tensor(x: object) -> bool:
-    """Whether a leaf is an output or an array; numbers, strings and functions are not."""
-    return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
-        hasattr(x, "dtype") and hasattr(x, "__array__") and not str(x.dtype).startswith("key<")
-    )  # JAX's typed keys are no arrays of numbers; functions loaded from JAX take them.

@@ -17,12 +17,12 @@ from stopgrad.base.structure import flatten, unflatten
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.build import as_output, graph_for
 from stopgrad.graph.graph import Graph, Output
-from stopgrad.graph.operands import as_array, type_of
+from stopgrad.graph.operands import as_array, is_tensor, type_of
 from stopgrad.graph.public import call, guarded, reads_arguments
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.gradients.forward import push_forward
 from stopgrad.transforms.gradients.reverse import gradients
-from stopgrad.transforms.gradients.tracing import Tracing, is_tensor
+from stopgrad.transforms.gradients.tracing import Tracing
 
 Function = Callable[..., Any]
 
@@ -57,12 +57,21 @@ def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple
             shown = repr(type_of(leaf)) if is_tensor(leaf) or isinstance(leaf, (int, bool)) else repr(leaf)
             raise DTypeError(
                 f"{what}: differentiates with respect to floating-point or complex arguments, not {shown} "
-                f"({first}); pass a float, or convert with sg.cast"
+                f"({first}); {_cure(leaf)}"
             )
         elif is_tensor(leaf):
             leaf = tracing.stand_in(leaf, name)
         entered.append(leaf)
     return unflatten(spec, entered), targets
+
+
+def _cure(leaf: object) -> str:
+    """What to pass instead of something that holds tensors and is none."""
+    if callable(getattr(leaf, "values", None)):
+        return "pass its values(), which are arrays by name"
+    if hasattr(getattr(leaf, "__self__", leaf), "named_parameters"):
+        return "load the module with stopgrad.torch.load, and pass the values() of what that returns"
+    return "pass a float, or convert with sg.cast"
 
 
 def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
@@ -247,6 +256,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         # In the body of a loop or branch, the pullback is built there, and captures the function's values.
         call.graph = tracing.graph if tracing.computes or not ys else graph_for(ys[0])
         call.computes, call.feeds = tracing.computes, dict(tracing.feeds)
+        call.acted = tracing.acted
         with call.building():
             seeds = [
                 call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g)

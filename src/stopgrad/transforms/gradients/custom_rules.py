@@ -1,0 +1,262 @@
+"""Derivatives of one's own in JAX's forms: ``custom_vjp`` and ``custom_jvp``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from stopgrad.base.coercion import is_whole, whole
+from stopgrad.base.errors import ArgumentError, GradientError
+from stopgrad.base.structure import flatten, unflatten
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.builder import default_graph
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.operands import is_tensor
+from stopgrad.graph.public import call
+from stopgrad.ops.gates.custom import custom_gradient
+from stopgrad.ops.gates.scaling import scale_gradient
+from stopgrad.ops.gates.stopping import prevent_gradient
+from stopgrad.ops.structural.sources import zeros_like
+from stopgrad.transforms.gradients.reverse import gradients
+
+__all__ = ["custom_jvp", "custom_vjp"]
+
+Function = Callable[..., Any]
+
+ORDERS = 4
+"""How often a derivative may use the function itself: so many times it can be differentiated again."""
+_RUNNING: ContextVar[tuple[_Custom, ...]] = ContextVar("running", default=())
+
+
+class _Custom:
+    """A function with a derivative of its own, which is defined after it."""
+
+    _what = ""
+
+    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+        if not callable(fun):
+            raise ArgumentError(f"{self._what}: takes a function, not {fun!r:.60}")
+        numbers: Any = [nondiff_argnums] if is_whole(nondiff_argnums) else nondiff_argnums
+        self.fun = fun
+        self.nondiff_argnums = tuple([whole(n) for n in numbers])
+        functools.update_wrapper(self, fun)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def _defined(self) -> Function | None:
+        raise NotImplementedError
+
+    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+        """The results for the differentiated arguments, and the function of their cotangents."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = self._positional(args, kwargs)
+        symbolic = any(isinstance(x, (Output, Operation)) for x in flatten(list(args))[0])
+        if default_graph() is None and not symbolic:
+            return self.fun(*args)
+        if self._defined() is None:
+            name = getattr(self.fun, "__name__", "the function")
+            raise GradientError(f"{self._what}: {name} has no derivative yet; {self._cure.format(name)}")
+        if _RUNNING.get().count(self) >= ORDERS:
+            # In a body, the derivative is traced at once, and would be inside itself without end.
+            return prevent_gradient(
+                self.fun(*args), f"{self._what}: derivatives that use the function go to order {ORDERS}"
+            )
+        held = {n % len(args) for n in self.nondiff_argnums}
+        fixed = [args[n] for n in sorted(held)]
+
+        def join(moving: Sequence[Any]) -> list[Any]:
+            given = iter(moving)
+            return [args[i] if i in held else next(given) for i in range(len(args))]
+
+        def f(*moving: Any) -> Any:
+            return self._with_gradient(fixed, moving, join)
+
+        return custom_gradient(f)(*[x for i, x in enumerate(args) if i not in held])
+
+    _cure = ""
+
+    def _running(self, function: Function, *args: Any) -> Any:
+        """Call a part of the derivative."""
+        token = _RUNNING.set((*_RUNNING.get(), self))
+        try:
+            return call(function, *args)
+        finally:
+            _RUNNING.reset(token)
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments in order: derivatives take them by position."""
+        names = argument_names(self.fun, len(args) + len(kwargs))[len(args) :]
+        if set(names) != set(kwargs):
+            raise ArgumentError(
+                f"{self._what}: takes {', '.join(names)} by position, not {', '.join(kwargs)}"
+            )
+        return (*args, *[kwargs[name] for name in names])
+
+
+class custom_vjp(_Custom):  # noqa: N801 - JAX's name
+    """Gives a function its own reverse-mode derivative, as ``jax.custom_vjp`` does.
+
+    It becomes a :func:`custom_gradient`, and what is said there holds. Outside of a graph the function itself
+    computes; inside, what ``fwd`` returns stands for its result.
+
+    Args:
+        fun: the function, of positional arguments.
+        nondiff_argnums: positions of arguments that are no tensors; ``bwd`` gets them first.
+
+    Examples:
+        >>> @sg.custom_vjp
+        ... def clipped(x, limit):
+        ...     return x * x
+        >>> def forward(x, limit):
+        ...     return x * x, (x, limit)
+        >>> def backward(kept, g):
+        ...     x, limit = kept
+        ...     return sg.clip_by_value(2.0 * x * g, -limit, limit), None
+        >>> clipped.defvjp(forward, backward)
+        >>> sg.grad(clipped)(5.0, 3.0)
+        array(3., dtype=float32)
+    """
+
+    _what = "custom_vjp"
+    _cure = "call {}.defvjp(forward, backward)"
+
+    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self._fwd: Function | None = None
+        self._bwd: Function | None = None
+
+    def defvjp(self, fwd: Function, bwd: Function) -> None:
+        """Define the derivative.
+
+        Args:
+            fwd: takes the arguments; returns the function's result and what *bwd* needs.
+            bwd: takes the arguments of ``nondiff_argnums``, what *fwd* has kept, and the cotangent, in the
+                structure of the result; returns a tuple with a cotangent for each other argument, in its
+                structure; None stands for zero.
+        """
+        if not (callable(fwd) and callable(bwd)):
+            raise ArgumentError("custom_vjp: defvjp takes two functions, the forward and the backward one")
+        self._fwd, self._bwd = fwd, bwd
+
+    def _defined(self) -> Function | None:
+        return self._fwd
+
+    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+        assert self._fwd is not None
+        bwd = self._bwd
+        assert bwd is not None
+        made = self._running(self._fwd, *join(args))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise ArgumentError(
+                "custom_vjp: the forward function returns a pair, the result and what the backward one needs,"
+                f" not {type(made).__name__}"
+            )
+        result, kept = made
+        _, spec = flatten(result)
+
+        def pullback(*cotangents: Any) -> Any:
+            found = self._running(bwd, *fixed, kept, unflatten(spec, cotangents))
+            parts = (found,) if len(args) == 1 and not isinstance(found, (tuple, list)) else tuple(found)
+            if len(parts) != len(args):
+                raise GradientError(
+                    f"custom_vjp: the backward function returned {len(parts)} cotangents for {len(args)} "
+                    "arguments"
+                )
+            return parts
+
+        return result, pullback
+
+
+class custom_jvp(_Custom):  # noqa: N801 - JAX's name
+    """Gives a function its own forward-mode derivative, as ``jax.custom_jvp`` does.
+
+    The gradient is the transpose of that derivative, which is linear in the tangents; so it becomes a
+    :func:`custom_gradient`, and what is said there holds.
+
+    Args:
+        fun: the function, of positional arguments.
+        nondiff_argnums: positions of arguments that are no tensors; the rule gets them first.
+
+    Examples:
+        >>> @sg.custom_jvp
+        ... def log1pexp(x):
+        ...     return sg.log(1.0 + sg.exp(x))
+        >>> @log1pexp.defjvp
+        ... def rule(primals, tangents):
+        ...     (x,), (dx,) = primals, tangents
+        ...     return log1pexp(x), dx * sg.sigmoid(x)
+        >>> float(sg.grad(log1pexp)(100.0))
+        1.0
+    """
+
+    _what = "custom_jvp"
+    _cure = "define one with @{}.defjvp"
+
+    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self._rule: Function | None = None
+
+    def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
+        """Define the derivative; also as a decorator.
+
+        Args:
+            jvp: takes the arguments of ``nondiff_argnums``, the tuple of the others, and the tuple of their
+                tangents; returns the result and its tangent.
+            symbolic_zeros: False.
+        """
+        if not callable(jvp) or symbolic_zeros:
+            raise ArgumentError(
+                "custom_jvp: defjvp takes a function of primals and tangents, which are arrays"
+            )
+        self._rule = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Function | None) -> None:
+        """Define the derivative by one function for each argument.
+
+        Args:
+            jvps: each takes the argument's tangent, the result, and all arguments, and returns a tangent of
+                the result; None for an argument on which the result does not depend.
+        """
+
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            result = self(*primals)
+            parts = [f(t, result, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]
+            return result, functools.reduce(lambda a, b: a + b, parts) if parts else zeros_like(result)
+
+        self._rule = rule
+
+    def _defined(self) -> Function | None:
+        return self._rule
+
+    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+        rule = self._rule
+        assert rule is not None
+
+        def pullback(*cotangents: Any) -> Any:
+            leaves, spec = flatten(args)
+            places = [i for i, x in enumerate(leaves) if is_tensor(x)]
+            # Gates, since equal zeros would be built once, and be one tensor.
+            tangents = [scale_gradient(zeros_like(leaves[i]), 1.0) for i in places]
+            filled = list(leaves)
+            for i, t in zip(places, tangents, strict=True):
+                filled[i] = t
+            made = self._running(rule, *fixed, args, unflatten(spec, filled))
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise ArgumentError(
+                    "custom_jvp: the rule returns a pair, the result and its tangent, not "
+                    f"{type(made).__name__}"
+                )
+            parts = gradients(flatten(made[1])[0], tangents, list(cotangents))
+            found: list[Any] = [None] * len(leaves)
+            for i, part in zip(places, parts, strict=True):
+                found[i] = part
+            return unflatten(spec, found)
+
+        return call(self.fun, *join(args)), pullback
