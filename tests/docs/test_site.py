@@ -14,6 +14,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+
+pytest.importorskip("sphinx")  # Of the extra docs, which plain pytest does not need.
+
 from babel.messages.catalog import Message
 from babel.messages.pofile import read_po
 from pages import DOCS
