@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks
+from pages import DOCS, blocks, pages
 from places import ROOT
 
 import stopgrad as sg
@@ -50,11 +50,18 @@ RUNTIME = importlib.util.find_spec("onnxruntime") is not None
 SCALE = [importlib.util.find_spec(name) for name in ("jax", "grain", "orbax")]
 FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
 
+HOW_TO = [
+    *("custom-gradient", "find-a-nan", "freeze-a-layer", "in-a-notebook", "in-pytest-and-ci"),
+    *("per-example-gradients", "random-numbers", "save-and-load", "session-or-function"),
+]
 PAGES = [
     "add-an-operation.md",
     "add-an-engine.md",
     "arrays.md",
     "flow-report.md",
+    "gates.md",
+    *(f"how-to/{name}.md" for name in HOW_TO),
+    pytest.param("how-to/use-a-gpu.md", marks=pytest.mark.skipif(SCALE[0] is None, reason="needs JAX")),
     "habits.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
@@ -130,18 +137,35 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.tools.cli", "ops", "charbonnier", package=extended)
     assert re.search(
-        r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text
+        r"Charbonnier +charbonnier +Elementwise Charbonnier penalty, .* "
+        r"x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide",
+        text,
     ), text
 
 
 # ----------------------------------------------------------------------------------------- the other pages
 
 
-@pytest.mark.parametrize(
-    "page", sorted([*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name
-)
+def test_every_name_of_ours_in_the_how_to_pages_exists() -> None:
+    text = "\n".join(page.read_text() for page in (DOCS / "how-to").glob("*.md"))
+    named = set(re.findall(r"\bsg\.((?:optimizers\.)?\w+)", text))
+    assert len(named) > 50
+    for name in named:
+        owner = sg.optimizers if "." in name else sg
+        assert hasattr(owner, name.rpartition(".")[2]), name
+
+
+def test_every_how_to_page_is_listed_and_its_code_is_run() -> None:
+    listed = (DOCS / "how-to" / "index.md").read_text()
+    for page in (DOCS / "how-to").glob("*.md"):
+        assert page.stem == "index" or f"]({page.name})" in listed
+        assert "```python" not in page.read_text() or page.stem in {*HOW_TO, "use-a-gpu"}
+
+
+@pytest.mark.parametrize("page", sorted([*pages(), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name)
 def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / target).exists(), target
 
 

@@ -307,6 +307,15 @@ NO_NUMBERS = {
     "ys",
 }.union(*(family.TENSORS for family in FAMILIES))
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
+TREES = [
+    "save",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_with_path",
+    "tree_reduce",
+    "tree_structure",
+]
 ELSEWHERE = {
     # The array API's, in tests/ops/test_xp.py.
     *((name, p) for name in ("cumulative_prod", "cumulative_sum") for p in ("axis", "include_initial")),
@@ -348,6 +357,17 @@ ELSEWHERE = {
     ("map_fn", "fn_output_signature"),
     *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
     *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
+    # Structures, files, functions; flags and counts, which tests of bad input give.
+    *((name, "tree") for name in TREES),
+    *((name, p) for name in ("tree_map", "tree_map_with_path", "tree_reduce") for p in ("function", "rest")),
+    *(("load", p) for p in ("like", "path")),
+    *(("monitor", p) for p in ("every", "loss", "to")),
+    *(("print", p) for p in ("fmt", "ordered")),
+    ("debug_callback", "callback"),
+    ("explain", "magnitudes"),
+    ("save", "path"),
+    ("tree_reduce", "initializer"),
+    ("tree_unflatten", "leaves"),
 }.union(*(family.ELSEWHERE for family in FAMILIES))
 
 

@@ -401,8 +401,8 @@ def test_structures_are_made_of_their_fields_annotations(postponed: bool, write:
         head=head + HEAD,
     )
     assert statuses("program.py:loss") == {
-        "params.layer.0": "flows",
-        "params.layer.1": "disconnected",
+        "params.layer.w": "flows",
+        "params.layer.b": "disconnected",
         "params.both.0": "flows",
         "params.both.1": "disconnected",
         "batch.x": "flows",

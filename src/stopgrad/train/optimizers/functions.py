@@ -376,8 +376,7 @@ def muon(
         An :class:`Update`.
 
     Raises:
-        ArgumentError: also if a parameter is no matrix, and there are no *others*.
-        As :func:`sgd`.
+        ArgumentError: as :func:`sgd`, and if a parameter is no matrix and there are no *others*.
 
     References:
         Jordan 2024, "Muon: an optimizer for hidden layers in neural networks"; Liu et al. 2025, "Muon is
