@@ -33,13 +33,13 @@ class Tree:
 
     def __init__(self, data: dict[str, Any]) -> None:
         columns = data["operations"]
-        self.count = len(columns["type"])
+        self.count = len(columns["group"])  # Those made for a gradient are in no group.
         self.groups = data["groups"]
         self.constant = [data["types"][t] == "Const" for t in columns["type"]]
         self.group_of = columns["group"]
         self.inputs: list[list[int]] = []
         deltas = iter(columns["inputs"])
-        for op, count in enumerate(columns["count"]):
+        for op, count in enumerate(columns["count"][: self.count]):
             self.inputs.append([op - next(deltas) for _ in range(count)])
         order = iter(data["order"])
         self.members = [
@@ -533,13 +533,88 @@ def test_bodies_open_inside_their_operation(browser: Any, tmp_path: Path) -> Non
         assert shown.count("#graph .count") == 0
 
 
-def test_a_large_graph_opens_folded_with_the_way_to_its_cut(browser: Any, tmp_path: Path) -> None:
+def test_a_large_graph_opens_folded_and_its_cut_is_a_click_away(browser: Any, tmp_path: Path) -> None:
     with opened(browser, page_tools.chain(5000), tmp_path) as shown:
         assert shown.count("#graph .node") < 100
-        assert shown.count("#graph .operation.cut") == 1
+        assert shown.outside("#graph .node") == 0
         assert (
             shown.count("#graph .chip") > 5
         )  # w is used all over: named where it is used, not drawn as lines.
+        (cut,) = [text for text in shown.drawn("#graph .group") if "1 cut" in text]
+        assert "page_tools.py" in cut
+        shown.click("#cuts .item")
+        assert shown.count("#graph .operation.cut.chosen") == 1
         shown.click("#fit")
         shown.click("#graph .chip")
         assert shown.operations(".chosen") == {"w"}
+
+
+@pytest.fixture
+def network(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    with opened(browser, page_tools.network(), tmp_path) as found:
+        yield found
+
+
+def test_it_opens_whole_with_the_loss_in_view_and_groups_named_after_calls(network: Opened) -> None:
+    assert network.outside("#graph .node") == 0
+    assert network.count("#graph .operation .root") == 1 + 4  # The loss, the head, and three arguments.
+    assert [text for text in network.drawn("#graph .group .first") if "Block" in text] == [
+        f"+ Block.forward · {n}/4" for n in (1, 2, 3, 4)
+    ]
+    assert network.texts("#summary") == ["Gradients reach all 18 tensors (14 partly); 2 of integers."]
+
+
+def test_a_click_on_a_group_opens_it_and_shows_its_source(network: Opened) -> None:
+    network.page.locator("#graph .group", has_text="Block.forward · 2/4").click()
+    network.settle()
+    assert {"+ attention", "+ mlp"} <= set(network.drawn("#graph .group .first"))
+    marked = network.texts("#source .line.marked code")
+    assert "        x = x + attention(self.p, x)" in marked
+    assert '    return sg.relu(x @ p["up"]) @ p["down"]' in marked
+    assert not any("logits" in line for line in marked)
+    network.page.locator("#graph .group", has_text="mlp").click()
+    network.settle()
+    assert network.texts("#source .line.marked code") == ['    return sg.relu(x @ p["up"]) @ p["down"]']
+    assert network.page.locator("#source .line.marked").is_visible()
+
+
+ROWS = """() => [...document.querySelectorAll('#graph .operation.gradient')].map((made) => {
+  const model = page.model, forward = model.nodeOf(model.origin[Number(made.dataset.node)]);
+  const at = (node) => document.querySelector(`[data-node="${node}"] .face`).getBoundingClientRect();
+  const box = at(made.dataset.node), origin = at(forward);
+  return [Math.abs(box.y - origin.y), box.x - origin.x - origin.width]; })"""
+
+
+def test_what_is_made_for_the_gradient_lies_beside_what_it_is_made_for(
+    shown: Opened, network: Opened
+) -> None:
+    shown.click("#show-gradient")
+    rows = shown.page.evaluate(ROWS)
+    assert len(rows) > 5
+    assert all(apart < 1 and right > 0 for apart, right in rows)
+    assert shown.outside("#graph .node") == 0
+    boxes = shown.page.locator("#graph .gradient .face").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect()).map((box) => [box.x, box.y, box.width, box.height])"
+    )
+    for n, (x, y, width, height) in enumerate(boxes):
+        for other_x, other_y, other_width, _ in boxes[n + 1 :]:
+            assert abs(y - other_y) > height or x + width < other_x or other_x + other_width < x
+    network.click("#show-gradient")
+    network.page.locator("#graph .group", has_text="gradient of Block.forward · 3/4").click()
+    network.settle()
+    assert network.page.locator('#graph .opened[aria-label^="Block.forward · 3/4"]').count() == 1
+    assert any("gradient of attention" in text for text in network.drawn("#graph .group .first"))
+
+
+def test_on_a_phone_it_opens_at_the_summary(browser: Any, tmp_path: Path) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}}
+    with opened(browser, page_tools.network(), tmp_path, **phone) as shown:
+        assert shown.page.evaluate("scrollY") == 0
+        summary = shown.page.locator("#summary").bounding_box()
+        assert summary["y"] + summary["height"] < 300
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= 390
+        shown.click("#cuts .item")
+        graph = shown.page.locator("#graph").bounding_box()
+        assert 0 <= graph["y"] < 200
+        chosen = shown.page.locator("#graph .chosen .face").first.bounding_box()
+        assert graph["y"] <= chosen["y"] <= graph["y"] + graph["height"]

@@ -83,6 +83,20 @@ class Opened:
     def texts(self, selector: str) -> list[str]:
         return self.page.locator(selector).all_inner_texts()
 
+    def drawn(self, selector: str) -> list[str]:
+        """The texts of elements of the graph, which are no HTML."""
+        return self.page.locator(selector).all_text_contents()
+
+    def outside(self, selector: str) -> int:
+        """The number of matching elements of the graph that are not wholly in view."""
+        return self.page.locator(selector).evaluate_all(
+            """all => { const at = (e) => e.getBoundingClientRect();
+                 const frame = at(document.getElementById('graph'));
+                 return all.map((e) => at(e.querySelector('.face, .frame'))).filter((box) =>
+                   box.left < frame.left || box.top < frame.top || box.right > frame.right
+                   || box.bottom > frame.bottom).length; }"""
+        )
+
     def operations(self, selector: str) -> set[str]:
         """The names of the operations whose boxes match."""
         found = self.page.locator(f"#graph {selector}").evaluate_all(
@@ -96,7 +110,7 @@ def opened(browser: Any, flow: Any, folder: Path, script: str = "", **options: A
     """The report's page, opened from a file; afterwards nothing may have gone wrong on it."""
     path = folder / "flow.html"
     flow.to_html(path)
-    with browser.new_context(viewport={"width": 1400, "height": 900}, **options) as context:
+    with browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options}) as context:
         found = Opened(context.new_page())
         found.page.on("console", lambda message: found.complaints.append(f"console: {message.text}"))
         found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
@@ -142,6 +156,47 @@ def q_learning() -> Any:
         loss = sg.reduce_mean(sg.square(chosen - goal)) + sg.reduce_mean(idle)
         sg.gradients(loss, [w])
     return sg.explain(loss, [w, t])
+
+
+def attention(p: Any, x: Any) -> Any:
+    """Of each row, weighted by a softmax of its products with the others."""
+    scores = (x @ p["q"]) @ sg.transpose(x)
+    shifted = scores - sg.stop_gradient(sg.reduce_max(scores, axis=-1, keepdims=True))
+    weights = sg.exp(shifted)
+    return (weights / sg.reduce_sum(weights, axis=-1, keepdims=True)) @ x @ p["o"]
+
+
+def mlp(p: Any, x: Any) -> Any:
+    """Two layers."""
+    return sg.relu(x @ p["up"]) @ p["down"]
+
+
+class Block:
+    """A block of a transformer."""
+
+    def __init__(self, p: Any) -> None:
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        x = x + attention(self.p, x)
+        return x + mlp(self.p, x)
+
+
+def network_loss(params: Any, tokens: Any, targets: Any) -> Any:
+    x = sg.gather(params["embed"], tokens)
+    for p in params["blocks"]:
+        x = Block(p).forward(x)
+    logits = x @ params["head"]
+    return sg.reduce_mean(sg.square(sg.gather(logits, targets, axis=-1)))
+
+
+def network() -> Any:
+    """A transformer of four blocks, written as functions and a class."""
+    rng = np.random.default_rng(0)
+    sizes = {"q": (4, 4), "o": (4, 4), "up": (4, 8), "down": (8, 4)}
+    blocks = [{name: rng.standard_normal(size) for name, size in sizes.items()} for _ in range(4)]
+    params = {"embed": rng.standard_normal((7, 4)), "blocks": blocks, "head": rng.standard_normal((4, 7))}
+    return sg.explain(network_loss, params, np.array([0, 1, 2]), np.array([1, 2, 3]))
 
 
 def looping(h: Any, xs: Any) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from stopgrad.base.notebooks import shorten_tracebacks
 from stopgrad.base.printable import printable
-from stopgrad.base.source import RawLocation, capture, decode
+from stopgrad.base.source import RawLocation, capture, decode, is_internal
 
 
 class StopgradError(Exception):
@@ -18,6 +19,7 @@ class StopgradError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
         self._place: RawLocation | str | None = capture()
+        shorten_tracebacks(StopgradError, is_internal)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A code object cannot be pickled, and the file may be missing where the pickle is read.
@@ -116,6 +118,9 @@ class CheckpointError(FileError):
 
 class InternalError(StopgradError, RuntimeError):
     """A defect of this package, not a mistake of its user."""
+
+    defect = True
+    """Notebooks show where in the package it is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; this is a defect of stopgrad, please report it")

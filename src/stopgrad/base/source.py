@@ -14,6 +14,8 @@ from types import CodeType, FrameType
 
 import numpy as np
 
+from stopgrad.base.notebooks import at_line, cell_of
+
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
@@ -147,6 +149,31 @@ def outward(frame: FrameType | None) -> Iterator[Instruction]:
         frame = frame.f_back
 
 
+Calls = tuple[Instruction, ...]
+"""What functions of the user and of libraries were executing when something happened, outermost first."""
+DEEPEST = 100
+"""The most frames that are looked at for it."""
+
+
+def calls_around(frame: FrameType | None, until: CodeType | None = None) -> Calls:
+    """What the functions around a frame, and its own, are executing: outermost first.
+
+    Those of Python, of this package and of the libraries that run between it and the user are left out, and
+    all beyond a frame of the code *until*.
+    """
+    found: list[Instruction] = []
+    known = _KINDS.get
+    for _ in range(DEEPEST):
+        if frame is None or frame.f_code is until:
+            break
+        code = frame.f_code
+        kind = known(code.co_filename)
+        if (kind_of(code.co_filename) if kind is None else kind) <= INSTALLED:
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
 def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str = "") -> RawLocation:
     """An instruction; if it is a library's, with the line that a reader of a report would call its cause.
 
@@ -253,7 +280,7 @@ class Location:
         return text.strip()
 
     def __repr__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return at_line(self.file, self.line, cell_of(self.file))
 
     def describe(self) -> str:
         """``file:line: expression``, as messages print it."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stopgrad.base.errors import GradientError, GraphError
+from stopgrad.base.source import Calls
 from stopgrad.base.structure import flatten, paths, tensors_among, unflatten
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.build import as_output, visible
+from stopgrad.graph.builder import CallNotes, NotedCalls
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import NumpyArray, is_tensor
 from stopgrad.graph.public import call, reads_arguments
@@ -48,6 +50,8 @@ class Asked:
         feeds: the values of the placeholders that stand for a function's arguments.
         is_function: whether a function was asked about; xs then have the names of its arguments.
         recorded: what is known of a graph that was recorded; None for others.
+        calls: the calls of the user's functions that led to operations, outermost first, where these are
+            known.
     """
 
     graph: Graph
@@ -56,6 +60,7 @@ class Asked:
     feeds: Mapping[Output, NumpyArray] = field(default_factory=dict)
     is_function: bool = False
     recorded: Recorded | None = None
+    calls: Mapping[Operation, Calls] = field(default_factory=dict)
 
 
 def label(key: object) -> str:
@@ -109,8 +114,8 @@ def _of_function(
 ) -> Asked:
     positions = range(len(args)) if argnums is None else argument_positions(argnums, args, what)
     names = argument_names(f, len(args))
-    tracing = Tracing(args, kwargs)
-    with tracing.building():
+    tracing, calls = Tracing(args, kwargs), CallNotes(_CALLING)
+    with tracing.building(), NotedCalls(calls):
         entered = [_enter(tracing, arg, name) for arg, name in zip(args, names, strict=True)]
         made = call(f, *entered, **tracing.enter(kwargs))
         ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
@@ -121,7 +126,10 @@ def _of_function(
         for path, leaf in zip(paths(entered[i]), flatten(entered[i])[0], strict=True):
             if isinstance(leaf, Output):
                 keys[".".join(part for part in (names[i], path) if part)] = leaf
-    return Asked(tracing.graph, tuple(ys), keys, tracing.feeds, is_function=True)
+    return Asked(tracing.graph, tuple(ys), keys, tracing.feeds, is_function=True, calls=calls.of)
+
+
+_CALLING = _of_function.__code__
 
 
 def _enter(tracing: Tracing, tree: object, first: str) -> Any:

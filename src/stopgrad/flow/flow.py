@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stopgrad.flow.document import document_of
-from stopgrad.flow.page.html import write
+from stopgrad.flow.page.html import drawing, write
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.notices import Notice
@@ -28,6 +28,10 @@ class Flow(Reaches, FlowReport):
 
     def _notices(self) -> Iterable[Notice]:
         return notices_of(self)
+
+    def _drawing(self) -> str:
+        drawn = drawing(self)
+        return f"<details><summary>the graph</summary>{drawn}</details>" if drawn else ""
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report as a page: the graph, folded by scopes, beside the source, with the findings.

@@ -56,6 +56,7 @@ class Reaches(Mapping[Any, Reach]):
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
+        self.calls = asked.calls
         self.xs: dict[str, Output] = {label(key): x for key, x in asked.xs.items()}
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}

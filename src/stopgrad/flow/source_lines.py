@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stopgrad.base.namespaces import require
+from stopgrad.base.notebooks import at_line, cell_of
 from stopgrad.base.printable import printable
 from stopgrad.base.source import Location, in_library
 
@@ -117,12 +118,12 @@ def relative_file(file: str) -> str:
 
 def place(location: Location) -> str:
     """``file:line``, as reports show it."""
-    return f"{printable(shown_file(location.file))}:{location.line}"
+    return at_line(printable(shown_file(location.file)), location.line, cell_of(location.file))
 
 
 def in_short(location: Location) -> str:
     """``file:line`` without folders: sentences should not depend on the working directory."""
-    return f"{os.path.basename(location.file)}:{location.line}"
+    return at_line(os.path.basename(location.file), location.line, cell_of(location.file))
 
 
 def character_columns(location: Location) -> tuple[int, int] | None:

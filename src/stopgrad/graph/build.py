@@ -60,10 +60,11 @@ def emit(
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:  # A block has ended.
         builder = current()
-    trace = region = pending = place = None
+    trace = region = pending = place = calls = None
     if builder.special:
         builder = current()
         trace, region, place = builder.tracing, builder.region, builder.place
+        calls = builder.calls if place is None else None
         pending = builder.pending if name is None else None
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
@@ -100,8 +101,11 @@ def emit(
         if found is not None and graph.holds(found):
             return found
     elif name is not None and (type(name) is not str or name):
-        return named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
+        op = named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
+        return op if calls is None else calls.note(op)
     op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+    if calls is not None:
+        calls.note(op)
     if shared is not None:
         shared[key] = op
     return op

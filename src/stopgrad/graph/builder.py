@@ -23,10 +23,10 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from stopgrad.base.source import Location, RawLocation, capture, is_internal
+from stopgrad.base.source import Calls, Location, RawLocation, calls_around, capture, is_internal
 
 # Graphs are defined above this module, which only holds them.
 Graph: TypeAlias = Any
@@ -115,6 +115,25 @@ class Trace:
         return True
 
 
+class CallNotes:
+    """For each operation, the calls that led to it, outermost first.
+
+    Args:
+        until: the code beyond whose frame nothing is noted.
+    """
+
+    __slots__ = ("_until", "of")
+
+    def __init__(self, until: CodeType) -> None:
+        self.of: dict[Operation, Calls] = {}
+        self._until = until
+
+    def note(self, op: Operation) -> Operation:
+        """Note what is building an operation, and return it."""
+        self.of[op] = calls_around(sys._getframe(1), self._until)
+        return op
+
+
 class Builder:
     """One link of the chain, with the settings inside its block.
 
@@ -129,6 +148,7 @@ class Builder:
         tracing: the innermost body being traced.
         mesh: the current mesh of devices, or None.
         place: the location of the next operations, if they are built again for others; None for the user's.
+        calls: where the calls are noted that led to each operation; None if nobody asks for them.
         special: whether more is set than a graph, a prefix and an origin, which is rare.
         loose: whether a block of the chain may end before one inside it.
         suspends: whether a block of the chain is active only while a generator or coroutine is running.
@@ -137,6 +157,7 @@ class Builder:
     __slots__ = (
         "asleep",
         "block",
+        "calls",
         "changes",
         "claim",
         "frame",
@@ -167,6 +188,7 @@ class Builder:
     tracing: Trace | None
     mesh: Any
     place: Any
+    calls: CallNotes | None
     changes: dict[str, Any]
     frame: FrameType | None
     asleep: frozenset[FrameType]
@@ -198,7 +220,7 @@ class Builder:
         self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
-            self.place = self.claim = self.mesh = None
+            self.place = self.claim = self.mesh = self.calls = None
             self.prefix = ""
             return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
@@ -209,7 +231,7 @@ class Builder:
             outer.place,
             outer.claim,
         )
-        self.mesh = outer.mesh
+        self.mesh, self.calls = outer.mesh, outer.calls
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None
@@ -222,6 +244,7 @@ class Builder:
             or self.region is not None
             or self.tracing is not None
             or self.place is not None
+            or self.calls is not None
             or "place" in changes  # It is said inside.
         )
         return self
@@ -440,6 +463,19 @@ class NoGradientBlock(Block, contextlib.ContextDecorator):
 
     def __enter__(self) -> None:
         super().__enter__()
+
+
+class NotedCalls(Block):
+    """A context in which the calls of the user's functions that lead to each operation are noted."""
+
+    __slots__ = ("notes",)
+
+    def __init__(self, notes: CallNotes) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def changes(self) -> dict[str, Any]:
+        return {"calls": self.notes}
 
 
 class Placed(Block):

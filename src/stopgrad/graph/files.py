@@ -25,6 +25,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from stopgrad.base.errors import ArgumentError, FileError, GraphError, MissingFileError
+from stopgrad.base.progress import Progress
 from stopgrad.base.types import DTYPES, TensorType
 from stopgrad.graph.operands import NumpyArray, shorten, show_shape
 
@@ -76,11 +77,12 @@ def write_arrays(
     # The largest element types first, so that all are aligned.
     ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     header = _header(ordered, notes or {})
-    with replacing(path) as file:
+    with Progress("writing arrays", total=len(ordered)) as progress, replacing(path) as file:
         _write(file, header)
         for _, array in ordered:
             stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             _write(file, stored.reshape(-1).view(np.uint8).data)
+            progress.step()
 
 
 def _header(arrays: Iterable[tuple[str, NumpyArray]], notes: Mapping[str, str]) -> bytes:

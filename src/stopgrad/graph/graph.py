@@ -91,6 +91,8 @@ class Output(ArrayMethods):
     def __repr__(self) -> str:
         return f"<{self.name} {self.type!r}>"
 
+    _repr_html_: Any = Later("stopgrad.flow.shown")
+
     def _no_value(self, what: str) -> GraphError:
         return GraphError(
             f"{what} of {describe(self)} is not known while tracing: it is there when the graph runs, "
@@ -426,6 +428,8 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
+
+    _repr_html_: Any = Later("stopgrad.flow.shown")
 
     if TYPE_CHECKING:
 

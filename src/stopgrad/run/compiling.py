@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError
+from stopgrad.base.progress import Progress
 from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fail
 from stopgrad.graph.body import Body
 from stopgrad.graph.build import emit
@@ -190,7 +191,8 @@ def _compile(
     if engine.mesh is not None and shardings:
         outputs = [_divided(y, spec) for y, spec in zip(outputs, shardings, strict=True)]
     try:
-        with noted(f"{what} on {engine.name}"):
+        shown = f"{what} on {engine.name}"
+        with noted(shown), Progress(f"compiling {shown}"):
             donate = [*donated, *range(count, len(inputs))]
             return engine.compile(inputs, outputs, donate, variant)
     except Exception as error:

@@ -14,6 +14,7 @@ from optree import PyTreeSpec
 from stopgrad.base.arrays import Array
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError, StopgradError
+from stopgrad.base.later import Later
 from stopgrad.base.source import to_user
 from stopgrad.base.structure import flatten
 from stopgrad.engines import Engine, engine as engine_named
@@ -88,6 +89,8 @@ class Function:
     def traces(self) -> int:
         """The number of signatures that are kept compiled; for a method, of all instances together."""
         return sum([one.traces for one in self._instances], self._traced.cache_info().currsize)
+
+    _repr_html_: Any = Later("stopgrad.flow.shown")
 
     def report(self) -> tuple[Report, ...]:
         """How the last compiled signature is run: the engine, its variant, and what was measured.

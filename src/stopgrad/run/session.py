@@ -14,6 +14,7 @@ import numpy as np
 
 from stopgrad.base.errors import EngineError, FeedError, FileError, GraphError
 from stopgrad.base.later import Later
+from stopgrad.base.progress import Progress
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.engines import Engine, engine as engine_named, fail
@@ -216,6 +217,8 @@ class Session:
         program: Program = self._programs(state.engine, plan, shapes, None)
         return program
 
+    _repr_html_: Any = Later("stopgrad.flow.shown")
+
     def report(self) -> tuple[Report, ...]:
         """How the last compiled computation is run: the engine, its variant, and what was measured."""
         return tuple(self._compiler.reports)
@@ -370,7 +373,7 @@ class Session:
     def _read_file(self, path: str | os.PathLike[str]) -> dict[Output, Any]:
         """The values of all parameters in a file. The error names all that do not fit."""
         found, wrong = {}, []
-        with ArrayFile(path) as stored:
+        with Progress("reading arrays"), ArrayFile(path) as stored:
             for p in self._all_parameters():
                 try:
                     found[p] = stored.read(p.op.name, p.type, describe(p))

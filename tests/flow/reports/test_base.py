@@ -139,7 +139,8 @@ class Elements(html.parser.HTMLParser):
 def test_a_notebook_shows_what_the_text_says_without_scripts(report: Any) -> None:
     shown = Elements(report._repr_html_())
     elements = {"div", "details", "summary", "b", "span", "pre", "table", "tr", "td"}
-    assert shown.found <= elements
+    # The scripts that draw a graph are in a page of their own.
+    assert shown.found - elements <= ({"iframe"} if isinstance(report, sg.Flow) else set())
     sentence = report.to_text(1000).splitlines()[0]
     assert sentence in shown.text
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from installed import installed
 
+from stopgrad.flow.page.data import page_data
+
 torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")
 nn, functional = torch.nn, torch.nn.functional
@@ -607,3 +609,59 @@ def test_data_keep_their_fields_and_say_what_is_frozen() -> None:
     }
     (finding,) = data["findings"]
     assert (finding["kind"], finding["frozen"]) == ("stopped", True)
+
+
+# ---------------------------------------------------------------------------------------------- on a page
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.o = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        weights = torch.softmax(self.q(x) @ x.T, -1)
+        return self.o(weights @ x)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(4), Attention()
+
+    def forward(self, x: Any) -> Any:
+        return x + self.attention(self.norm(x))
+
+
+class Stack(nn.Module):
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.blocks = nn.ModuleList(Residual() for _ in range(count))
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return x.detach() + x
+
+
+def test_the_groups_of_a_page_are_the_calls_of_modules() -> None:
+    net, x = Stack(3), torch.ones(5, 4)
+    with sgt.watch() as seen:
+        for _ in range(2):  # The last of two steps.
+            loss = net(x).sum()
+    data = page_data(seen.explain(loss, net))
+    groups, columns = data["groups"], data["operations"]
+    inside: dict[int, list[str]] = {}
+    for label, parent in zip(groups["label"], groups["parent"], strict=True):
+        inside.setdefault(parent, []).append(label)
+    assert inside[-1] == ["Stack.forward"]
+    assert inside[0] == ["Residual.forward"] * 3
+    assert [inside[n] for n, label in enumerate(groups["label"]) if label == "Residual.forward"] == [
+        ["Attention.forward"]
+    ] * 3
+    at = {tensor["label"]: groups["label"][columns["group"][tensor["op"]]] for tensor in data["tensors"]}
+    assert at["first.weight"] == "Stack.forward"
+    assert at["blocks.1.norm.weight"] == "Residual.forward"
+    assert at["blocks.1.attention.o.bias"] == "Attention.forward"

@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.base.progress import Progress
 from stopgrad.flow.ablation.ablation import (
     CHANGES,
     ERROR,
@@ -121,10 +122,15 @@ def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
     plain = Variant(data)
     known = _known(data, plain, seed)
     report = _Reporting(data, plain, plain.run(data.values), known, watch, labels)
-    stops = tuple([report.stop(line) for line in _lines(data.question)])
+    lines = _lines(data.question)
+    stops: list[Stop] = []
+    with Progress("running without each stop", total=len(lines)) as progress:
+        for line in lines:
+            stops.append(report.stop(line))
+            progress.step()
     suggested = [one for group in _places(known) if (one := report.suggestion(group)) is not None]
     return Ablation(
-        stops,
+        tuple(stops),
         tuple([one for one in suggested if not one.disconnects]),
         tuple([one for one in suggested if one.disconnects]),
         labels,

@@ -9,6 +9,7 @@ import numpy as np
 
 from stopgrad.base.coercion import flag, is_whole, real, whole
 from stopgrad.base.errors import ArgumentError, DTypeError
+from stopgrad.base.progress import Progress
 from stopgrad.base.source import Location
 from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
@@ -214,7 +215,8 @@ def _checked(posed: Posed, settings: Settings, last: int, stops: str, gates: Seq
     broken = _not_finite(posed)
     found: list[list[Comparison]] = []
     if not broken:
-        found, told = compared(posed, settings, last)
+        with Progress("checking gradients"):
+            found, told = compared(posed, settings, last)
         notes += told
     results = {
         key: _broken(x, broken) if broken else _of_input(x, found[which])

@@ -12,11 +12,12 @@ from stopgrad.flow.asked import label
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of, place_of
 from stopgrad.flow.reports.notices import Notice, at_lines
-from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section
+from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
 
 _SHOWN = 6
+_WORDS = {True: "passed", False: "DIFFERS"}
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,27 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         return f"<GradientCheck {told}>"
 
     def _parts(self, width: int) -> Iterator[Part]:
+        yield self._verdict()
+        yield from [_of_input(label(key), found) for key, found in self._ordered()]
+        yield from self._gates()
+
+    def _in_notebook(self) -> Iterator[Part]:
+        """With a table of the inputs, and details of those that have any."""
+        yield self._verdict()
+        rows = [
+            (label(key), found.type, _WORDS[found.passed], f"error {found.error:.1e}", found.method)
+            for key, found in self._ordered()
+        ]
+        yield Table(rows, "<<<<<", 0, 2)
+        told = [_of_input(label(key), found) for key, found in self._ordered()]
+        yield from [section for section in told if section.parts]
+        yield from self._gates()
+
+    def _ordered(self) -> list[tuple[Any, Checked]]:
+        """The inputs, with those that differ first."""
+        return sorted(self._found.items(), key=lambda item: item[1].passed)
+
+    def _verdict(self) -> Paragraph:
         held = {
             "hold": "held",
             "program": "of the program held, those of gradient functions not",
@@ -181,9 +203,10 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         failed = sum(not found.passed for found in self._found.values())
         verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
         head = f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: "
-        yield Paragraph(head, _verdict(verdict, not failed))
-        for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
-            yield _of_input(label(key), found)
+        return Paragraph(head, _verdict(verdict, not failed))
+
+    def _gates(self) -> Iterator[Part]:
+        """What was held, what differs, and notes."""
         yield from _of_places("operations whose own rules differ:", self.wrong)
         guilty = {op for held in self.wrong for op in held.operations}
         custom = [held for held in self.custom if not guilty & {*held.operations}]
@@ -255,8 +278,7 @@ def _verdict(text: str, passed: bool) -> tuple[str, Status]:
 
 
 def _of_input(name: str, found: Checked) -> Section:
-    verdict = "passed" if found.passed else "DIFFERS"
-    pieces = (f"{name} {found.type}: ", _verdict(verdict, found.passed))
+    pieces = (f"{name} {found.type}: ", _verdict(_WORDS[found.passed], found.passed))
     parts = [Paragraph(found.reason, indent=6)] if found.reason else []
     worst = found.worst
     if worst is not None and not found.passed:

@@ -22,20 +22,21 @@ class Collected:
     """The operations of a page, numbered: first those asked about, then those made for gradients.
 
     Attributes:
-        top: the operations outside of bodies, of both kinds.
-        bodies: for each body, the operation that runs it, its name there, its operations, and itself.
+        top: the operations asked about that are outside of bodies.
+        bodies: for each body of these, the operation that runs it, its name there, its operations, itself.
         forward: the number of operations that were asked about, also in bodies.
         generated: whether the gradient was generated for the page.
     """
 
     operations: list[Operation] = field(default_factory=list)
     number: dict[Operation, int] = field(default_factory=dict)
-    top: list[list[int]] = field(default_factory=list)
+    top: list[int] = field(default_factory=list)
     bodies: list[tuple[int, str, list[int], Body]] = field(default_factory=list)
     forward: int = 0
     generated: bool = False
 
-    def _add(self, operations: Iterable[Operation]) -> list[int]:
+    def add(self, operations: Iterable[Operation]) -> list[int]:
+        """Number operations; those that are new."""
         new = []
         for op in operations:
             if op not in self.number:
@@ -46,14 +47,13 @@ class Collected:
 
     def add_graph(self, operations: Iterable[Operation]) -> None:
         """Number operations, and those in their bodies, nested ones included."""
-        top = self._add(operations)
-        self.top.append(top)
-        waiting = list(top)
+        self.top = self.add(operations)
+        waiting = list(self.top)
         for holder in waiting:  # Grows.
             op = self.operations[holder]
             for label, body in _bodies(op) if op.definition.has_bodies else ():
                 # Several operations may share a body, which is shown in the first.
-                inner = self._add(body.graph.subgraph_to(body.results))
+                inner = self.add(body.graph.subgraph_to(body.results))
                 if inner:
                     self.bodies.append((holder, label, inner, body))
                     waiting.extend(inner)
@@ -67,20 +67,20 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def collect(report: Reaches) -> Collected:
+def collect(report: Reaches, generate: bool = True) -> Collected:
     """The operations from which a report's ys are computed, and those made for their gradient.
 
-    If there is no gradient yet, it is generated in a copy of the graph, unless that is large.
+    If there is no gradient yet, it is generated in a copy of the graph if wanted, unless that is large.
     """
     found = Collected()
     found.add_graph(report.graph.subgraph_to([*report.ys, *report.xs.values()]))
     found.forward = len(found.operations)
     made = [op for op in report.graph.operations if _made_for(op, found)]
-    if not made and len(report.graph) <= GENERATED:
+    if not made and generate and len(report.graph) <= GENERATED:
         made = _generate(report, found)
         found.generated = bool(made)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.
-    found.add_graph(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
+    found.add(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
     return found
 
 

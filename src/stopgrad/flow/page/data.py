@@ -15,10 +15,12 @@ from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
+from stopgrad.flow.page.nesting import Path, paths_of
 from stopgrad.flow.page.sources import Sources
 from stopgrad.flow.parts import Cut, Reach
 from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
 from stopgrad.flow.source_lines import place
+from stopgrad.flow.stories import summary_of
 from stopgrad.flow.words import READ, counted, names, number, paths_cut, plain
 from stopgrad.graph.graph import Operation
 
@@ -45,9 +47,13 @@ class Table:
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(report: Reaches) -> dict[str, Any]:
-    """Everything that the page of a report shows, as lists, texts and numbers."""
-    found = collect(report)
+def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
+    """Everything that the page of a report shows, as lists, texts and numbers.
+
+    Args:
+        with_gradient: whether the gradient is generated, if there is none yet.
+    """
+    found = collect(report, with_gradient)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
     operations = found.operations
     inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
@@ -68,11 +74,12 @@ def page_data(report: Reaches) -> dict[str, Any]:
         "mark": "".join(marks),
         "count": [len(row) for row in inputs],
         "inputs": [i - x for i, row in enumerate(inputs) for x in row],
-        "origin": [_origin(op, found) for op in operations[found.forward :]],
+        "origin": _origins(report, found, inputs),
     }
     lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
-    grouping = _grouped(found, inputs, lines, [found.number[x.op] for x in report.xs.values()])
-    columns["group"] = grouping.group_of
+    paths = paths_of(found, report.calls, inputs)
+    grouping = _grouped(found, inputs, paths, lines, [found.number[x.op] for x in report.xs.values()])
+    columns["group"] = grouping.group_of[: found.forward]
     told = _told(report, found, sources)
     return {
         "operations": columns,
@@ -88,6 +95,7 @@ def page_data(report: Reaches) -> dict[str, Any]:
         "types": types.texts(),
         "shapes": shapes.texts(),
         "prefixes": prefixes.texts(),
+        "summary": summary_of(report),
         "generated": found.generated,
         "ys": [found.number[y.op] for y in report.ys],
         **told,
@@ -125,8 +133,23 @@ def _short(type: str, name: str) -> str | int:
     return name
 
 
-def _origin(op: Operation, found: Collected) -> int:
-    return -1 if op.origin is None else found.number.get(op.origin, -1)
+def _origins(report: Reaches, found: Collected, inputs: Sequence[Sequence[int]]) -> list[int]:
+    """For each operation made for a gradient, the one that was asked about for which it was made.
+
+    One without an origin, such as a loop that runs again, was made for what takes its values; the seed, which
+    nothing may take, for the first result.
+    """
+    origins: dict[int, int] = {}
+    for i in reversed(range(found.forward, len(found.operations))):
+        op = found.operations[i].origin
+        while op is not None and found.number.get(op, found.forward) >= found.forward:
+            op = op.origin
+        if op is not None:
+            origins[i] = found.number[op]
+        for x in inputs[i]:
+            origins.setdefault(x, origins.get(i, found.number[report.ys[0].op]))
+    first = found.number[report.ys[0].op]
+    return [origins.get(i, first) for i in range(found.forward, len(found.operations))]
 
 
 Place = tuple[int, int]
@@ -177,15 +200,19 @@ def _innermost(output: Place, results: Mapping[Place, set[Place]]) -> list[int]:
 
 
 def _grouped(
-    found: Collected, inputs: Sequence[Sequence[int]], lines: Sequence[int], asked: Iterable[int]
+    found: Collected,
+    inputs: Sequence[Sequence[int]],
+    paths: Sequence[Path],
+    lines: Sequence[int],
+    asked: Iterable[int],
 ) -> Grouping:
+    """The groups of the operations asked about. What was made for a gradient is shown beside these."""
     # A constant is built once and used in several scopes, so it must not order them.
     constant = [op.type == "Const" for op in found.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
     apart = {i for i in asked if not inputs[i]}
-    grouping = Grouping(ordering, [_scopes(op, found) for op in found.operations], lines, apart)
-    for top in found.top:
-        grouping.add(top)
+    grouping = Grouping(ordering, paths, lines, apart)
+    grouping.add(found.top)
     held = Counter(holder for holder, *_ in found.bodies)
     opened: dict[int, int] = {}
     for holder, label, operations, _ in found.bodies:
@@ -194,19 +221,6 @@ def _grouped(
         parent = grouping.body(label, opened[holder]) if held[holder] > 1 else opened[holder]
         grouping.add(operations, parent)
     return grouping
-
-
-def _scopes(op: Operation, found: Collected) -> tuple[str, ...]:
-    """The scopes in an operation's name; for one made for a gradient, also those of its origin."""
-    own = tuple(op.name.split("/")[:-1])
-    if op.origin is None:
-        return own
-    origin = op.origin
-    while origin.origin is not None:
-        origin = origin.origin
-    if origin in found.number:  # The origin may be a copy.
-        origin = found.operations[found.number[origin]]
-    return (*own, *origin.name.split("/")[:-1])
 
 
 def _flat(grouping: Grouping) -> list[int]:

@@ -12,7 +12,7 @@ function svg(name, attributes = {}, text = null) {
 }
 
 class Picture {
-  /** `act(node)` is called when a box is clicked, or Enter or Space pressed on it, `follow(nodes)` for a chip. */
+  /** `act(node)` is called when a box is clicked, or Enter or Space pressed on it, `follow(node)` for a chip. */
   constructor(root, model, act, follow) {
     this.root = root;
     this.model = model;
@@ -59,6 +59,7 @@ class Picture {
     const labels = opened.map(([node]) => this.header(node, layout.boxes.get(node)));
     this.chips = layout.chips;
     const chips = layout.chips.map((chip, n) => this.chip(chip, n));
+    if (layout.divide) labels.push(svg("text", { class: "second", x: layout.divide, y: 11 }, "made for the gradient"));
     this.content.replaceChildren(...opened.map(([, e]) => e), ...lines, ...labels, ...chips, ...closed.map(([, e]) => e));
     if (focused !== undefined) this.elements.get(Number(focused))?.focus({ preventScroll: true });
   }
@@ -77,7 +78,7 @@ class Picture {
   box(node, { x, y, width, height }) {
     const { model } = this;
     const [first, second] = boxTexts(model, node);
-    const isGroup = model.isGroup(node);
+    const isGroup = model.isGroup(node) || model.isBeside(node);
     const says = MARK_TEXTS[model.mark(node)];
     const label = isGroup ? `${first}, ${second}, folded; ${says}` : `${first}, ${second}; ${says}`;
     const made = this.element(node, label, isGroup ? "group" : "operation");
@@ -122,15 +123,18 @@ class Picture {
     const made = svg("g", {
       class: `chip ${EDGE_KINDS[kind]}`, "data-chip": n, role: "button", "aria-label": `from ${text}`,
     });
-    made.append(svg("title", {}, `from ${from.map((node) => boxTexts(this.model, node)[0]).slice(0, 20).join(", ")}`));
+    made.append(svg("title", {}, `from ${boxTexts(this.model, from)[0]}`));
     made.append(svg("rect", { x, y, width, height, rx: height / 2 }));
     made.append(svg("text", { x: x + width / 2, y: y + 15 }, text));
     return made;
   }
 
-  edge({ from, to, count, kind, points }) {
+  edge({ from, to, count, kind, points = [], path = null }) {
     const name = EDGE_KINDS[kind];
     const made = [];
+    if (path) made.push(svg("path", {
+      class: `edge ${name}`, d: path, "marker-end": `url(#arrow-${name})`, "data-from": from, "data-to": to,
+    }));
     for (const section of points) {
       made.push(svg("path", {
         class: `edge ${name}`, d: curve(section), "marker-end": `url(#arrow-${name})`,
@@ -152,7 +156,7 @@ class Picture {
       element.classList.toggle("linked", linked.has(node));
     }
     for (const made of this.content.querySelectorAll(".chip")) {
-      made.classList.toggle("touched", this.chips[Number(made.dataset.chip)].from.some((node) => chosen.has(node)));
+      made.classList.toggle("touched", chosen.has(this.chips[Number(made.dataset.chip)].from));
     }
     for (const path of this.content.querySelectorAll(".edge")) {
       path.classList.toggle("touched", chosen.has(Number(path.dataset.from)) || chosen.has(Number(path.dataset.to)));
@@ -244,6 +248,12 @@ class Picture {
     const y = Math.max(0, (frame.height - this.size.height * scale) / 2);
     this.view = { x, y, scale };
     this.apply();
+  }
+
+  /** Whether a layout fits into view at a scale. */
+  wouldFit({ width, height }, scale) {
+    const frame = this.root.getBoundingClientRect();
+    return width * scale <= frame.width && height * scale <= frame.height;
   }
 
   isWhole() {

@@ -1,9 +1,9 @@
 """Groups the operations of a page, so that any graph opens with few boxes.
 
-Operations are grouped by the scopes in their names, and inside a body by the operation that runs it. Groups
-with too many members are divided into consecutive blocks, recursively. With any groups contracted, the graph
-has no cycles: a scope that was left and entered again becomes several groups if a single one would be both
-before and behind something else.
+Operations are grouped by their paths of scopes and calls (:mod:`stopgrad.flow.page.nesting`), and inside a
+body by the operation that runs it. Groups with too many members are divided into consecutive blocks,
+recursively. With any groups contracted, the graph has no cycles: a scope that was left and entered again
+becomes several groups if a single one would be both before and behind something else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+
+from stopgrad.flow.page.nesting import Path, Step, label_of
 
 LIMIT = 30
 """The most members of a group, apart from blocks and operations outside of blocks."""
@@ -31,9 +33,9 @@ class Group:
     """A box that can be opened.
 
     Attributes:
-        kind: ``"scope"``, ``"block"`` (consecutive operations), ``"op"`` (an operation that has bodies) or
-            ``"body"``.
-        label: the name of the scope or body; empty for others.
+        kind: ``"scope"``, ``"call"``, ``"block"`` (consecutive operations), ``"op"`` (an operation that has
+            bodies) or ``"body"``.
+        label: the name of the scope, function or body; empty for others.
         parent: the position of the group that it is in; -1 for none.
         op: for the kind ``"op"``, the operation's position; else -1.
         members: its members, each after those from which it is computed.
@@ -48,9 +50,9 @@ class Group:
 
 @dataclass
 class _Part:
-    """Operations that stay together: those of one scope, or a single one."""
+    """Operations that stay together: those of one scope or call, or a single one."""
 
-    name: str | None
+    step: Step | None
     operations: list[int]
 
 
@@ -59,7 +61,7 @@ class Grouping:
 
     Args:
         inputs: for each operation, the positions of those from which it takes values.
-        scopes: for each operation, its path of scopes.
+        paths: for each operation that is grouped, its path of scopes and calls.
         lines: for each operation, a number that goes up and down with the user's line.
         apart: operations without inputs that are put into no block, if they are few.
 
@@ -73,7 +75,7 @@ class Grouping:
     def __init__(
         self,
         inputs: Sequence[Sequence[int]],
-        scopes: Sequence[tuple[str, ...]],
+        paths: Sequence[Path],
         lines: Sequence[int],
         apart: Collection[int] = (),
     ) -> None:
@@ -81,7 +83,7 @@ class Grouping:
         self.group_of = [-1] * len(inputs)
         self.top: list[Member] = []
         self._inputs = inputs
-        self._scopes = scopes
+        self._paths = paths
         self._lines = lines
         self._apart = apart
         self._run_of = [-1] * len(inputs)  # Used while operations are divided.
@@ -92,9 +94,10 @@ class Grouping:
         while waiting:
             chosen, depth, position = waiting.pop()
             for part, place in self._placed(self._parts(chosen, depth), position):
-                below = _shared([self._scopes[i] for i in part.operations], depth)
-                label = "/".join(self._scopes[part.operations[0]][depth:below])
-                waiting.append((part.operations, below, self._new("scope", label, place)))
+                below = _shared([self._paths[i] for i in part.operations], depth)
+                steps = self._paths[part.operations[0]][depth:below]
+                group = self._new(steps[0].kind, label_of(steps), place)
+                waiting.append((part.operations, below, group))
 
     def open(self, op: int) -> int:
         """Make an operation, which has been placed, a group for its bodies; returns its position."""
@@ -121,16 +124,16 @@ class Grouping:
     # -------------------------------------------------------------------------------------- scopes
 
     def _parts(self, operations: Sequence[int], depth: int) -> list[_Part]:
-        """A part for each scope, and one for each operation without a scope; each part after its inputs."""
+        """A part for each scope or call, and one for each other operation; each part after its inputs."""
         runs: list[_Part] = []
         for op in operations:
-            path = self._scopes[op]
-            name = path[depth] if len(path) > depth else None
-            if name is None or not runs or runs[-1].name != name:
-                runs.append(_Part(name, []))
+            path = self._paths[op]
+            step = path[depth] if len(path) > depth else None
+            if step is None or not runs or runs[-1].step != step:
+                runs.append(_Part(step, []))
             runs[-1].operations.append(op)
         inputs = self._between(runs)
-        together = _by_name(runs)
+        together = _by_step(runs)
         number = list(together)
         while True:
             contracted = _contract(inputs, number)
@@ -142,7 +145,7 @@ class Grouping:
             number = [n if together[n] in circles else number[n] for n in range(len(runs))]
         parts: dict[int, _Part] = {}
         for run, n in zip(runs, number, strict=True):
-            parts.setdefault(n, _Part(run.name, [])).operations.extend(run.operations)
+            parts.setdefault(n, _Part(run.step, [])).operations.extend(run.operations)
         return [parts[n] for n in order]
 
     def _between(self, runs: Sequence[_Part]) -> list[set[int]]:
@@ -216,7 +219,7 @@ class Grouping:
         return [parts[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:
+def _shared(paths: Sequence[Path], depth: int) -> int:
     """The depth to which all paths agree, which do up to *depth*."""
     first, last = min(paths), max(paths)
     while depth < len(first) and first[depth] == last[depth]:
@@ -224,10 +227,10 @@ def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:
     return depth
 
 
-def _by_name(runs: Sequence[_Part]) -> list[int]:
-    """For each run the first of its name, or itself if it has none."""
-    first: dict[str, int] = {}
-    return [n if run.name is None else first.setdefault(run.name, n) for n, run in enumerate(runs)]
+def _by_step(runs: Sequence[_Part]) -> list[int]:
+    """For each run the first of its scope or call, or itself if it has none."""
+    first: dict[Step, int] = {}
+    return [n if run.step is None else first.setdefault(run.step, n) for n, run in enumerate(runs)]
 
 
 def _contract(inputs: Sequence[set[int]], number: Sequence[int]) -> dict[int, set[int]]:

@@ -33,13 +33,30 @@ def write(report: Reaches, path: AnyPath) -> None:
             text = text[os.write(file, text) :]
 
 
-def page(report: Reaches) -> str:
-    """The page of a report, as HTML."""
+DRAWN = 5_000
+"""The most operations of a graph that is drawn in a notebook."""
+
+
+def drawing(report: Reaches) -> str:
+    """The graph of a report as an element of a notebook: the page without what is beside the graph.
+
+    It needs no network. Each drawing holds the layout engine, 0.6 MB. Empty for a large graph.
+    """
+    if len(report.graph) > DRAWN or not report.ys:
+        return ""
+    inside = html.escape(page(report, small=True))
+    style = "width:100%;height:32em;border:1px solid rgba(128,128,128,.35);border-radius:6px"
+    return f'<iframe srcdoc="{inside}" title="the graph" loading="lazy" style="{style}"></iframe>'
+
+
+def page(report: Reaches, small: bool = False) -> str:
+    """The page of a report, as HTML; a small one has only the graph, without a gradient made for it."""
     labels = ", ".join(map(plain, report.xs))
     filled = {
         "title": html.escape(f"stopgrad: {labels[:60]}"),
         "style.css": _read("style.css"),
-        "data": _json(page_data(report)),
+        "class": "small" if small else "whole",
+        "data": _json(page_data(report, not small)),
         "engine": base64.b64encode(gzip.compress(_read(ENGINE).encode(), 6, mtime=0)).decode(),
         "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in (ENGINE_INTERFACE, *SCRIPTS)),
     }

@@ -30,6 +30,10 @@ function plural(number, one) { return `${many(number)} ${one}${number === 1 ? ""
 
 /** The two lines of a box. */
 function boxTexts(model, node) {
+  if (model.isBeside(node)) {
+    const group = model.forwardOf(node);
+    return [`gradient of ${shorten(model.groupTitle(group), 30)}`, `${many(model.tally[group - model.count].gradient)} ops`];
+  }
   if (!model.isGroup(node)) return [shorten(model.title(node), 30), shorten(model.shape(node), 34)];
   const { cuts, idle } = model.trouble(node);
   const parts = [`${many(model.size(node))} ops`];
@@ -64,8 +68,8 @@ async function warmed(worker) {
 
 /** The number of edges from one box from which on each is drawn as a chip: for inputs, and for others. */
 const FAN_OF_INPUT = 5, FAN = 12;
-/** The most values used by a gradient that have a chip each; of more, one chip stands for all. */
-const CHIPS = 3;
+/** The room between two boxes beside the forward operations, and left of all these. */
+const GAP = 14, DIVIDE = 60;
 
 class Layout {
   /** `engine` is the promise of :func:`startEngine`. */
@@ -76,31 +80,20 @@ class Layout {
 
   /** The edges that are lines, and those that are chips: those from boxes with users all over the graph. */
   split(edges) {
-    const out = new Map(), into = new Set(), uses = new Map(), use = EDGE_KINDS.indexOf("use");
+    const out = new Map(), into = new Set();
     for (const edge of edges) {
       out.set(edge.from, (out.get(edge.from) || 0) + 1);
       into.add(edge.to);
-      if (edge.kind === use) uses.set(edge.to, (uses.get(edge.to) || 0) + 1);
     }
-    const lines = [], chips = [], together = new Map();
+    const lines = [], chips = [];
     for (const edge of edges) {
-      const fan = out.get(edge.from);
-      if (edge.kind !== use && fan < (into.has(edge.from) ? FAN : FAN_OF_INPUT)) lines.push(edge);
-      else if (edge.kind === use && uses.get(edge.to) > CHIPS) {
-        if (!together.has(edge.to)) {
-          together.set(edge.to, { from: [], to: edge.to, kind: use });
-          chips.push(together.get(edge.to));
-        }
-        together.get(edge.to).from.push(edge.from);
-      } else chips.push({ from: [edge.from], to: edge.to, kind: edge.kind });
+      if (out.get(edge.from) < (into.has(edge.from) ? FAN : FAN_OF_INPUT)) lines.push(edge);
+      else chips.push({ from: edge.from, to: edge.to, kind: edge.kind });
     }
     return { lines, chips };
   }
 
-  chipText(chip) {
-    if (chip.from.length > 1) return `${chip.from.length} forward values`;
-    return shorten(boxTexts(this.model, chip.from[0])[0], 22);
-  }
+  chipText(chip) { return shorten(boxTexts(this.model, chip.from)[0], 22); }
 
   /** Boxes and chips with x, y, width and height, the boxes as a map from nodes; and edges with their points. */
   async run(visible) {
@@ -127,7 +120,29 @@ class Layout {
       (parent < 0 ? root : boxes.get(parent)).children.push(box);
       root.edges.push({ id: `d${n}`, sources: [box.id], targets: [`n${chip.to}`] });
     });
-    return this.read(await (await this.engine).layout(root), visible.nodes, lines, chips);
+    const placed = this.read(await (await this.engine).layout(root), visible.nodes, lines, chips);
+    return visible.beside.size ? this.withGradient(placed, visible) : placed;
+  }
+
+  /** Add what was made for the gradient: each box at the right, in the row of the forward box that it lies beside. */
+  withGradient(placed, { beside, across }) {
+    const { boxes } = placed, divide = placed.width + DIVIDE;
+    const rows = new Map(); // For each band of the picture the boxes that begin in it.
+    const waiting = [...beside].filter(([, forward]) => boxes.get(forward));
+    waiting.sort(([, one], [, other]) => boxes.get(one).y - boxes.get(other).y);
+    for (const [node, forward] of waiting) {
+      const { width, height } = this.box(node), { y } = boxes.get(forward);
+      const row = Math.floor(y / height);
+      const near = [row - 1, row, row + 1].flatMap((n) => rows.get(n) || []);
+      const x = near.filter((box) => Math.abs(box.y - y) < height + 4)
+        .reduce((right, box) => Math.max(right, box.x + box.width + GAP), divide);
+      boxes.set(node, { x, y, width, height });
+      rows.set(row, [...(rows.get(row) || []), boxes.get(node)]);
+      placed.width = Math.max(placed.width, x + width + GAP);
+    }
+    const drawn = across.filter(({ from, to }) => boxes.get(from) && boxes.get(to));
+    const edges = drawn.map((edge) => ({ ...edge, path: bent(boxes.get(edge.from), boxes.get(edge.to)) }));
+    return { ...placed, divide, edges: [...placed.edges, ...edges] };
   }
 
   read(placed, nodes, lines, chips) {
@@ -141,7 +156,7 @@ class Layout {
         stack.push(box);
       }
     }
-    const all = [...lines, ...chips.map((chip) => ({ ...chip, from: chip.from[0], count: 1 }))];
+    const all = [...lines, ...chips.map((chip) => ({ ...chip, count: 1 }))];
     const edges = placed.edges.map((edge, n) => ({ ...all[n], points: pointsOf(edge) }));
     return { boxes, chips, edges, width: placed.width, height: placed.height };
   }
@@ -154,7 +169,7 @@ class Layout {
   box(node) {
     const { model } = this;
     const [first, second] = boxTexts(model, node);
-    const letters = Math.max(first.length + (model.isGroup(node) ? 3 : 0), second.length * 0.86);
+    const letters = Math.max(first.length + (node < model.count ? 0 : 3), second.length * 0.86);
     const width = Math.max(64, 22 + CHARACTER * letters);
     if (model.isGroup(node) && model.isOpen(node)) {
       return {
@@ -169,6 +184,18 @@ class Layout {
     }
     return { id: `n${node}`, width, height: BOX, children: [] };
   }
+}
+
+/** A curve from one box to another, from side to side in a row, else from the edges that face each other. */
+function bent(from, to) {
+  const middle = (box) => box.x + box.width / 2, centre = (box) => box.y + box.height / 2;
+  if (Math.abs(from.y - to.y) < from.height / 2) {
+    const [start, end] = from.x < to.x ? [from.x + from.width, to.x] : [from.x, to.x + to.width];
+    return `M${start} ${centre(from)}L${end} ${centre(to)}`;
+  }
+  const below = to.y > from.y;
+  const y1 = below ? from.y + from.height : from.y, y2 = below ? to.y : to.y + to.height, half = (y1 + y2) / 2;
+  return `M${middle(from)} ${y1}C${middle(from)} ${half} ${middle(to)} ${half} ${middle(to)} ${y2}`;
 }
 
 function pointsOf(edge) {

@@ -1,17 +1,18 @@
 "use strict";
 /* The behaviour of the page: opening, folding, choosing, searching, switching. */
 
-/** The most boxes when the page opens, and when more are opened automatically later. */
-const FIRST = 60, LATER = 150;
-const READABLE = 0.75;
+/** The most boxes when the page opens, as many as fit into view; and when more are opened automatically later. */
+const FIRST = [60, 30, 15, 0], LATER = 150;
+/** The scales down to which texts can be read, and to which a picture is a good overview. */
+const READABLE = 0.6, OVERVIEW = 0.35;
 
 class Page {
   constructor(data, engine) {
     this.model = new Model(data);
     this.layout = new Layout(this.model, engine);
     this.picture = new Picture(
-      document.getElementById("graph"), this.model, (node) => this.act(node), (nodes) => this.follow(nodes));
-    this.panels = new Panels(this.model, (ops, place) => this.choose(ops, { place }));
+      document.getElementById("graph"), this.model, (node) => this.act(node), (node) => this.follow(node));
+    this.panels = new Panels(this.model, (ops, place) => this.chooseInList(ops, place));
     this.source = new SourcePanel(
       this.model, document.getElementById("source"), document.getElementById("file"),
       (file, line) => this.chooseLine(file, line));
@@ -22,19 +23,34 @@ class Page {
 
   async open() {
     this.controls();
-    this.openFirst();
+    document.getElementById("summary").textContent = this.model.data.summary;
     this.source.show(this.firstPlace());
     this.legend();
     this.panels.showDetails(document.getElementById("details"), null);
-    await this.draw();
-    this.look([]);
+    await this.openFitted();
     this.state.opened = performance.now().toFixed(1);
   }
 
-  /** Fit everything into view if that is readable; else show some operations, or what is important. */
+  /** Open as many groups as leave everything in view and readable. */
+  async openFitted() {
+    let before = null, layout = null;
+    for (const limit of FIRST) {
+      this.openFirst(limit);
+      if (this.folding() === before) continue;
+      before = this.folding();
+      layout = await this.layout.run(this.model.visible());
+      if (this.picture.wouldFit(layout, READABLE)) break;
+    }
+    await this.draw(layout);
+    this.look([]);
+  }
+
+  /** Fit everything into view if that is an overview; else show some operations, or what is differentiated. */
   look(ops) {
+    this.picture.fit(OVERVIEW);
+    if (this.picture.isWhole()) return;
     this.picture.fit(READABLE);
-    if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
+    this.picture.center(this.nodesOf(ops.length ? ops : this.model.data.ys));
   }
 
   /** The first cut, or else what is differentiated. */
@@ -50,24 +66,23 @@ class Page {
     }
   }
 
-  /** The important operations: cuts, findings, the tensors asked about and what is differentiated. */
+  /** The important operations: what is differentiated, cuts, findings, and the tensors asked about. */
   important() {
     const { cuts, findings, tensors, ys } = this.model.data;
     return [...new Set([
-      ...cuts.flatMap((cut) => cut.ops.slice(0, 20)), ...findings.flatMap((finding) => finding.ops.slice(0, 20)),
-      ...tensors.map((tensor) => tensor.op), ...ys,
+      ...ys, ...cuts.flatMap((cut) => cut.ops.slice(0, 20)), ...findings.flatMap((finding) => finding.ops.slice(0, 20)),
+      ...tensors.map((tensor) => tensor.op),
     ])];
   }
 
   /** Open small graphs completely; else, while there are few boxes, open the way to what is important. */
-  openFirst() {
+  openFirst(limit) {
     const { model } = this;
-    let whole = 0;
+    model.open.fill(0);
+    let whole = model.groups;
     for (let op = 0; op < model.count; op++) whole += model.isShown(op) ? 1 : 0;
-    this.openGradient();
-    const forward = model.tally.filter((tally) => tally.size > (tally.marks.g || 0)).length;
-    if (whole + forward <= FIRST) {
-      model.tally.forEach((tally, g) => { if (tally.size > (tally.marks.g || 0)) model.open[g] = 1; });
+    if (whole <= limit) {
+      model.open.fill(1);
       return;
     }
     for (let only = model.top; only.length === 1 && model.isGroup(only[0]);) {
@@ -77,38 +92,27 @@ class Page {
     let boxes = model.visible().nodes.length;
     for (const op of this.important().filter((op) => model.isShown(op))) {
       const folded = model.ancestors(op).filter((group) => !model.isOpen(group));
-      boxes += folded.reduce((sum, group) => sum + model.members[group - model.count].length, 0);
-      if (boxes > FIRST) return;
+      const more = folded.reduce((sum, group) => sum + model.members[group - model.count].length, 0);
+      if (boxes + more > limit) continue;
+      boxes += more;
       folded.forEach((group) => model.toggle(group));
     }
   }
 
-  /** Open the outer groups of the gradient, which is still hidden, while there are few boxes. */
-  openGradient() {
-    const { model } = this;
-    let boxes = 0;
-    model.tally.forEach((tally, g) => {
-      const parent = model.data.groups.parent[g];
-      if (tally.size !== tally.marks.g || (parent >= 0 && !model.open[parent])) return;
-      if (boxes + model.members[g].length > FIRST / 2) return;
-      boxes += model.members[g].length;
-      model.open[g] = 1;
-    });
-  }
-
   // ------------------------------------------------------------------------------------------- drawing
 
-  /** Lay out and draw what is visible. One layout runs at a time; of later requests, the last one counts. */
-  async draw() {
+  /** Lay out and draw what is visible, unless that has its layout. One layout runs at a time; of later requests, the
+      last one counts. */
+  async draw(layout = null) {
     if (this.running) {
       this.again = true;
       return this.running;
     }
-    this.running = this.drawUntilSettled();
+    this.running = this.drawUntilSettled(layout);
     try { await this.running; } finally { this.running = null; }
   }
 
-  async drawUntilSettled() {
+  async drawUntilSettled(ready) {
     const busy = document.getElementById("busy");
     this.state.state = "busy";
     busy.hidden = false;
@@ -117,7 +121,8 @@ class Page {
         this.again = false;
         const visible = this.model.visible();
         this.seen = visible.seen;
-        const layout = await this.layout.run(visible);
+        const layout = ready || await this.layout.run(visible);
+        ready = null;
         if (!this.again) this.picture.draw(layout);
       } while (this.again);
       this.showChoice();
@@ -151,30 +156,50 @@ class Page {
 
   /** A box was clicked: a group opens or closes, an operation is chosen. */
   async act(node) {
-    if (!this.model.isGroup(node)) {
+    if (node < this.model.count) {
       await this.choose([node], {});
       return;
     }
-    const before = this.picture.screen(node);
-    this.model.toggle(node);
-    this.chosen = [];
-    this.chosenGroup = node;
-    this.panels.showDetails(document.getElementById("details"), node);
+    const group = this.model.forwardOf(node), before = this.picture.screen(node);
+    this.model.toggle(group);
+    this.chooseGroup(group);
     await this.draw();
     this.picture.keep(node, before);
   }
 
-  /** A chip was clicked: show the boxes that it stands for. */
-  async follow(nodes) {
-    const ops = nodes.map((node) => this.model.operationOf(node)).filter((op) => op >= 0);
-    if (ops.length) await this.choose(ops);
+  /** Show the details and the source of a group. */
+  chooseGroup(group) {
+    this.chosen = [];
+    this.chosenGroup = group;
+    this.panels.showDetails(document.getElementById("details"), group);
+    this.source.mark(this.placesOfGroup(group));
+  }
+
+  /** The lines on which a group's operations were made, those of the file that has most of them. */
+  placesOfGroup(group) {
+    const { places, operations } = this.model.data;
+    const spans = [...this.model.tally[group - this.model.count].spans].sort((a, b) => b[1][2] - a[1][2]);
+    if (!spans.length) return [];
+    const found = new Set(this.model.operationsIn(group).filter((op) => this.model.inputs(op).length)
+      .map((op) => operations.place[op]).filter((place) => place >= 0 && places[place][0] === spans[0][0]));
+    return [...found].map((place) => places[place]).sort((a, b) => a[1] - b[1]);
+  }
+
+  /** A chip was clicked: show the box that it stands for. */
+  async follow(node) {
+    const op = this.model.operationOf(node);
+    if (op >= 0) await this.choose([op]);
     else {
-      this.chosen = [];
-      this.chosenGroup = nodes[0];
-      this.panels.showDetails(document.getElementById("details"), nodes[0]);
+      this.chooseGroup(node);
       this.showChoice();
     }
-    this.picture.center(nodes);
+    this.picture.center([node]);
+  }
+
+  /** An entry of a list was clicked: where the graph is not beside the lists, go there. */
+  async chooseInList(ops, place) {
+    await this.choose(ops, { place });
+    if (matchMedia("(max-width: 1000px)").matches) document.querySelector("section.graph").scrollIntoView();
   }
 
   /** Show operations in the graph, their lines in the source, and the details of the first. */
@@ -230,7 +255,7 @@ class Page {
     at("fold").addEventListener("click", async () => {
       this.model.open.fill(0);
       await this.draw();
-      this.picture.fit(READABLE);
+      this.look([]);
     });
     at("unfold").addEventListener("click", async () => {
       this.unfoldOnce();

@@ -29,12 +29,10 @@ def marks_of(report: Reaches, found: Collected) -> list[str]:
     marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
     marks += [GRADIENT] * (len(found.operations) - found.forward)
     idle = {gate.operation for gate in report.idle}
-    for i in found.top[0]:
+    for i in found.top:
         if marks[i] == CUT:
             marks[i] = _partly(found, i, marks)
     for holder, _, operations, body in found.bodies:
-        if holder >= found.forward:
-            continue
         if marks[holder] in (LIVE, PARTLY, CUT):
             _mark_body(body, operations, found, marks, idle)
         else:

@@ -1,8 +1,11 @@
 "use strict";
 /* The graph of a report, and the part of it that is visible while groups are folded.
 
-   Nodes are numbered: first the operations, then the groups. An operation that runs bodies is the head of a group
-   of its own, and stands for it: its node is the group's.
+   Nodes are numbered: first the operations, then the groups, then for each group what was made for its gradient.
+   An operation that runs bodies is the head of a group of its own, and stands for it: its node is the group's.
+
+   Operations that were made for a gradient are in no group. Each lies beside the forward operation that it was
+   made for; if that is in a folded group, all that was made for the group is one node.
 
    Marks of operations, each a letter: l live, p partly (gradients pass, and paths end here), c cut, s severed
    (leads on through cuts only), h hidden behind cuts, i idle stop, a aside, g made for a gradient. */
@@ -54,7 +57,7 @@ class Model {
     const head = new Int32Array(this.count).fill(-1);
     groups.op.forEach((op, g) => { if (op >= 0) head[op] = g; });
     this.head = head;
-    this.parent = new Int32Array(this.count + this.groups).fill(-1);
+    this.parent = new Int32Array(this.count + 2 * this.groups).fill(-1);
     columns.group.forEach((g, op) => { this.parent[op] = g < 0 ? -1 : this.count + g; });
     groups.parent.forEach((g, n) => { this.parent[this.count + n] = g < 0 ? -1 : this.count + g; });
     this.members = [];
@@ -143,24 +146,30 @@ class Model {
     });
   }
 
-  /** For each group, the number of operations of each mark, and the first and last line. */
+  /** For each group, the number of operations of each mark, of those made for it, and the first and last line. */
   summarise() {
     const places = this.data.places;
-    this.tally = Array.from({ length: this.groups }, () => ({ size: 0, hiddenSize: 0, marks: {}, spans: new Map() }));
+    this.tally = Array.from(
+      { length: this.groups }, () => ({ size: 0, hiddenSize: 0, gradient: 0, marks: {}, spans: new Map() }));
     const add = (into, file, first, last, count) => {
       const span = into.spans.get(file);
       if (!span) into.spans.set(file, [first, last, count]);
       else into.spans.set(file, [Math.min(span[0], first), Math.max(span[1], last), span[2] + count]);
     };
     for (let op = 0; op < this.count; op++) {
-      const g = this.data.operations.group[op];
+      const g = this.data.operations.group[op < this.forward ? op : this.origin[op]];
       if (g < 0) continue;
       const tally = this.tally[g];
+      if (op >= this.forward) {
+        if (!this.constant[op]) tally.gradient++;
+        continue;
+      }
       tally.size++;
       if (this.constant[op]) tally.hiddenSize++;
       tally.marks[this.marks[op]] = (tally.marks[this.marks[op]] || 0) + 1;
       const place = this.data.operations.place[op];
-      if (place >= 0) add(tally, places[place][0], places[place][1], places[place][1], 1);
+      const isLeaf = this.firstEdge[op] === this.firstEdge[op + 1]; // It is often made elsewhere.
+      if (place >= 0 && !isLeaf) add(tally, places[place][0], places[place][1], places[place][1], 1);
     }
     for (let g = this.groups - 1; g >= 0; g--) {
       const parent = this.data.groups.parent[g];
@@ -168,6 +177,7 @@ class Model {
       const from = this.tally[g], into = this.tally[parent];
       into.size += from.size;
       into.hiddenSize += from.hiddenSize;
+      into.gradient += from.gradient;
       for (const mark in from.marks) into.marks[mark] = (into.marks[mark] || 0) + from.marks[mark];
       for (const [file, [first, last, count]] of from.spans) add(into, file, first, last, count);
     }
@@ -175,9 +185,17 @@ class Model {
 
   // --------------------------------------------------------------------------------------- describing
 
-  isGroup(node) { return node >= this.count; }
-  /** The operation of a node, or of a group for its bodies; -1 for other groups. */
-  operationOf(node) { return node < this.count ? node : this.data.groups.op[node - this.count]; }
+  isGroup(node) { return node >= this.count && !this.isBeside(node); }
+  /** Whether a node stands for all that was made for the gradient of a group. */
+  isBeside(node) { return node >= this.count + this.groups; }
+  /** The group for whose gradient a node stands; else the node itself. */
+  forwardOf(node) { return this.isBeside(node) ? node - this.groups : node; }
+  isGradient(node) { return this.isBeside(node) || (node >= this.forward && node < this.count); }
+  /** The operation of a node, or of a group for its bodies; -1 for others. */
+  operationOf(node) {
+    if (node < this.count) return node;
+    return this.isBeside(node) ? -1 : this.data.groups.op[node - this.count];
+  }
   nodeOf(op) { return this.head[op] < 0 ? op : this.count + this.head[op]; }
   type(op) { return this.data.types[this.data.operations.type[op]]; }
   shape(op) { return this.data.shapes[this.data.operations.shape[op]]; }
@@ -198,8 +216,11 @@ class Model {
 
   placeText(op) {
     const place = this.place(op);
-    return place ? `${this.fileName(place[0])}:${place[1]}` : "";
+    return place ? this.lineText(this.fileName(place[0]), place) : "";
   }
+
+  /** A line, in a file of this name or in a cell of a notebook. */
+  lineText(name, [file, line]) { return `${name}${this.data.files[file].cell ? ", line " : ":"}${line}`; }
 
   fileName(file) { return this.data.files[file].name; }
   baseName(file) { return this.fileName(file).split("/").pop(); }
@@ -207,17 +228,20 @@ class Model {
   groupTitle(node) {
     const g = node - this.count, kind = this.data.groups.kind[g];
     if (kind === "op") return this.title(this.data.groups.op[g]);
-    if (kind !== "block") return this.data.groups.label[g];
+    if (kind !== "block") return `${this.data.groups.label[g]}${kind === "call" ? this.ordinal(node) : ""}`;
     const spans = [...this.tally[g].spans].sort((a, b) => b[1][2] - a[1][2]);
     if (!spans.length) return "operations";
     const [file, [first, last]] = spans[0];
     const more = spans.length > 1 ? ", …" : "";
-    return `${this.baseName(file)}:${first}${last > first ? `–${last}` : ""}${more}${this.ordinal(node)}`;
+    const lines = this.lineText(this.baseName(file), [file, first]);
+    return `${lines}${last > first ? `–${last}` : ""}${more}${this.ordinal(node)}`;
   }
 
-  /** The number of a block, if adjacent blocks have the same lines. */
+  /** The number of a block among those beside it, or of a call among those of the same function. */
   ordinal(node) {
-    const siblings = this.siblings(node).filter((m) => this.isGroup(m) && this.data.groups.kind[m - this.count] === "block");
+    const { kind, label } = this.data.groups, g = node - this.count;
+    const siblings = this.siblings(node).filter((m) => this.isGroup(m)
+      && kind[m - this.count] === kind[g] && label[m - this.count] === label[g]);
     return siblings.length > 1 ? ` · ${siblings.indexOf(node) + 1}/${siblings.length}` : "";
   }
 
@@ -240,6 +264,7 @@ class Model {
   }
 
   mark(node) {
+    if (this.isBeside(node)) return "g";
     const op = this.operationOf(node);
     return op < 0 ? this.groupMark(node) : this.marks[op];
   }
@@ -248,6 +273,17 @@ class Model {
   ownMark(op) {
     const mark = this.marks[op];
     return this.head[op] < 0 ? mark : { p: "l", c: "s" }[mark] || mark;
+  }
+
+  /** The operations inside a group. */
+  operationsIn(node) {
+    const inside = new Uint8Array(this.groups), found = [];
+    for (let g = 0; g < this.groups; g++) {
+      const parent = this.data.groups.parent[g];
+      inside[g] = g === node - this.count || (parent >= 0 && inside[parent]) ? 1 : 0;
+    }
+    this.data.operations.group.forEach((g, op) => { if (g >= 0 && inside[g]) found.push(op); });
+    return found;
   }
 
   inputs(op) { return [...new Set(this.edgeFrom.subarray(this.firstEdge[op], this.firstEdge[op + 1]))]; }
@@ -275,8 +311,10 @@ class Model {
 
   ancestors(op) {
     const found = [];
-    const node = this.nodeOf(op);
-    for (let p = this.parent[node]; p >= 0; p = this.parent[p]) found.push(p);
+    const node = this.nodeOf(op < this.forward ? op : this.origin[op]);
+    for (let p = op < this.forward ? this.parent[node] : node; p >= 0; p = this.parent[p]) {
+      if (this.isGroup(p)) found.push(p);
+    }
     return found.reverse();
   }
 
@@ -303,19 +341,19 @@ class Model {
     const seen = new Int32Array(this.count);
     const groups = this.data.operations.group;
     for (let op = 0; op < this.count; op++) {
-      const g = groups[op];
+      const g = groups[op < this.forward ? op : this.origin[op]];
       if (!this.isShown(op)) seen[op] = -1;
-      else if (g < 0) seen[op] = op;
-      else if (folded[g] >= 0) seen[op] = this.count + folded[g];
-      else seen[op] = this.head[op] === g ? this.count + g : op;
+      else if (g >= 0 && folded[g] >= 0) seen[op] = this.count + folded[g] + (op < this.forward ? 0 : this.groups);
+      else seen[op] = g >= 0 && this.head[op] === g ? this.count + g : op;
     }
     return seen;
   }
 
-  /** The visible nodes, outer before inner and otherwise in order, and the edges between them. */
+  /** The visible nodes, outer before inner and otherwise in order, and the edges between them; of what was made for
+      the gradient, each node with the forward node that it lies beside. */
   visible() {
     const seen = this.representatives();
-    const present = new Uint8Array(this.count + this.groups);
+    const present = new Uint8Array(this.count + 2 * this.groups);
     for (let op = 0; op < this.count; op++) if (seen[op] >= 0) present[seen[op]] = 1;
     const nodes = [];
     const stack = [...this.top].reverse();
@@ -328,17 +366,21 @@ class Model {
         stack.push(...[...this.members[node - this.count]].reverse());
       }
     }
-    return { nodes, edges: this.visibleEdges(seen), seen };
+    const beside = new Map();
+    for (let op = this.forward; op < this.count; op++) {
+      if (seen[op] >= 0) beside.set(seen[op], seen[op] < this.count ? this.nodeOf(this.origin[op]) : this.forwardOf(seen[op]));
+    }
+    const all = this.visibleEdges(seen);
+    const edges = all.filter((edge) => !this.isGradient(edge.to));
+    return { nodes, edges, seen, beside, across: all.filter((edge) => this.isGradient(edge.to)) };
   }
 
   hasShown(node) {
-    const { marks, size, hiddenSize } = this.tally[node - this.count];
-    const rest = this.shown.constants ? size : size - hiddenSize;
-    return this.shown.gradient ? rest > 0 : rest > 0 && size > (marks.g || 0);
+    return this.size(node) > 0;
   }
 
   visibleEdges(seen) {
-    const edges = new Map(), span = this.count + this.groups, { drawn } = this;
+    const edges = new Map(), span = this.count + 2 * this.groups, { drawn } = this;
     for (let n = 0; n < drawn.from.length; n++) {
       const from = seen[drawn.from[n]], to = seen[drawn.to[n]];
       if (from < 0 || to < 0 || from === to) continue;

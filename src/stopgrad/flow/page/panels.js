@@ -27,7 +27,7 @@ class Panels {
 
   placeText(number) {
     const place = this.model.data.places[number];
-    return place ? `${this.model.baseName(place[0])}:${place[1]}` : "";
+    return place ? this.model.lineText(this.model.baseName(place[0]), place) : "";
   }
 
   /** The text of a place's first line, from where the expression begins to where it ends. */

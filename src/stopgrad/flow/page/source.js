@@ -93,7 +93,15 @@ class SourcePanel {
   show(place) {
     if (!place) return;
     this.open(place[0]);
-    this.lines.get(place[1])?.made.scrollIntoView({ block: "center" });
+    this.scrollTo(place[1]);
+  }
+
+  /** Scroll the source, and nothing around it, to a line. */
+  scrollTo(line) {
+    const found = this.lines.get(line)?.made;
+    if (!found) return;
+    const at = found.getBoundingClientRect().top - this.root.getBoundingClientRect().top;
+    this.root.scrollTop += at - this.root.clientHeight / 2;
   }
 
   line(number, text) {
@@ -155,7 +163,7 @@ class SourcePanel {
       line.made.querySelector("code").replaceWith(this.code(line.text, all));
       this.marked.push({ ...line, number });
     }
-    if (scroll) this.lines.get(places[0][1])?.made.scrollIntoView({ block: "center" });
+    if (scroll) this.scrollTo(places[0][1]);
   }
 
   act(target) {

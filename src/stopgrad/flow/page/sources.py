@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stopgrad.base.notebooks import cell_of
 from stopgrad.base.source import Location, in_library
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph.graph import Operation
@@ -88,8 +89,15 @@ class Sources:
 
     def files(self) -> list[dict[str, Any]]:
         """For each file, its name and the shown parts: the number of the first line, and the text."""
-        names = shown_names([file.path for file in self._files])
-        return [{"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)]
+        cells = [cell_of(file.path) for file in self._files]
+        names = [
+            f"cell {cell}" if cell else name
+            for name, cell in zip(shown_names([file.path for file in self._files]), cells, strict=True)
+        ]
+        return [
+            {"name": name, "cell": bool(cell), "parts": _parts(file)}
+            for name, cell, file in zip(names, cells, self._files, strict=True)
+        ]
 
 
 def _parts(file: _File) -> list[tuple[int, str]]:

@@ -31,6 +31,14 @@ class FlowReport:
         """The parts of the report, for a page of *width* columns."""
         raise NotImplementedError
 
+    def _in_notebook(self) -> Iterable[Part]:
+        """The parts of the report in a notebook."""
+        return self._parts(WIDTH)
+
+    def _drawing(self) -> str:
+        """What a notebook shows below the report, as HTML."""
+        return ""
+
     def _data(self) -> dict[str, Any]:
         """The content of the report as data."""
         raise NotImplementedError
@@ -104,7 +112,7 @@ class FlowReport:
 
     def _repr_html_(self) -> str:
         """The report for notebooks."""
-        return html_of(self._parts(WIDTH))
+        return html_of(self._in_notebook()) + self._drawing()
 
     def __str__(self, width: int = 80) -> str:
         return self.to_text(width, color=False)

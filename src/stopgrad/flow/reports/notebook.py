@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from stopgrad.base.notebooks import at_line, cell_of
 from stopgrad.base.printable import printable
 from stopgrad.flow.page.sources import shown_names
 from stopgrad.flow.reports.tree import DIM, STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
@@ -52,7 +53,9 @@ def _text(part: Paragraph) -> str:
 def _piece(piece: Piece) -> str:
     what, style = (piece, "") if isinstance(piece, str) else piece
     # Notebooks are shared, and need not say where their author's files are.
-    text = printable(what if isinstance(what, str) else f"{shown_names([what.file])[0]}:{what.line}")
+    text = printable(
+        what if isinstance(what, str) else at_line(shown_names([what.file])[0], what.line, cell_of(what.file))
+    )
     if not style:
         return escape(text)
     colour = STYLES[style].colour

@@ -13,6 +13,7 @@ import numpy as np
 
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import GraphError
+from stopgrad.base.progress import Progress
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.base.types import DType, TensorType, int32, int64, tensor_type, uint8
 from stopgrad.graph.files import AnyPath, ArrayFile, write_arrays
@@ -64,7 +65,7 @@ def load(path: AnyPath, *, trusted: bool = False) -> Graph:
         FileError: the file cannot be read.
     """
     trusting = flag(trusted, "Graph.load: trusted")
-    with ArrayFile(path) as file:
+    with Progress("reading a graph"), ArrayFile(path) as file:
 
         def constant(name: str, type: TensorType) -> NumpyArray:
             if _CONSTANT + name not in file.names:

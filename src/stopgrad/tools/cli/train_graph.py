@@ -11,6 +11,7 @@ from typing import Any
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
+from stopgrad.base.progress import Progress
 from stopgrad.base.source import Location
 from stopgrad.graph.builder import Placed
 from stopgrad.tools.cli.common import OK, Commands, wrapped
@@ -98,8 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
     options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
     # The operations have no line of a user's program, since this command builds them.
-    with Placed(
-        Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
+    with (
+        Progress("making the training step"),
+        Placed(
+            Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
+        ),
     ):
         made = sgo.training(
             arguments.model,

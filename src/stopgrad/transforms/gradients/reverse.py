@@ -7,12 +7,14 @@ to their operands, and treats the groups of xs that selective gates make separat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, whole
 from stopgrad.base.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.base.garbage import without_gc
+from stopgrad.base.progress import Progress
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import same_size
 from stopgrad.graph.build import as_output, local, visible
@@ -232,6 +234,10 @@ def _pulled(
     return arrived
 
 
+TOLD = 20_000
+"""The operations from which on it may take long enough to be told."""
+
+
 def _through(
     ys: Sequence[Output],
     xs: Sequence[Output],
@@ -249,8 +255,10 @@ def _through(
             # Operations that an earlier differentiation generated are reused.
             if op.origin is not None and op.definition.merged and _may_use(op, builder):
                 shared[op.definition, op.inputs, op.values] = op
-    for acting, group, path in found:
-        arrived.update(zip(group, backpropagate(ys, group, seeds, path, acting, stops), strict=True))
+    large = sum(len(path) for _, _, path in found) >= TOLD
+    with Progress("generating gradients") if large else nullcontext():
+        for acting, group, path in found:
+            arrived.update(zip(group, backpropagate(ys, group, seeds, path, acting, stops), strict=True))
     return arrived
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 from stopgrad.base.dtypes import dtype_of
-from stopgrad.base.source import RawLocation
+from stopgrad.base.source import Called, Calls, RawLocation
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
@@ -134,6 +135,7 @@ class _Building:
         self._frozen: dict[Operation, bool] = {}
         self._unwritten: set[Operation] = set()
         self._updates: set[Operation] = set()
+        self._calls: dict[Operation, Calls] = {}
         self._still: set[Operation] = set()  # What frozen tensors hold, also after updates and behind stops.
         self._targets = xs
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
@@ -147,7 +149,7 @@ class _Building:
     def question(self, ys: tuple[Output, ...], xs: Mapping[str, Output]) -> Asked:
         """The question about outputs of the graph."""
         recorded = Recorded(self._frozen, self._unwritten, self._updates)
-        return Asked(self.graph, ys, xs, is_function=True, recorded=recorded)
+        return Asked(self.graph, ys, xs, is_function=True, recorded=recorded, calls=self._calls)
 
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
         """For each event, the events asked about that it depends on, as the bits of a number."""
@@ -254,6 +256,10 @@ class _Building:
         else:
             values = event.call, results, event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
+            code, at = event.place or (None, 0)
+            code = code.code if isinstance(code, Called) else code
+            if event.calls is not None and isinstance(code, CodeType):
+                self._calls[op] = *event.calls, (code, at)
             if (event.kind is Kind.WRITTEN or event.why is WRITES) and inputs[0].op in self._still:
                 self._updates.add(op)
                 self._still.add(op)

@@ -12,7 +12,17 @@ from typing import Any
 import torch
 from torch.utils import _contextlib
 
-from stopgrad.base.source import FILES, OWN, RawLocation, called, is_internal, kind_of, outward
+from stopgrad.base.source import (
+    FILES,
+    OWN,
+    Calls,
+    RawLocation,
+    called,
+    calls_around,
+    is_internal,
+    kind_of,
+    outward,
+)
 
 _HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -51,6 +61,29 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 def place_of(frame: FrameType | None) -> RawLocation | None:
     """The instruction that a frame is executing."""
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+class Around:
+    """The calls of functions around the place that was entered last.
+
+    Further down in the same function they are the same, so they are only looked up elsewhere.
+    """
+
+    __slots__ = ("_last", "calls")
+
+    def __init__(self) -> None:
+        self.calls: Calls = ()
+        self._last: RawLocation | None = None
+
+    def enter(self, frame: FrameType | None) -> RawLocation | None:
+        """The instruction that a frame is executing."""
+        if frame is None:
+            return None
+        last, place = self._last, (frame.f_code, frame.f_lasti)
+        if last is None or place[0] is not last[0] or place[1] <= last[1]:
+            self.calls = calls_around(frame.f_back)
+        self._last = place
+        return place
 
 
 def with_caller(place: RawLocation | None) -> RawLocation | None:

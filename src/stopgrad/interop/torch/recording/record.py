@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from stopgrad.base.source import RawLocation
+from stopgrad.base.source import Calls, RawLocation
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.interop.torch.recording.places import with_caller
 
@@ -64,9 +64,22 @@ class Event:
         results: dtype and sizes of each result, as PyTorch has them.
         region: the region without gradients in which it happened, or None.
         hooks: the lines of hooks through which the gradient of a result goes.
+        calls: the calls of the user's functions around its place, outermost first, where they were noted.
     """
 
-    __slots__ = ("call", "hooks", "inputs", "kind", "place", "region", "results", "serial", "walls", "why")
+    __slots__ = (
+        "call",
+        "calls",
+        "hooks",
+        "inputs",
+        "kind",
+        "place",
+        "region",
+        "results",
+        "serial",
+        "walls",
+        "why",
+    )
 
     def __init__(
         self,
@@ -88,6 +101,7 @@ class Event:
         self.why = why
         self.results: tuple[Shape, ...] = ()
         self.hooks: tuple[RawLocation, ...] = ()
+        self.calls: Calls | None = None
 
     def result(self, sizes: Shape, open: bool) -> Value:
         """Add a result; its value."""

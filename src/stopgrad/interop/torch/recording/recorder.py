@@ -20,7 +20,7 @@ from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
-from stopgrad.interop.torch.recording.places import hooks_of, place_of, user_frame, with_caller
+from stopgrad.interop.torch.recording.places import Around, hooks_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
     WRITES,
@@ -128,6 +128,7 @@ class Recorder(Values):
         super().__init__()
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backwards: list[Backward] = []
+        self._around = Around()
         self._began = 0
 
     def begin(self) -> None:
@@ -230,7 +231,7 @@ class Recorder(Values):
         here = self.here()
         if here is not None and here.ignored:
             return function(*args, **kwargs)
-        place = place_of(user_frame(sys._getframe(1)))
+        place = self._around.enter(user_frame(sys._getframe(1)))
         if act is Act.REQUIRE and _functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
@@ -314,6 +315,7 @@ class Recorder(Values):
             event = made.get((inputs, walls)) if made else None
             if event is None:
                 event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+                event.calls = self._around.calls
                 if len(outputs) > 1:
                     made[inputs, walls] = event
             if into is not None and inputs and inputs[0] is into.value:
