@@ -18,7 +18,7 @@ PlaceOf = Callable[[Wall], Hashable]
 
 
 def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
-    """The lines that may have one wall behind another, with only open ways between."""
+    """The lines that may have one wall behind another, with nothing but open ways and integers between."""
     found, several = _several(survey, place_of)
     width = max(BITS // survey.sweep.places, 1)
     for begin in range(0, len(several), width):
@@ -45,7 +45,7 @@ def _in_a_row(survey: Survey, place_of: PlaceOf, bits: Mapping[Any, int]) -> set
         for o, way in enumerate(ways):
             mask = 0
             for i, level in way.inputs:
-                if level == OPEN:
+                if level == OPEN or i in way.dark:
                     mask |= before[i]
             for wall, inputs in way.walls:
                 place = place_of(wall)

@@ -13,7 +13,7 @@ the wall is the operation that made them from floats, not the one that took them
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stopgrad.flow.runs import NOTHING, Reached, Sets, in_runs, joined
@@ -29,7 +29,7 @@ from stopgrad.flow.walls import (
     no_gradient_of,
 )
 from stopgrad.graph.body import Body
-from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.graph.op import NoGradient, Op, Status, Undefined, Wire
 from stopgrad.graph.selective import NOBODY, Acting, selective_in
 
@@ -63,22 +63,65 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
     definition = op.definition
     found = [_Found(removed) for _ in op.outputs]
     wired: set[int] = set()
-    if definition.has_bodies:
-        for wire in definition.wires(op):
+    wires = list(definition.wires(op)) if definition.has_bodies else []
+    if wires:
+        for wire in wires:
             wired.update(wire.operands)
             for result, output in zip(_through(wire, acting, removed), wire.outputs, strict=True):
                 if output is not None:
                     found[output].add_body(result, wire.operands)
         _refuse(op, wired, found)
-    dependence = definition.dependence(op) if definition.tells_apart else None
-    for i in range(len(op.inputs)):
-        barrier = None if i in wired else _barrier(op, i, acting)
-        if i in wired or (isinstance(barrier, NoGradient) and barrier.status is Status.DISCONNECTED):
+    barriers = {i: _barrier(op, i, acting) for i in range(len(op.inputs)) if i not in wired}
+    dependence = _dependence(op, barriers, acting) if definition.tells_apart else None
+    settled = _settled(op, wires) if definition.alternatives else ()
+    for i, barrier in barriers.items():
+        if _apart(barrier):
             continue
         for o, y in enumerate(op.outputs):
-            if dependence is None or i in dependence[o]:
+            if o not in settled and (dependence is None or i in dependence[o]):
                 found[o].add(op, i, y, barrier, acting)
     return [way.done() for way in found]
+
+
+def _settled(op: Operation, wires: Sequence[Wire]) -> set[int]:
+    """The outputs that are the same whichever body runs: an operand that all of them return."""
+    returned: list[set[Output | None]] = [set() for _ in op.outputs]
+    for wire in wires:
+        given = {x: op.inputs[i] for x, i in zip(wire.body.inputs, wire.operands, strict=True)}
+        for y, output in zip(wire.body.outputs, wire.outputs, strict=True):
+            if output is not None:
+                returned[output].add(None if y is None else given.get(y))
+    return {o for o, some in enumerate(returned) if len(wires) == 1 or (len(some) == 1 and None not in some)}
+
+
+def _dependence(
+    op: Operation, barriers: Mapping[int, NoGradient | Undefined | None], acting: Acting
+) -> Sequence[Collection[int]] | None:
+    """For each output, the inputs on which it depends; None for all.
+
+    An operation that hands on values tells of inputs with gradients alone. On others an output depends if the
+    value that it hands on is computed from them.
+    """
+    told, handed = op.definition.dependence(op), op.definition.handed_on(op)
+    if told is None or not handed:
+        return told
+    taken = {i: rule for i, rule in barriers.items() if not _apart(rule)}
+    given = dict.fromkeys([op.inputs[i] for i in taken])
+    bits = {x: 1 << k for k, x in enumerate(given)}
+    values = [op.inputs[i] for i in handed]
+    sweep, sources = Sweep(needed(values, given), acting, given), Sources(len(given))
+    leads = to_sources(sweep, {x: sources.starting(bit) for x, bit in bits.items()}, sources)
+    found = []
+    for some, y in zip(told, values, strict=True):
+        read = sources.behind(leads[sweep.place(y)])
+        stopped = [i for i, rule in taken.items() if rule is not None and bits[op.inputs[i]] & read]
+        found.append({*some, *stopped})
+    return found
+
+
+def _apart(rule: NoGradient | Undefined | None) -> bool:
+    """Whether nothing is taken from an input."""
+    return isinstance(rule, NoGradient) and rule.status is Status.DISCONNECTED
 
 
 def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
@@ -264,6 +307,10 @@ class Results:
         """The results from which no wall has ended the way."""
         return (reached | reached >> 4 * self.count) & self.all
 
+    def lit(self, reached: int) -> int:
+        """The same set behind integers and booleans whose wall is removed."""
+        return sum(self.seen(reached) << level * self.count for level in range(4))
+
     def in_the_dark(self, reached: int) -> int:
         """The same set at an input that carries no gradient."""
         return reached & self.keep[BLIND] | self.seen(reached) << 4 * self.count
@@ -281,7 +328,10 @@ class Results:
 
 
 def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) -> list[int]:
-    """The backward sweep: which results reach each place."""
+    """The backward sweep: which results reach each place.
+
+    Where the wall that made integers or booleans from floats is removed, the way is dark no longer.
+    """
     reached = [0] * sweep.places
     first, ways, keep = sweep.first, sweep.ways, results.keep
     for y, bits in start.items():
@@ -300,9 +350,13 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
         for o, (inputs, dark, _) in enumerate(way):
             bits = reached[at + o]
             if bits:
+                is_dark = not op.outputs[o].type.differentiable
                 for i, level in inputs:
                     x = op.inputs[i]
-                    passed = results.in_the_dark(bits) if i in dark else bits & keep[level]
+                    if i in dark:
+                        passed = results.in_the_dark(bits)
+                    else:
+                        passed = results.lit(bits) if is_dark and level == OPEN else bits & keep[level]
                     reached[first[x.op.id] + x.index] |= passed
     return reached
 

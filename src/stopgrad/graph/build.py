@@ -309,22 +309,22 @@ def graph_for(x: Output) -> Graph:
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: outside of the ``no_gradient`` block that built it, a stopped copy."""
+    """*x* as it may be used here: outside of the ``no_gradient`` blocks that built it, a stopped copy."""
     graph = x.op.graph
     region = graph._hidden.get(x.op)
     if region is None:
         return x
     here = (builder or current()).region
-    if region.holds(here):
-        return x
-    key = x, here, get_ident()
-    found = graph._exits.get(key)
-    if found is None or not graph.holds(found.op):
-        # The stop at the end of the block, with the line of the block.
-        gate, types = REGISTRY["StopGradient"], (x.type,)
-        stop = Operation(graph, gate, (x,), (), types, location=region.location, region=here)
-        found = graph._exits[key] = stop.outputs[0]
-    return found
+    while region is not None and not region.holds(here):
+        key = x, get_ident()
+        found = graph._exits.get(key)
+        if found is None or not graph.holds(found.op):
+            # The stop at the end of the block, with the line of the block.
+            gate, types = REGISTRY["StopGradient"], (x.type,)
+            stop = Operation(graph, gate, (x,), (), types, location=region.location, region=region.outer)
+            found = graph._exits[key] = stop.outputs[0]
+        x, region = found, region.outer
+    return x
 
 
 def check_name(name: str | None) -> None:

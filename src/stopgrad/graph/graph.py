@@ -349,7 +349,7 @@ class Graph:
         # operations that were taken back do not count.
         self.names = Names(self._operations)
         self._scalars: dict[Any, Output] = {}  # By thread, because a failed build takes back its own.
-        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
+        self._exits: dict[tuple[Output, int], Output] = {}
 
     # ------------------------------------------------------------------------------------- reading
 

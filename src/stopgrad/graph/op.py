@@ -438,7 +438,7 @@ class Op:
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """For each output, the inputs on which it depends; None for all. Gradients pass those with rules."""
+        """For each output, the inputs on which it depends, of those with rules if it hands values on."""
         return None
 
     @classmethod

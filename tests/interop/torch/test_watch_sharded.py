@@ -80,3 +80,25 @@ def test_what_is_said_is_what_arrives(make: Any, mesh: Any) -> None:
         optimizer.step()
         optimizer.zero_grad()
     sgt.assert_flows(net(x).sum(), net.last)
+
+
+@pytest.mark.parametrize("taken", ["to_local", "full_tensor"])
+@pytest.mark.parametrize("placement", ["Shard", "Replicate"])
+def test_parameters_that_are_taken_out_of_a_mesh(taken: str, placement: str, mesh: Any) -> None:
+    place = tensors.Shard(0) if placement == "Shard" else tensors.Replicate()
+    xs = {
+        name: nn.Parameter(tensors.distribute_tensor(torch.ones(3), mesh, [place]))
+        for name in ("whole", "partly", "stopped")
+    }
+    with sgt.watch() as seen:
+        whole, partly, stopped = [getattr(x, taken)() for x in xs.values()]
+        loss = (whole * partly.detach() + partly.sin() + stopped.detach()).sum()
+    flow = seen.explain(loss, xs)
+    loss.backward()
+    assert {name: flow[name].status for name in xs} == {
+        "whole": "flows",
+        "partly": "partly stopped",
+        "stopped": "stopped",
+    }
+    assert [x.grad is not None for x in xs.values()] == [True, True, False]
+    assert not flow.noted

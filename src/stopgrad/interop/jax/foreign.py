@@ -179,7 +179,7 @@ class _Asked(NamedTuple):
 def _asked(function: Flat, known: Sequence[Any]) -> _Asked:
     made = jax.make_jaxpr(function)(*known)
     types = made.out_avals
-    values = _uses(made)
+    values = uses_of(made)
     smooth = [j for j, y in enumerate(types) if _is_smooth(y)]
     moved: list[set[int]] = [set() for _ in types]
     walls, refused = [], {}
@@ -219,7 +219,7 @@ def _is_smooth(x: jax.ShapeDtypeStruct | jax.core.ShapedArray) -> bool:
     return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
-def _uses(made: jex.ClosedJaxpr) -> list[set[int]]:
+def uses_of(made: jex.ClosedJaxpr) -> list[set[int]]:
     """For each result of a jaxpr, the arguments from which it is computed."""
     count = len(made.jaxpr.outvars)
     found = []
@@ -244,7 +244,7 @@ def _moves(
     errors: dict[int, str] = {}
     for j in users:
         try:
-            if 0 in _uses(jax.make_jaxpr(_pushforward(made, i, j))(known[i], *known))[0]:
+            if 0 in uses_of(jax.make_jaxpr(_pushforward(made, i, j))(known[i], *known))[0]:
                 moves.append(j)
         except Exception as error:
             errors[j] = f"JAX: {' '.join(str(error).split())}"

@@ -20,8 +20,8 @@ from stopgrad.flow.stories import stories_of
 from stopgrad.flow.words import listed, some
 from stopgrad.interop.torch import asking
 from stopgrad.interop.torch.questions import Asked, Loss
+from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.places import user_frame
-from stopgrad.interop.torch.recording.recorder import tensors_in
 from stopgrad.interop.torch.watching import Watch, watch
 
 Module = torch.nn.Module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
@@ -36,7 +36,6 @@ from stopgrad.graph.defining import (
     TensorType,
     Undefined,
 )
-from stopgrad.graph.graph import needed
 from stopgrad.ops.gates.stopping import carries_gradient
 from stopgrad.ops.shapes.reshape import sum_to
 from stopgrad.ops.structural.sources import Const, identity, zeros_like
@@ -223,12 +222,6 @@ def _name_of(op: Operation) -> str:
 _CLOSED_OVER = d.stopped("custom_gradient's function closes over it")._replace(about=_closes_over)
 
 
-def _read_by(y: Output, given: AbstractSet[Output]) -> AbstractSet[Output]:
-    """Those of the given tensors from which *y* is computed."""
-    read = {x for step in needed([y], given) for x in step.inputs}
-    return given & {y, *read}
-
-
 class CustomGradient(Op):
     """The results of a function whose gradient another function computes; see :func:`custom_gradient`.
 
@@ -288,22 +281,13 @@ class CustomGradient(Op):
 
     @classmethod
     def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
-        """An output and an argument are connected where the argument's gradient depends on the output's.
-
-        Where the argument has none, they are where the output is computed from it.
-        """
+        """An output and an argument are connected where the argument's gradient depends on the output's."""
         body = _settle(op)
-        arguments = frozenset(op.inputs[op.count : op.count + len(op.kept)])
-        held = {i for i, part in enumerate(body.outputs, op.count) if part is None}
-        read = [_read_by(y, arguments) if held else set() for y in op.inputs[: op.count]]
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
         # A gradient that depends on no cotangent, such as a constant, counts for every result.
         always = frozenset(i for i, id in parts if not any(id in steps for steps in behind))
-        return [
-            always.union([i for i, id in parts if id in steps], [i for i in held if op.inputs[i] in taken])
-            for steps, taken in zip(behind, read, strict=True)
-        ]
+        return [always.union([i for i, id in parts if id in steps]) for steps in behind]
 
     @classmethod
     def create(

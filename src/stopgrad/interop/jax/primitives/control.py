@@ -19,7 +19,9 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Operation, Output, needed
+from stopgrad.interop.jax.avals import type_of
 from stopgrad.interop.jax.callable.programs import Computation
+from stopgrad.interop.jax.foreign import uses_of
 from stopgrad.interop.jax.lines import is_idiom, is_installed
 from stopgrad.interop.jax.steps import (
     ANY,
@@ -33,6 +35,8 @@ from stopgrad.interop.jax.steps import (
     uniform,
 )
 from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.structural.foreign import foreign
+from stopgrad.ops.structural.programs import Step as ForeignStep, written
 
 ESCAPED = "the rule closes over a value that JAX traces, which JAX refuses; pass it as an argument"
 DEEPEST = 3
@@ -190,7 +194,9 @@ def owned(
 ) -> list[Output]:
     """The results of a function of the step and its operands, with JAX's own gradient of the equation.
 
-    It has none for the first operands, so many as the function closes over: gradients stop before these.
+    It has none for the first operands, so many as the function closes over: gradients stop before these. If
+    the rule takes traced values from outside, too, JAX refuses gradients for what the function closes over,
+    and what the rule makes for its arguments is known to it alone.
     """
     real = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
     wanted = [i for i in real if i >= closed]
@@ -199,10 +205,9 @@ def owned(
         return function(step, *inputs)
     refused = refusals(step.eqn, wanted, asked)
     pulled = pullback_of(step.eqn, [i for i in wanted if i not in refused], asked)
-    if any(isinstance(value, jax.core.Tracer) for value in pulled.jaxpr.consts):
-        return function(
-            step, *[sg.prevent_gradient(x, ESCAPED) if i in real else x for i, x in enumerate(inputs)]
-        )
+    if pulled.escapes:
+        refused |= {i: ESCAPED for i in real if i < closed}
+        wanted = real
 
     def held(*xs: Output) -> Any:
         given = list(inputs)
@@ -211,9 +216,13 @@ def owned(
         results = function(replace(step, held=True), *given)
 
         def pullback(*gs: sg.Output) -> Any:
-            operands = [*given, *[gs[i] for i in asked]]
+            cotangents = [gs[i] for i in asked]
             with Inside(place=step.place):
-                made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
+                if pulled.escapes:
+                    made = _unknown(step, pulled, cotangents)
+                else:
+                    operands = [*given, *cotangents]
+                    made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
             parts = iter(made)
             connected = iter(pulled.connected)
             # What is returned for an operand without a derivative never arrives.
@@ -237,6 +246,18 @@ def _named(step: Step) -> str | None:
     called = step.params.get("call_jaxpr")
     name = getattr(getattr(getattr(called, "jaxpr", called), "debug_info", None), "func_name", "")
     return operation_name(str(name)) or None
+
+
+def _unknown(step: Step, pulled: Pulled, cotangents: Sequence[Output]) -> list[Output]:
+    """What a rule that cannot be imported makes of cotangents: of which of them, is known."""
+    call = f"gradient of {step.name}"
+    program = written([ForeignStep(call, reason=ESCAPED)])
+    found: list[Output] = []
+    for v, used in zip(pulled.jaxpr.jaxpr.outvars, uses_of(pulled.jaxpr), strict=True):
+        kind, first = type_of(v.aval), len(pulled.jaxpr.in_avals) - len(cotangents)
+        given = [g for k, g in enumerate(cotangents, first) if k in used]
+        found += foreign(given, call, [(kind.dtype.name, *kind.shape)], program=program)
+    return found
 
 
 def refusals(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> dict[int, str]:
@@ -283,7 +304,8 @@ def _closed_over(thunk: Any) -> Iterator[tuple[Any, Any]]:
         for cell in getattr(function, "__closure__", None) or ():
             held = cell.cell_contents
             yield function, getattr(held, "f", held)
-            if getattr(getattr(held, "f", held), "__module__", "").startswith("jax."):
+            module = getattr(getattr(held, "f", held), "__module__", None)  # Of executed text it may be None.
+            if (module or "").startswith("jax."):
                 waiting.append(held)
 
 
@@ -293,18 +315,20 @@ class Pulled:
     Attributes:
         jaxpr: returns the cotangents of the operands that get one.
         connected: which of the operands asked about these are.
+        escapes: whether the rule takes traced values from outside.
     """
 
-    def __init__(self, jaxpr: jex.ClosedJaxpr, connected: Sequence[bool]) -> None:
+    def __init__(self, jaxpr: jex.ClosedJaxpr, connected: Sequence[bool], escapes: bool) -> None:
         self.jaxpr = jaxpr
         self.connected = connected
+        self.escapes = escapes
 
 
 def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
     """JAX's own gradient of an equation."""
     call = as_function(eqn)
 
-    def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
+    def of(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
         def partial(*parts: jax.Array) -> Any:
             given = list(xs)
             for i, part in zip(wanted, parts, strict=True):
@@ -312,8 +336,16 @@ def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) 
             made = call(*given)
             return [made[i] for i in asked]
 
-        _, vjp = jax.vjp(partial, *[xs[i] for i in wanted])
-        return vjp(list(gs))
+        return partial, [xs[i] for i in wanted]
+
+    def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
+        function, parts = of(xs)
+        made, vjp = jax.vjp(function, *parts)
+        return vjp(list(gs)), made  # What the rule returns as results tells what it takes, too.
+
+    def pushed(xs: Sequence[Any]) -> Any:
+        function, parts = of(xs)
+        return jax.jvp(function, parts, parts)
 
     xs = [_shaped(v.aval) for v in eqn.invars]
     gs = [_shaped(eqn.outvars[i].aval) for i in asked]
@@ -322,11 +354,15 @@ def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) 
     for one in closed.jaxpr.eqns:
         if not depends.isdisjoint(v for v in one.invars if not isinstance(v, jex.Literal)):
             depends.update(one.outvars)
-    results = closed.jaxpr.outvars
+    results = closed.jaxpr.outvars[: len(wanted)]
     connected = [not isinstance(v, jex.Literal) and v in depends for v in results]
     kept = [v for v, flag in zip(results, connected, strict=True) if flag]
     jaxpr = closed.jaxpr.replace(outvars=kept, debug_info=closed.jaxpr.debug_info.with_unknown_names())
-    return Pulled(jex.ClosedJaxpr(jaxpr, closed.consts), connected)
+    consts = list(closed.consts)
+    if eqn.params.get("num_consts") and not any(isinstance(value, jax.core.Tracer) for value in consts):
+        consts += jax.make_jaxpr(pushed)(xs).consts  # Also of what is left out as unused.
+    escapes = any(isinstance(value, jax.core.Tracer) for value in consts)
+    return Pulled(jex.ClosedJaxpr(jaxpr, closed.consts), connected, escapes)
 
 
 def as_function(eqn: jex.JaxprEqn) -> Callable[..., list[Any]]:

@@ -14,10 +14,10 @@ import torch
 
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.magnitudes.troubles import NOT_FINITE, ZERO
+from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.measuring import Measuring, magnitude_of, measured
 from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.recording.record import Backward, Sizes
-from stopgrad.interop.torch.recording.recorder import tensors_in
 from stopgrad.interop.torch.watching import Watch, explained
 from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Verdict, Verdicts, verdicts_of
 

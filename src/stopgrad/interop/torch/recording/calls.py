@@ -39,10 +39,11 @@ class Call:
         writes: whether it writes into its first argument.
         overwrites: whether it overwrites its first argument, whatever that was.
         alike: whether it takes only shape, dtype or device of its other tensors, and no values.
+        dual: whether its second tensor is a tangent, which the result carries beside the value of the first.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
     """
 
-    __slots__ = ("act", "alike", "apart", "flat", "name", "overwrites", "why", "writes")
+    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "why", "writes")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
@@ -53,6 +54,7 @@ class Call:
         self.flat = plain in FLAT
         many = short.startswith(("_foreach_", "_fused_"))
         self.alike = short in ALIKE
+        self.dual = short.endswith("_make_dual")
         self.apart = many or short.rpartition(".")[2] in _EACH
         self.writes = not many and (short in _IN_PLACE or (short.endswith("_") and not short.endswith("__")))
         self.overwrites = short in OVERWRITES

@@ -38,11 +38,11 @@ _AFTER = list(inspect.signature(torch.autograd.grad).parameters)[3:]
 class Returned:
     """The event of a user's function; its first *asked* inputs are those that the node's edges lead to."""
 
-    __slots__ = ("_given", "_passed", "asked", "edges", "event", "others")
+    __slots__ = ("_given", "_inputs", "_passed", "asked", "edges", "event", "others")
 
     def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
         self.event, self.edges, self.asked = event, tuple(edges), asked
-        self.others = event.walls
+        self._inputs, self.others = event.inputs, event.walls
         self._given: Sequence[bool] | None = None
         self._passed: dict[Value, None] = {}
 
@@ -59,20 +59,23 @@ class Returned:
     def passes(self, values: Sequence[Value]) -> None:
         """Note values to which the function sends gradients by a ``backward`` of its own."""
         self._passed |= dict.fromkeys(values)
-        known = set(self.event.inputs)
-        self.event.inputs += tuple([value for value in self._passed if value not in known])
         self._settle()
 
     def _settle(self) -> None:
-        """Make the walls of the event those that are known now."""
-        inputs, open = self.event.inputs, set(self._passed)
+        """Make the inputs and walls of the event those that are known now."""
+        inputs, open = list(dict.fromkeys([*self._inputs, *self._passed])), set(self._passed)
         walls = [wall for wall in self.others if inputs[wall[0]] not in open]
         if self._given is not None:
-            open.update(value for value, some in zip(self.edges, self._given, strict=True) if value and some)
+            edges = [(value, some) for value, some in zip(self.edges, self._given, strict=True) if value]
+            given = {value for value, some in edges if some}
             reason = f"{self.event.call}.backward returns None for it"
-            blocked = [i for i in range(self.asked) if inputs[i] not in open]
+            blocked = [i for i in range(self.asked) if inputs[i] not in open | given]
+            # What was passed twice may get a gradient from one of its places, and none from the other.
+            twice = dict.fromkeys([value for value, some in edges if not some and value in given - open])
+            blocked += range(len(inputs), len(inputs) + len(twice))
+            inputs += twice
             walls += [(i, NOT_DIFFERENTIABLE, reason) for i in blocked]
-        self.event.walls = tuple(walls)
+        self.event.inputs, self.event.walls = tuple(inputs), tuple(walls)
 
     def watch(self, node: Node, seen: Seen) -> None:
         """Note what the function's backward does, whenever it runs.

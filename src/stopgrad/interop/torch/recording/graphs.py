@@ -26,6 +26,7 @@ from stopgrad.interop.torch.recording.record import (
     WRITES,
     Event,
     Kind,
+    Region,
     Shape,
     Sizes,
     Target,
@@ -56,7 +57,7 @@ def report_of(
     """
     gone = _gone(losses, xs, departures)
     building = _Building(losses, xs, [departure.value for departure in gone.values()])
-    ys = tuple([building.output(value) for value in losses])
+    ys = tuple([building.seen(value) for value in losses])
     findings = [*building.earlier(), *building.left(gone)]
     findings += _hooks(building, ys)
     if held:
@@ -131,7 +132,7 @@ class _Building:
         self.graph = Graph()
         self._made: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
-        self._outside: dict[Output, Output] = {}
+        self._outside: dict[tuple[Output, Region], Output] = {}
         self._frozen: dict[Operation, bool] = {}
         self._unwritten: set[Operation] = set()
         self._updates: set[Operation] = set()
@@ -154,7 +155,7 @@ class _Building:
     def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
         """For each event, the events asked about that it depends on, as the bits of a number."""
         own = {event: 1 << k for k, event in enumerate(dict.fromkeys(event for event, _ in self._xs))}
-        self._arguments = sum({own[event] for (event, _), x in self._xs.items() if x.argument})
+        self._needed = sum({own[event] for (event, _), x in self._xs.items() if x.needs or x.argument})
         leads: dict[Event, int] = {}
         for event in events:
             bits = own.get(event, 0)
@@ -222,17 +223,21 @@ class _Building:
         ]
         return [made for made in leaves if made.op not in asked and made.type.differentiable]
 
+    def seen(self, value: Value) -> Output:
+        """The output in the graph that stands for a value outside of all regions."""
+        return self._left(value, None)
+
     def output(self, value: Value) -> Output:
         """The output in the graph that stands for a value where it is used."""
         made = self._made[value.event, value.index]
         return self._guarded.get(made, made)
 
     def _build(self, event: Event) -> None:
-        inputs = tuple([self._left(value, event) for value in event.inputs])
+        inputs = tuple([self._left(value, event.region) for value in event.inputs])
         results = tuple([_whole(sizes) for sizes in event.results])
         types = tuple([tensor_type(dtype_of(sizes[0]), sizes[1:]) for sizes in results])
         asked = any((event, i) in self._xs for i in range(len(types)))
-        if event.kind is Kind.STOP or (event.kind is Kind.FROZEN and self._is_asked(event.inputs[0])):
+        if self._is_stop(event):
             made = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
             self._made[event, 0] = made
             if event.kind is Kind.FROZEN:
@@ -267,28 +272,40 @@ class _Building:
         if asked and event.kind is not Kind.LEAF:
             self._guard(event)
 
-    def _left(self, value: Value, event: Event) -> Output:
-        """The output for a value as an event takes it: behind a stop if it left a region without gradients.
+    def _left(self, value: Value, here: Region | None) -> Output:
+        """The output for a value as it is used in a region: behind a stop for each region that it has left.
 
-        The record has these stops for what requires a gradient, but not for arguments of ``torch.func``.
+        The record has the first of these stops for what would require a gradient without the region. The
+        forward of an ``autograd.Function`` is a region as well, but stops nothing that is an argument.
         """
-        made, region = self.output(value), value.event.region
-        if region is None or value.kept or region.holds(event.region) or not self._is_of_argument(value):
-            return made
-        if made not in self._outside:
-            stopped = region.why, region.why
-            self._outside[made] = self._add(ForeignStop, (made,), stopped, (made.type,), region.place)
-        return self._outside[made]
+        made, region = self.output(value), None if value.kept else value.event.region
+        while region is not None and not region.holds(here) and self._is_asked_for(value):
+            if region.runs is None:
+                if (made, region) not in self._outside:
+                    stop = ForeignStop, (made,), (region.why, region.why), (made.type,), region.place
+                    self._outside[made, region] = self._add(*stop)
+                made = self._outside[made, region]
+            region = region.outer
+        return made
+
+    def _is_stop(self, event: Event) -> bool:
+        """Whether an event ends the paths of what is asked about."""
+        if event.kind is Kind.LEAF:
+            return bool(event.why) and any(self._leads[value.event] for value in event.inputs)
+        return event.kind is Kind.STOP or (event.kind is Kind.FROZEN and self._is_asked(event.inputs[0]))
 
     def _is_asked(self, value: Value) -> bool:
         """Whether a value is asked about, and is no argument of ``torch.func``."""
         x = self._xs.get((value.event, value.index))
         return x is not None and not x.argument
 
-    def _is_of_argument(self, value: Value) -> bool:
-        """Whether a value was made of an argument of ``torch.func``, and is none itself."""
+    def _is_asked_for(self, value: Value) -> bool:
+        """Whether a value was made of what is asked about, and is no argument of ``torch.func`` itself.
+
+        What is frozen has a stop of its own.
+        """
         x = self._xs.get((value.event, value.index))
-        return bool(self._leads[value.event] & self._arguments) and not (x is not None and x.argument)
+        return bool(self._leads[value.event] & self._needed) and not (x is not None and x.argument)
 
     def _adds_nothing(self, event: Event) -> bool:
         """Whether what was written depends on nothing asked about but what the tensor did before."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.dtypes import DTYPES
 from stopgrad.base.source import RawLocation
@@ -244,7 +245,7 @@ class Nodes:
 
     @staticmethod
     def _is_checkpoint(node: Node, inner: Value | None) -> bool:
-        return inner is not None and not is_user_made(node) and hasattr(node, "_forward_cls")
+        return inner is not None and getattr(node, "_forward_cls", None) is CheckpointFunction
 
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
         sizes = sizes_of_result(node, number)

@@ -57,7 +57,8 @@ class Event:
         serial: a number by which events are in order.
         kind: what it is.
         call: its name in PyTorch.
-        why: for a stop, why no gradient passes; of operations, what some are.
+        why: for a stop, why no gradient passes; for a leaf made from another tensor, why none ever would; of
+            operations, what some are.
         place: the line; where it ends paths, with the user's line that led there.
         inputs: the values it took.
         walls: the inputs that get no gradient: position, status, reason.
@@ -111,7 +112,7 @@ class Event:
             self.place = with_caller(self.place)
         region = self.region
         if region is not None and not open:
-            value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
+            value.kept = any(x.open or (x.kept and _stopping(x) is region.stopping) for x in self.inputs)
         return value
 
     def _may_end_paths(self) -> bool:
@@ -212,9 +213,12 @@ class Region:
         ignored: whether nothing that happens inside is recorded.
         runs: for the forward of an ``autograd.Function``, the function.
         began: a serial number, by which later events are known; of a forward, those of its last run.
+        ended: whether the last run of a forward has come to its end.
+        stopping: the region that ends the gradients of what is made here. That is not a forward where
+            gradients are off anyway.
     """
 
-    __slots__ = ("began", "ignored", "outer", "place", "runs", "why")
+    __slots__ = ("began", "ended", "ignored", "outer", "place", "runs", "stopping", "why")
 
     def __init__(
         self,
@@ -225,7 +229,9 @@ class Region:
         runs: type | None = None,
     ) -> None:
         self.outer, self.why, self.place, self.ignored, self.runs = outer, why, place, ignored, runs
+        self.stopping: Region = self if runs is None or outer is None else outer.stopping
         self.began = now()
+        self.ended = False
 
     def holds(self, inner: Region | None) -> bool:
         """Whether *inner* is this region or lies in it."""
@@ -236,13 +242,19 @@ class Region:
 
 def left(value: Value, here: Region | None) -> Value:
     """A value as seen from a region: behind a stop if it left the region in which it was made."""
-    region = value.event.region
+    region = _stopping(value)
     while region is not None and value.kept and not region.holds(here):
         if value.left is None:
             value.left = stop(value, region.why, region.why, region.place, region.outer)
         value = value.left
-        region = value.event.region
+        region = _stopping(value)
     return value
+
+
+def _stopping(value: Value) -> Region | None:
+    """The region that a value leaves only without its gradient."""
+    region = value.event.region
+    return None if region is None else region.stopping
 
 
 def stop(value: Value, call: str, why: str, place: RawLocation | None, region: Region | None = None) -> Value:
@@ -266,6 +278,20 @@ def forward_around(region: Region | None) -> Region | None:
     while region is not None and region.runs is None:
         region = region.outer
     return region
+
+
+def not_open(value: Value, began: int) -> list[Value]:
+    """The values without gradients of which a value was made by events since a serial number."""
+    found: dict[Value, None] = {}
+    stack, seen = [value.event], {value.event}
+    while stack:
+        for one in stack.pop().inputs:
+            if not one.open:
+                found[one] = None
+            elif one.event.serial > began and one.event not in seen:
+                seen.add(one.event)
+                stack.append(one.event)
+    return list(found)
 
 
 def entering(inner: Value, forward: Region, edges: Collection[Value]) -> list[Value]:

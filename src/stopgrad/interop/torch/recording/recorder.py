@@ -8,7 +8,6 @@ import operator
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from types import NoneType
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ import torch
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
+from stopgrad.interop.torch.recording.arguments import tensors_in, unwrapped
 from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
@@ -32,9 +32,11 @@ from stopgrad.interop.torch.recording.record import (
     Target,
     Value,
     left,
+    not_open,
     now,
     stop,
 )
+from stopgrad.interop.torch.recording.regions import transform
 from stopgrad.interop.torch.recording.sharded import whole_parameters
 from stopgrad.interop.torch.recording.values import Values
 
@@ -44,6 +46,7 @@ _functorch: Any = torch._C._functorch
 _next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The sequence number of the next node that autograd makes in this thread."""
 STOPPED, DISCONNECTED = "stopped", "disconnected"
+TANGENT = "it is the tangent, which autograd follows by itself"
 Wall = tuple[int, str, str]
 
 
@@ -53,53 +56,6 @@ def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter
     if "remove_duplicate" in asked or any(p.kind is p.VAR_KEYWORD for p in asked.values()):
         return list(module.named_parameters(remove_duplicate=False))
     return list(module.named_parameters())  # A method of the user's own, without that argument.
-
-
-def unwrapped(tensor: Tensor) -> Tensor:
-    """The tensor that one of ``torch.func`` wraps, perhaps several times."""
-    while _functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = _functorch.get_unwrapped(tensor)
-    return tensor
-
-
-ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.device])
-"""What needs not be looked into."""
-
-
-def tensors_in(*trees: Any) -> list[Tensor]:
-    """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
-    found: list[Tensor] = []
-    for tree in trees:
-        kind = type(tree)
-        if kind is Tensor:
-            found.append(tree)
-        elif kind is tuple:  # Mostly of tensors, which are what counts here.
-            for one in tree:
-                inner = type(one)
-                if inner is Tensor or inner is Parameter:
-                    found.append(one)
-                elif inner not in ATOMS:
-                    found += _nested(one)
-        elif kind not in ATOMS:
-            found += _nested(tree)
-    if found and _functorch.peek_interpreter_stack() is not None:
-        return [unwrapped(tensor) for tensor in found]
-    return found
-
-
-def _nested(tree: object) -> list[Tensor]:
-    """The tensors in something that may hold some, itself included."""
-    found: list[Tensor] = []
-    stack = [tree]
-    while stack:
-        tree = stack.pop()
-        if isinstance(tree, Tensor):
-            found.append(tree)
-        elif isinstance(tree, (list, tuple)):
-            stack += tree[::-1]
-        elif isinstance(tree, dict):
-            stack += reversed(tree.values())
-    return found
 
 
 class Used:
@@ -304,7 +260,7 @@ class Recorder(Values):
             if call.apart:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)
                 took = [one for k, one in enumerate(used) if k % count == spot]
-                took = took if took or node is not None else used
+                took = took or [one for one in used if node is None or not one.value.open]
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, node, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
@@ -341,17 +297,26 @@ class Recorder(Values):
         if into is not None and into.value not in found and tensor._is_view():
             # A view's gradient goes through its base, with all that was written into it.
             whole = tensor._base is not None and tensor.numel() == tensor._base.numel()
-            through = self._rebased(call, found, tensor, whole)
-            inputs = {value: None for value in inputs if value not in through and value is not into.value}
+            through = self._rebased(call, found, tensor, into.value, whole)
+            if call.overwrites:  # Of what the view was, nothing is left.
+                found, zeros = {x: None for x in inputs if x in through and x is not into.value}, {}
+            else:
+                inputs = {x: None for x in inputs if x not in through and x is not into.value}
         inputs |= found
         inputs |= zeros
         if len(inputs) == len(found):
             return tuple(inputs), ()
         walls = []
         for i, value in enumerate(inputs):
-            if value in found or not value.open:
+            if into is not None and value is into.value and call.overwrites and value not in found:
+                walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
+                continue
+            if value in found or not (value.open or value in zeros):
                 if call.act is Act.FACTORY and value not in found:
                     walls.append((i, DISCONNECTED, ""))
+                continue
+            if call.dual:
+                walls.append((i, DISCONNECTED, TANGENT))
                 continue
             reason = FLAT if value in zeros else f"{call.name} passes no gradient to it"
             if into is not None and value is into.value:
@@ -359,19 +324,24 @@ class Recorder(Values):
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
 
-    def _rebased(self, call: Call, found: Found, tensor: Tensor, whole: bool) -> set[Value]:
-        """The values of a base after this call wrote into a view of it."""
+    def _rebased(self, call: Call, found: Found, tensor: Tensor, before: Value, whole: bool) -> set[Value]:
+        """The values of a base after this call wrote into a view of it, which was *before*.
+
+        Autograd tells of what has gradients; the value of the view before tells of the rest.
+        """
         through: set[Value] = set()
-        store = self.memory.store(tensor)
+        held = None if tensor._base is None else self.memory.held(tensor._base)
+        known = [before] if held is None or held.value.open else [before, left(held.value, None)]
         for event in [value.event for value in found if value.event.serial > self._began]:
             through.update(event.inputs)
+            rest = [value for value in dict.fromkeys(known) if value not in event.inputs]
             if whole and call.overwrites:
                 base: Any = tensor._base
                 node: Any = node_of(base)
-                if node.next_functions[0][0] is not None:
-                    event.walls = ((0, NOT_DIFFERENTIABLE, OVERWRITTEN),)
-            elif store is not None and not store.value.open and store.value not in event.inputs:
-                event.inputs = (*event.inputs, store.value)
+                places = [0] if node.next_functions[0][0] is not None else []
+                places += range(len(event.inputs), len(event.inputs) + len(rest))
+                event.walls = tuple([(i, NOT_DIFFERENTIABLE, OVERWRITTEN) for i in places])
+            event.inputs = (*event.inputs, *rest)
         return through
 
     def _untracked(
@@ -388,6 +358,8 @@ class Recorder(Values):
                 walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
             elif call.act is Act.FACTORY:
                 walls.append((i, DISCONNECTED, "only its shape and dtype are read"))
+            elif call.dual and i and value.open and here is None:
+                walls.append((i, DISCONNECTED, TANGENT))
             elif not (tensor.is_floating_point() or tensor.is_complex()):
                 continue  # The dtype says so already.
             elif call.flat:
@@ -411,7 +383,7 @@ class Recorder(Values):
             return
         held = self.memory.held(tensor)
         # Earlier contents are still in it, unless all of it is overwritten.
-        before = [] if held is None or held.content is None or call.overwrites else [held.content]
+        before = [] if held is None or call.overwrites else [held.content or held.value]
         others = tuple(dict.fromkeys([*before, *[one.value for one in used if one is not into]]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
         value = event.result(sizes_of(tensor), any(one.open for one in others))
@@ -432,8 +404,10 @@ class Recorder(Values):
             self.memory.written(tensor, value, serial)
         elif into is not None:
             if not self.memory.is_all(tensor):
-                event = Event(Kind.OPERATION, value.event.call, value.event.place, (store.value, value))
-                value = event.result(store.value.sizes, store.value.open or value.open)
+                part = value.event
+                inputs = left(store.value, part.region), value
+                event = Event(Kind.OPERATION, part.call, part.place, inputs, region=part.region)
+                value = event.result(store.value.sizes, any(one.open for one in inputs))
             # What autograd said of the tensor includes this call, and so what it wrote.
             self.memory.written(tensor, value, self._began)
 
@@ -523,7 +497,11 @@ class Recorder(Values):
         """Record the gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
             if node_of(tensor) is not None:
-                self.value_of(tensor, place, here)
+                made = self.value_of(tensor, place, here).event
+                began = self.transforms.get(transform()) if transform() else None
+                if began is not None:  # Autograd tells nothing of stopped values that the function uses.
+                    rest = [value for one in used[:1] for value in not_open(one.value, began)]
+                    made.inputs = tuple(dict.fromkeys([*made.inputs, *rest]))
             elif not tensor.requires_grad:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import GradInterpreter, retrieve_all_functorch_interpreters
 from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.source import RawLocation
@@ -17,7 +18,7 @@ from stopgrad.interop.torch.recording.places import (
     user_frame,
     with_caller,
 )
-from stopgrad.interop.torch.recording.record import INSIDE, Region
+from stopgrad.interop.torch.recording.record import INSIDE, Region, now
 
 
 def forward_name(function: type) -> str:
@@ -32,11 +33,14 @@ class Regions:
 
     Attributes:
         region: the innermost that was entered, or None.
+        transforms: by how deep in others it ran, when the last function of ``torch.func`` began.
     """
 
     def __init__(self) -> None:
         self.region: Region | None = None
+        self._around: Region | None = None  # That in which gradients were switched on last.
         self._before: dict[int, Region | None] = {}
+        self.transforms: dict[int, int] = {}
         self._forwards: dict[Any, Region] = {}
 
     def begin(self) -> None:
@@ -46,9 +50,12 @@ class Regions:
             self.region = Region(None, "gradients were off when the watch began", None)
 
     def here(self) -> Region | None:
-        """The region without gradients that is being run; None while gradients are on."""
+        """The region without gradients that is being run; None while gradients are on.
+
+        A function of ``torch.func`` switches gradients on for itself alone.
+        """
         if torch.is_grad_enabled():
-            return None
+            return self._around if _is_transformed_without_gradients() else None
         here = self.region
         if here is not None and here.ignored:
             return here
@@ -71,7 +78,10 @@ class Regions:
         key = function, place, here
         if key not in self._forwards:
             self._forwards[key] = Region(here, forward_name(function), place, runs=function)
-        return self._forwards[key]
+        found = self._forwards[key]
+        if found.ended:
+            found.began, found.ended = now(), False
+        return found
 
     def switch(self, on: bool) -> None:
         """Note that gradients are switched on or off."""
@@ -82,8 +92,10 @@ class Regions:
         if entry.manager and (entry.constructs or entry.manager not in self._before):
             self._before[entry.manager] = self.region
         if on:
-            self.here()  # So that a forward which switches gradients on is known before it makes anything.
+            # A forward which switches gradients on is known before it makes anything.
+            self._around = self.here() or self._around
             self.region = None
+            self.transforms[transform()] = now()
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
 
@@ -96,3 +108,17 @@ class Regions:
     def infer_no_more(self, manager: torch.inference_mode) -> None:
         """Note that ``torch.inference_mode`` was left."""
         self.region = self._before.pop(id(manager), None)
+
+
+def transform() -> int:
+    """How deep the function of ``torch.func`` that is being run is in others; 0 if there is none."""
+    running = torch._C._functorch.peek_interpreter_stack()
+    return 0 if running is None else int(running.level())
+
+
+def _is_transformed_without_gradients() -> bool:
+    """Whether a function of ``torch.func`` runs that was called while gradients were off."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return False
+    running = retrieve_all_functorch_interpreters()
+    return any(isinstance(one, GradInterpreter) and not one.prev_grad_mode() for one in running)

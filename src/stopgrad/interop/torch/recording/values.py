@@ -19,7 +19,6 @@ from stopgrad.interop.torch.recording.record import (
     Value,
     forward_around,
     left,
-    now,
     stop,
 )
 from stopgrad.interop.torch.recording.regions import Regions
@@ -90,7 +89,7 @@ class Values(Regions):
         self.memory.release(tensor)
         value = self.nodes.imported(node, tensor.output_nr, place, inner)
         if forward is not None:
-            forward.began = now()  # The next one at its place.
+            forward.ended = True  # The next one at its place.
         self._remember(tensor, value)
         return value
 
@@ -134,13 +133,13 @@ class Values(Regions):
     @staticmethod
     def _seen_through_memory(content: Value, before: Value) -> Value:
         """What memory holds, for a tensor that shares the memory but not the history of what was written."""
-        if not content.open or content.event.region is not None:
-            return content
         maker = before.event
         while maker.kind is Kind.LEAF and maker.inputs:
             maker = maker.inputs[0].event
         if maker.kind is Kind.STOP:
-            return stop(content, maker.call, maker.why, maker.place)
+            return stop(content, maker.call, maker.why, maker.place, maker.region)
+        if not content.open or content.event.region is not None:
+            return content
         return stop(content, ALIAS, "shares memory, not history", content.event.place)
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
@@ -219,8 +218,10 @@ class Values(Regions):
         held = self.memory.held(tensor)
         behind = None if held is None else left(held.value, None)
         if behind is not None and behind.open:
-            behind = stop(behind, call, why, place)
-        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
+            behind, why = stop(behind, call, why, place), ""
+        elif not isinstance(tensor, torch.nn.Parameter):
+            why = ""  # If a gradient could pass to the value behind, this would be no leaf.
+        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,), why=why)
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
         self._remember(tensor, value)

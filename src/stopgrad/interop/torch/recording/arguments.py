@@ -1,0 +1,59 @@
+"""The tensors among the arguments and results of calls."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
+_functorch: Any = torch._C._functorch
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor that one of ``torch.func`` wraps, perhaps several times."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.device])
+"""What needs not be looked into."""
+
+
+def tensors_in(*trees: Any) -> list[Tensor]:
+    """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
+    found: list[Tensor] = []
+    for tree in trees:
+        kind = type(tree)
+        if kind is Tensor:
+            found.append(tree)
+        elif kind is tuple:  # Mostly of tensors, which are what counts here.
+            for one in tree:
+                inner = type(one)
+                if inner is Tensor or inner is Parameter:
+                    found.append(one)
+                elif inner not in ATOMS:
+                    found += _nested(one)
+        elif kind not in ATOMS:
+            found += _nested(tree)
+    if found and _functorch.peek_interpreter_stack() is not None:
+        return [unwrapped(tensor) for tensor in found]
+    return found
+
+
+def _nested(tree: object) -> list[Tensor]:
+    """The tensors in something that may hold some, itself included."""
+    found: list[Tensor] = []
+    stack = [tree]
+    while stack:
+        tree = stack.pop()
+        if isinstance(tree, Tensor):
+            found.append(tree)
+        elif isinstance(tree, (list, tuple)):
+            stack += tree[::-1]
+        elif isinstance(tree, dict):
+            stack += reversed(tree.values())
+    return found
