@@ -84,7 +84,7 @@ class Recorder(Values):
         super().__init__()
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backwards: list[Backward] = []
-        self._around = Around()
+        self._callers = Around()
         self._began = 0
 
     def begin(self) -> None:
@@ -187,7 +187,7 @@ class Recorder(Values):
         here = self.here()
         if here is not None and here.ignored:
             return function(*args, **kwargs)
-        place = self._around.enter(user_frame(sys._getframe(1)))
+        place = self._callers.enter(user_frame(sys._getframe(1)))
         if act is Act.REQUIRE and _functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
@@ -271,7 +271,7 @@ class Recorder(Values):
             event = made.get((inputs, walls)) if made else None
             if event is None:
                 event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
-                event.calls = self._around.calls
+                event.calls = self._callers.calls
                 if len(outputs) > 1:
                     made[inputs, walls] = event
             if into is not None and inputs and inputs[0] is into.value:
