@@ -210,7 +210,7 @@ bool = bool_
 
 _sys.modules[f"{__name__}.errors"] = errors  # Their public name; tracebacks show it.
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     _MODULE = {name: module for module, names in _LATER.items() for name in names.split()}
