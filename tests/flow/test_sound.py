@@ -18,7 +18,7 @@ from hypothesis import given, note, settings, strategies as st
 import stopgrad as sg
 from stopgrad.graph.body import walk as operations_in
 from stopgrad.graph.interpreter import interpret
-from stopgrad.graph.op import REGISTRY
+from stopgrad.graph.op import REGISTRY, NoGradient
 from stopgrad.graph.selective import by_gates, selective_gates
 from stopgrad.rewrite import rewrite
 from stopgrad.transforms.gradients.reach import between
@@ -141,9 +141,17 @@ def alike(case: Case, cut: Any) -> set[sg.Operation]:
         op
         for op in operations_in(case.graph.operations)
         if op.location
+        and (op.type != "CustomGradient" or CUSTOM not in cut.reason or cut.reason in reasons(op))
         and (op.location.file, op.location.line) == where
         and (op.origin is None) == (cut.operation.origin is None)
     }
+
+
+def reasons(op: sg.Operation) -> set[str]:
+    """Why gradients do not pass to inputs of an operation; a custom gradient names what it closes over."""
+    rules = [op.definition.rule(op, i) for i in range(len(op.inputs))]
+    walls = [rule for rule in rules if isinstance(rule, NoGradient)]
+    return {rule.reason if rule.about is None else rule.about(op) for rule in walls}
 
 
 def check_gates(case: Case, flow: Any, walk: Walk) -> None:

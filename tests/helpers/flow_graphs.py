@@ -410,6 +410,16 @@ Runs are counted from 1. A condition is asked after so many runs. None: it is no
 """
 
 
+def same_in_all(op: sg.Operation, wires: Sequence[Any], o: int) -> bool:
+    """Whether an output is the same operand whichever branch runs."""
+    returned = set()
+    for wire in wires:
+        y = wire.body.outputs[list(wire.outputs).index(o)]
+        given = [i for i, x in zip(wire.operands, wire.body.inputs, strict=True) if x is y]
+        returned.update([op.inputs[i] for i in given] or [None])
+    return op.definition.alternatives and len(returned) == 1 and None not in returned
+
+
 class Walk:
     """Walks from ys to xs, as the gradient of *x* would.
 
@@ -505,6 +515,8 @@ class Walk:
         found: set[Arrival] = set()
         for t, place, first, worst, rest in self.states(self.case.ys if ys is None else ys, x):
             if t is x and not place:
+                if not x.dtype.is_differentiable:  # Others are made from floats, which is where paths end.
+                    worst, rest = BLIND, rest if first is None else BLIND
                 found.add(Arrival(x, first, worst, rest))
         return found
 
@@ -518,14 +530,14 @@ class Walk:
         while stack:
             t, place, first, worst, rest = stack.pop()
             for to, where, ends, _ in self._next(t, place, x):
-                state = (to, where, *self._after(to, ends, first, worst, rest))
+                state = (to, where, *self._after(ends, first, worst, rest))
                 if state not in seen:
                     seen.add(state)
                     stack.append(state)
         return seen
 
     def _after(
-        self, to: sg.Output, ends: Sequence[End], first: End | None, worst: int, rest: int
+        self, ends: Sequence[End], first: End | None, worst: int, rest: int
     ) -> tuple[End | None, int, int]:
         """What has happened on the way, after one more step."""
         for end in ends:
@@ -535,9 +547,6 @@ class Walk:
                 rest = rest if first is None else max(rest, end.level)
             if not (removed and self.unseen):
                 first = first or end
-        if not to.dtype.is_differentiable:
-            worst = BLIND
-            rest = rest if first is None else BLIND
         return first, worst, rest
 
     def _next(self, t: sg.Output, place: Place, x: sg.Output) -> Iterator[Move]:
@@ -569,7 +578,7 @@ class Walk:
         op = t.op
         wired = {i for wire in wires for i in wire.operands}
         for i, operand in enumerate(op.inputs):
-            if i not in wired:
+            if i not in wired and not same_in_all(op, wires, t.index):
                 assert not operand.dtype.is_differentiable
                 yield operand, place, (), i
         for n, wire in enumerate(wires):
