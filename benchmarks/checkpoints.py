@@ -128,7 +128,7 @@ def steps(model: Model, folder: Path) -> dict[str, float]:
         for i in range(3):
             made.save(i)
             writing = made._writing
-            while writing is not None and writing._thread.is_alive():
+            while writing is not None and not writing._done._came:
                 beside.append(timed())
             made.wait()
     shutil.rmtree(folder)

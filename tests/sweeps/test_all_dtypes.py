@@ -67,6 +67,7 @@ NARROW = 0.51
 ELSEWHERE = {
     "Cast": "test_all_dtypes_casts.py",
     "Const": "it is fed nothing; every other test has constants",
+    "DebugCallback": "it hands its operands to a function, in tests/ops/test_effects.py",
     "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "SearchSorted": "test_arrays.py: its sequences are sorted",

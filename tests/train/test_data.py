@@ -517,8 +517,10 @@ def test_a_thread_ends_with_the_example_it_reads() -> None:
 
 
 FORKED_AND_INTERRUPTED = """
-import os, sys, time
+import os, signal, sys, time
 import numpy as np, stopgrad as sg
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background processes ignore it.
 
 class Source:
     seconds = 0

@@ -295,10 +295,10 @@ class Recorder(Values):
         for one in used:
             inputs[one.value] = None
         if into is not None and into.value not in found and tensor._is_view():
-            # A view's gradient goes through its base, with all that was written into it.
+            # A view's gradient goes through its base, with all that was written into it with gradients on.
             whole = tensor._base is not None and tensor.numel() == tensor._base.numel()
             through = self._rebased(call, found, tensor, into.value, whole)
-            if call.overwrites:  # Of what the view was, nothing is left.
+            if call.overwrites and through:  # Of what the view was, nothing is left.
                 found, zeros = {x: None for x in inputs if x in through and x is not into.value}, {}
             else:
                 inputs = {x: None for x in inputs if x not in through and x is not into.value}
