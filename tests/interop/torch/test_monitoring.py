@@ -64,9 +64,15 @@ PATCHED = [
     (torch.inference_mode, "__enter__"),
     (torch.inference_mode, "__exit__"),
 ]
-with sgt.watch():
-    pass  # PyTorch is patched once for the process.
-PLAIN = [vars(owner)[name] for owner, name in PATCHED]
+PLAIN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _plain() -> None:
+    """What PyTorch is before a test. Libraries that other tests import patch it, too."""
+    with sgt.watch():
+        pass  # PyTorch is patched once for the process.
+    PLAIN[:] = [vars(owner)[name] for owner, name in PATCHED]
 
 
 def nothing_is_patched(net: Any) -> bool:
