@@ -368,7 +368,8 @@ class Recorder:
         if exponent == 1.0:
             return self._elementwise("Copy", _FLOAT, x)
         if exponent == 0.5:
-            return self.sqrt(x)
+            # Unlike the root, the power is inf at -inf and 0 at -0.
+            return self.where(self.equal(x, -math.inf), math.inf, self.add(self.sqrt(x), 0.0))
         if exponent == -1.0:
             return self.divide(1.0, x)
         return self.square(x) if exponent == 2.0 else self.multiply(self.square(x), x)
