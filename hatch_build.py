@@ -29,6 +29,7 @@ class Kernels(BuildHookInterface[Any]):
         if self.target_name != "wheel" or version == "editable" or not levels:
             return
         sys.path.insert(0, str(Path(self.root) / "src"))
+        # Only here: to build a plain wheel, nothing that the package imports need be installed.
         from stopgrad.engines.xla.native.library import build, compiler, prebuilt
 
         self._folder = tempfile.TemporaryDirectory()

@@ -17,7 +17,7 @@ import stopgrad.torch as sgt
 from stopgrad import Flow, Status
 from stopgrad.interop.torch.recording.recorder import parameters_of
 
-LONGEST = 30
+LONGEST = 24
 """The most lines of a report on a library: what somebody reads at a glance."""
 FROZEN = "requires_grad is False"
 ARRIVES = (Status.FLOWS, Status.PARTLY_STOPPED)

@@ -16,11 +16,10 @@ from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.base.arrays import ArrayMethods
-from stopgrad.base.constructs import asked
 from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.base.later import Later
 from stopgrad.base.locks import exclusive
-from stopgrad.base.source import Called, Location, RawLocation, capture, decode
+from stopgrad.base.source import Called, Location, RawLocation, decode
 from stopgrad.base.types import Dim, DType, Shape, TensorType
 from stopgrad.graph.builder import Block, Region
 from stopgrad.graph.names import Names
@@ -92,12 +91,7 @@ class Output(ArrayMethods):
         return f"<{self.name} {self.type!r}>"
 
     _repr_html_: Any = Later("stopgrad.flow.shown")
-
-    def _no_value(self, what: str) -> GraphError:
-        return GraphError(
-            f"{what} of {describe(self)} is not known while tracing: it is there when the graph runs, "
-            f"where Session.run or the function returns it. {asked(capture())}"
-        )
+    _no_value: Any = Later("stopgrad.graph.no_value")
 
     def __bool__(self) -> bool:
         raise self._no_value("the truth value")
