@@ -1,0 +1,1 @@
+"""TensorFlow's graphs as graphs of ours."""
