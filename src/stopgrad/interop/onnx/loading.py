@@ -29,7 +29,7 @@ from stopgrad.interop.onnx.checking import (
     versions_of,
 )
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import KNOWS, Known, dtype_of_code
+from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
 from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
 from stopgrad.interop.onnx.translating import (
     FAILED,
@@ -296,7 +296,7 @@ def _read_as_known(graph: onnx.GraphProto) -> set[str]:
     for node in live(graph.node, [text(y.name) for y in graph.output]):
         domain, op_type = domain_of(node), text(node.op_type)
         rule = OPERATORS.get(f"{domain}::{op_type}" if domain else op_type)
-        positions = KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+        positions = known_positions(rule, len(node.input))
         for i, x in enumerate(node.input):
             (known if i in positions else others).add(text(x))
         for body in graphs_in(node):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -23,11 +23,12 @@ from stopgrad.graph.interpreter import constant_value
 from stopgrad.graph.op import REGISTRY, Op
 from stopgrad.interop.onnx.apart import Place
 from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
-from stopgrad.interop.onnx.folding import LARGEST, folded
+from stopgrad.interop.onnx.folding import folded
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused
 from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
+from stopgrad.interop.shared.folding import LARGEST
 
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
@@ -197,14 +198,7 @@ class Translator:
         known = folded(call, operands, rule)
         if known is not None:
             return known
-        return self._ruled(call, rule, operands)
-
-    def _ruled(self, call: Call, rule: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Any]:
-        knows = KNOWS.get(rule, frozenset())
-        call._given = [
-            x if i in knows or not isinstance(x, Known) else self.tensor(x) for i, x in enumerate(operands)
-        ]
-        made = rule(call, *call._given)
+        made = call.ruled(rule)
         return made if isinstance(made, tuple) else (made,)
 
     def _called(
