@@ -75,7 +75,7 @@ class Bundle:
         if entry is None:
             raise FileError(f"the checkpoint {self.name} holds no tensor {key!r}")
         if len(entry.slices):
-            raise FileError(f"{what} is stored in slices, which are not read; save the model again as a whole")
+            raise FileError(f"{what} is stored in slices, which are not read; save it again as a whole")
         shape = tuple(int(d.size) for d in entry.shape.dim)
         count = math.prod(shape)
         if any(size < 0 for size in shape) or count * dtype.itemsize != entry.size:
@@ -153,8 +153,8 @@ def _block(table: bytes, start: int, size: int, name: str) -> Iterator[tuple[byt
     kind, stored = struct.unpack("<BI", table[end : end + _TRAILER])
     if kind != 0:
         raise FileError(
-            f"the index of the checkpoint {name} is compressed, which is not read; save the model again with a "
-            "release of TensorFlow from 2.0 on"
+            f"the index of the checkpoint {name} is compressed, which is not read; save the "
+            "model again with TensorFlow 2"
         )
     if _masked(crc32c(table[start : end + 1])) != stored:
         raise FileError(f"the index of the checkpoint {name} is damaged: its checksum is another one")
@@ -202,7 +202,7 @@ _BYTES = [int(x) for x in _TABLE]
 def crc32c(content: bytes) -> int:
     """The CRC-32C (Castagnoli) of bytes.
 
-    Rows of equal length are checked side by side; a row's checksum is moved over the next row by a linear map.
+    Rows of equal length are checked side by side; a checksum is moved over the next row by a linear map.
 
     Examples:
         >>> hex(crc32c(b"123456789"))

@@ -14,7 +14,6 @@ from google.protobuf import text_format
 
 from stopgrad.base.errors import ArgumentError, FileError, MissingFileError
 from stopgrad.base.types import DType
-from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import shorten
 from stopgrad.interop.shared.calling import dtype_from
 from stopgrad.interop.tensorflow.bundle import Bundle
@@ -29,7 +28,7 @@ _LARGEST = 2**31 - 1
 _LARGEST_TEXT = 2**28
 """The most bytes of a message in text form."""
 _FILLED = 2**26
-"""The most elements of all constants together that repeat the last stored one, and are not stored themselves."""
+"""The most elements of all constants together that repeat a stored one."""
 
 
 class Source(NamedTuple):
@@ -48,7 +47,7 @@ class Source(NamedTuple):
     bundle: Bundle | None = None
 
 
-GraphSource: TypeAlias = AnyPath | bytes | Any
+GraphSource: TypeAlias = Any
 """What a graph can be read from: a path, the bytes of a ``GraphDef``, or a ``GraphDef`` of TensorFlow's."""
 
 
@@ -155,7 +154,7 @@ def _saved_model(folder: str) -> Source:
     return Source(meta.graph_def, name, meta, Bundle.of(os.path.join(folder, "variables")))
 
 
-# ----------------------------------------------------------------------------------------------- element types
+# ----------------------------------------------------------------------------------------- element types
 
 _NUMPY: dict[str, Any] = {
     "DT_FLOAT": np.float32, "DT_DOUBLE": np.float64, "DT_INT32": np.int32, "DT_UINT8": np.uint8,
@@ -169,7 +168,8 @@ _FIELDS = {
     "DT_FLOAT": "float_val", "DT_DOUBLE": "double_val", "DT_INT32": "int_val", "DT_UINT8": "int_val",
     "DT_INT16": "int_val", "DT_INT8": "int_val", "DT_COMPLEX64": "scomplex_val", "DT_INT64": "int64_val",
     "DT_BOOL": "bool_val", "DT_UINT16": "int_val", "DT_COMPLEX128": "dcomplex_val", "DT_HALF": "half_val",
-    "DT_UINT32": "uint32_val", "DT_UINT64": "uint64_val", "DT_BFLOAT16": "half_val", "DT_STRING": "string_val",
+    "DT_UINT32": "uint32_val", "DT_UINT64": "uint64_val", "DT_BFLOAT16": "half_val",
+    "DT_STRING": "string_val",
     "DT_QINT8": "int_val", "DT_QUINT8": "int_val", "DT_QINT16": "int_val", "DT_QUINT16": "int_val",
     "DT_QINT32": "int_val",
 }  # fmt: skip
@@ -227,9 +227,11 @@ def array_from(tensor: Any, what: str) -> np.ndarray[Any, Any]:
         raise FileError(f"{what} declares {count} elements and stores {len(values)}")
     last = values[-1:] if len(values) else np.zeros(1, values.dtype)
     rest = np.broadcast_to(last, (count - len(values),))
-    return np.broadcast_to(last.reshape((1,) * len(shape)), shape) if len(values) < 2 else np.concatenate(
-        [values, rest]
-    ).reshape(shape)
+    return (
+        np.broadcast_to(last.reshape((1,) * len(shape)), shape)
+        if len(values) < 2
+        else np.concatenate([values, rest]).reshape(shape)
+    )
 
 
 def _stored(tensor: Any, name: str, what: str) -> np.ndarray[Any, Any]:
@@ -286,7 +288,7 @@ def shape_from(shape: Any) -> tuple[int | None, ...] | None:
 
 
 def attribute_value(attribute: Any, around: Mapping[str, Any], what: str) -> Any:
-    """The value of an ``AttrValue`` as a Python value; one that a function leaves open is that of *around*."""
+    """The value of an ``AttrValue``; one that a function leaves open is that of *around*."""
     kind = attribute.WhichOneof("value")
     if kind == "placeholder":
         given = around.get(attribute.placeholder)
