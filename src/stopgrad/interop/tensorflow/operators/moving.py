@@ -13,6 +13,7 @@ import stopgrad as sg
 from stopgrad.interop.shared.conversions import along, axis_of, brought, product, pulled
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.tensorflow.operators.elementwise import ungraded
 
 
 def checked_axis(node: Call, axis: int, ndim: int) -> int:
@@ -205,7 +206,7 @@ def _sliced(node: Call, x: sg.Output, begin: sg.Output | Known, size: sg.Output 
 
 @knows(1)
 def _padded(node: Call, x: sg.Output, pairs: sg.Output | Known, value: sg.Output | None = None) -> Any:
-    return padded(x, pairs_in(node, pairs, x.ndim), 0 if value is None else sg.reshape(value, []))
+    return padded(x, pairs_in(node, pairs, x.ndim), 0 if value is None else sg.reshape(ungraded(value), []))
 
 
 @knows(1)
