@@ -151,7 +151,7 @@ def _pool_grad(op: str, rank: int) -> Maker:
 
 
 def _image(r: Random, shape: Sequence[int]) -> Array:
-    """Numbers; for three axes, where TensorFlow gives each of equal maxima the whole gradient, without ties."""
+    """Numbers; for three axes without ties: there, TensorFlow gives each of them the whole gradient."""
     return r.array(shape, F32) if len(shape) == 4 else r.apart(shape)
 
 

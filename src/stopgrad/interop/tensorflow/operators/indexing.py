@@ -73,8 +73,8 @@ def _inverted(node: Call, x: sg.Output) -> Any:
 def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Output, off: sg.Output) -> Any:
     axis = checked_axis(node, int(node.attribute("axis", -1)), indices.ndim + 1)
     hits = brought(indices, sg.int64) if indices.dtype.kind == "u" else indices
-    values = [sg.reshape(ungraded(x), []) for x in (on, off)]
-    return sg.one_hot(hits, node.sizes(depth)[0], *values, axis)
+    yes, no = (sg.reshape(ungraded(x), []) for x in (on, off))
+    return sg.one_hot(hits, node.sizes(depth)[0], yes, no, axis)
 
 
 @knows(0)
