@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,64 @@ class Case:
     attributes: dict[str, Any] = field(default_factory=dict)
     results: int | None = None
     differentiated: bool = True
+
+
+@dataclass
+class Written:
+    """A graph of TensorFlow's with what it computes.
+
+    Attributes:
+        graph: the serialised ``GraphDef``.
+        fed: the values of its placeholders, by name.
+        values: of the compared results, by name, such as ``c0:1``.
+        seeds: cotangents of the differentiable ones, by name.
+        gradients: for each placeholder with one, by name; None where TensorFlow has none.
+    """
+
+    graph: bytes
+    fed: dict[str, Array]
+    values: dict[str, Array]
+    seeds: dict[str, Array]
+    gradients: dict[str, Array | None]
+
+    def save(self, path: Path) -> None:
+        """Keep it as one file: the graph, all arrays behind one another, and a list of what they are."""
+        arrays = [
+            ("fed", self.fed),
+            ("values", self.values),
+            ("seeds", self.seeds),
+            ("gradients", self.gradients),
+        ]
+        index, data = [], b""
+        for what, named in arrays:
+            for name, array in named.items():
+                kept = None if array is None else np.ascontiguousarray(array)
+                index.append(
+                    [what, name, *((None, None) if kept is None else (kept.dtype.str, np.shape(array)))]
+                )
+                data += b"" if kept is None else kept.tobytes()
+        parts = [self.graph, json.dumps(index).encode(), data]
+        path.write_bytes(lzma.compress(b"".join(len(part).to_bytes(8, "little") + part for part in parts)))
+
+    @classmethod
+    def load(cls, path: Path) -> Written:
+        """What :meth:`save` has kept."""
+        rest, parts = lzma.decompress(path.read_bytes()), []
+        while rest:
+            size = int.from_bytes(rest[:8], "little")
+            parts.append(rest[8 : 8 + size])
+            rest = rest[8 + size :]
+        graph, index, data = parts
+        found: dict[str, dict[str, Any]] = {what: {} for what in ("fed", "values", "seeds", "gradients")}
+        start = 0
+        for what, name, dtype, shape in json.loads(index):
+            if dtype is None:
+                found[what][name] = None
+                continue
+            count = int(np.prod(shape))
+            found[what][name] = np.frombuffer(data, dtype, count, start).reshape(shape)
+            start += found[what][name].nbytes
+        return cls(graph, **found)
 
 
 class Random:

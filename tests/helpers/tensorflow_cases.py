@@ -5,14 +5,22 @@ The script that writes graphs with TensorFlow and the sweep that compares with i
 
 from __future__ import annotations
 
-from tests.helpers.tensorflow_case import Case, Family, Random
-from tests.helpers.tensorflow_cases_numbers import ACTIVATIONS, ELEMENTWISE, LOSSES, PRODUCTS, REDUCTIONS
-from tests.helpers.tensorflow_cases_shapes import GENERATORS, INDEXING, MOVING
-from tests.helpers.tensorflow_cases_windows import CONVOLUTIONS, IMAGES, NORMALIZATIONS, POOLING
+from tensorflow_case import Case, Family, Random
+from tensorflow_cases_numbers import (
+    ACTIVATIONS,
+    DECOMPOSITIONS,
+    ELEMENTWISE,
+    LOSSES,
+    PRODUCTS,
+    REDUCTIONS,
+)
+from tensorflow_cases_shapes import GENERATORS, INDEXING, MOVING
+from tensorflow_cases_windows import CONVOLUTIONS, IMAGES, NORMALIZATIONS, POOLING
 
 FAMILIES: dict[str, Family] = {
     "activations": ACTIVATIONS,
     "convolutions": CONVOLUTIONS,
+    "decompositions": DECOMPOSITIONS,
     "elementwise": ELEMENTWISE,
     "generators": GENERATORS,
     "images": IMAGES,

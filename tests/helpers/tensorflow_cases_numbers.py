@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tests.helpers.tensorflow_case import (
+from tensorflow_case import (
     F32,
     F64,
     I32,
@@ -303,10 +303,10 @@ def _mat_mul(r: Random) -> Case:
     return Case("MatMul", [fed(a), fed(b)], {"transpose_a": first, "transpose_b": second})
 
 
-def _batch_mat_mul(op: str) -> Maker:
+def _batch_mat_mul(op: str, *dtypes: Any) -> Maker:
     def make(r: Random) -> Case:
         n, k, m = r.shape(3, 3)
-        dtype, first, second = r.one(F32, F64, np.complex64), r.flag(), r.flag()
+        dtype, first, second = r.one(*dtypes), r.flag(), r.flag()
         left, right = r.pair() if op != "BatchMatMul" else [r.shape(0, 2)] * 2
         a = r.array((*left, *((k, n) if first else (n, k))), dtype)
         b = r.array((*right, *((m, k) if second else (k, m))), dtype)
@@ -396,9 +396,15 @@ def _eigen(r: Random) -> Case:
     return Case("SelfAdjointEigV2", [fed(x)], {"compute_v": True}, results=1)
 
 
+DECOMPOSITIONS: Family = {
+    "BatchMatMulV2": _batch_mat_mul("BatchMatMulV2", np.complex64),
+    "SelfAdjointEigV2": _eigen,
+}
+"""What ONNX has no form for: decompositions, and complex numbers."""
+
 PRODUCTS: Family = {
     "MatMul": _mat_mul,
-    **{op: _batch_mat_mul(op) for op in ("BatchMatMul", "BatchMatMulV2")},
+    **{op: _batch_mat_mul(op, F32, F64) for op in ("BatchMatMul", "BatchMatMulV2")},
     "Einsum": _einsum,
     "Cholesky": _square("Cholesky"),
     "MatrixInverse": _square("MatrixInverse", adjoint=(True, False)),
@@ -406,7 +412,6 @@ PRODUCTS: Family = {
     "LogMatrixDeterminant": _square("LogMatrixDeterminant"),
     "MatrixSolve": _solve("MatrixSolve"),
     "MatrixTriangularSolve": _solve("MatrixTriangularSolve"),
-    "SelfAdjointEigV2": _eigen,
     "MatrixBandPart": _band,
     "MatrixDiagV3": _diagonal,
     "MatrixDiagPartV3": _diagonal_part,

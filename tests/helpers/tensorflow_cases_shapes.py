@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tests.helpers.tensorflow_case import (
+from tensorflow_case import (
     F32,
     F64,
     I32,
@@ -20,7 +20,7 @@ from tests.helpers.tensorflow_case import (
     const,
     fed,
 )
-from tests.helpers.tensorflow_cases_numbers import unary
+from tensorflow_cases_numbers import unary
 
 # -------------------------------------------------------------------------------------------- indexing
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tests.helpers.tensorflow_case import (
+from tensorflow_case import (
     F32,
     F64,
     I32,

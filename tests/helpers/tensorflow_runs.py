@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -13,28 +12,9 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_library, op_def_registry
-from tests.helpers.tensorflow_case import Array, Case
+from tensorflow_case import Array, Case, Written
 
 v1 = tf.compat.v1
-
-
-@dataclass
-class Written:
-    """A graph of TensorFlow's with what it computes.
-
-    Attributes:
-        graph: the serialised ``GraphDef``.
-        fed: the values of its placeholders, by name.
-        values: of the compared results, by name, such as ``c0:1``.
-        seeds: cotangents of the differentiable ones, by name.
-        gradients: for each placeholder with one, by name; None where TensorFlow has none.
-    """
-
-    graph: bytes
-    fed: dict[str, Array]
-    values: dict[str, Array]
-    seeds: dict[str, Array]
-    gradients: dict[str, Array | None]
 
 
 def written(cases: Sequence[Case], seed: int = 0) -> Written:

@@ -169,9 +169,9 @@ def _slicing(node: Call, begin: Any, end: Any, strides: Any) -> dict[str, Any]:
 
 
 def _bound(node: Call, bound: sg.Output | Known, count: int, unread: int, single: int) -> list[Any]:
-    """The bounds of each slice; 0 for those that are not read. Bits of *unread* and *single* are about slices.
+    """The bound of each slice; 0 for those that are not read. Bits of *unread* and *single* are about slices.
 
-    The index of a single element may be one that the model computes.
+    That of a single element may be one that the model computes.
     """
     if node.is_known(bound) or not all((unread | single) >> i & 1 for i in range(count)):
         return list(node.sizes(bound))
