@@ -62,6 +62,23 @@ def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> Any:
     return sg.left_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
 
 
+def _zero_at_zero(function: Callable[..., Any]) -> Rule:
+    """A rule for a product that is 0 where x is 0; TensorFlow's gradient towards x is 0 there, too."""
+
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+        zero = brought(0, x.dtype)
+        return function(sg.where(sg.equal(x, zero), zero, x), y)
+
+    return rule
+
+
+def ungraded(x: sg.Output) -> Any:
+    """An operand to which TensorFlow defines no gradient; a stop says so, unless it is a constant."""
+    return (
+        x if x.op.type == "Const" or not x.dtype.is_differentiable else sg.stop_gradient(x, name="ungraded")
+    )
+
+
 def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> Any:
     number = np.unique(node.known(order))
     if number.size != 1 or number[0] != int(number[0]) or number[0] < 0:
@@ -169,9 +186,9 @@ ELEMENTWISE: Table = {
     "Maximum": binary(sg.maximum),
     "Minimum": binary(sg.minimum),
     "SquaredDifference": binary(sg.squared_difference),
-    "Xlogy": binary(sg.xlogy),
-    "Xlog1py": binary(sg.xlog1py),
-    "Xdivy": binary(sg.xdivy),
+    "Xlogy": _zero_at_zero(sg.xlogy),
+    "Xlog1py": _zero_at_zero(sg.xlog1py),
+    "Xdivy": _zero_at_zero(sg.xdivy),
     "Atan2": binary(sg.atan2),
     "NextAfter": binary(sg.nextafter),
     "Igamma": binary(sg.igamma),

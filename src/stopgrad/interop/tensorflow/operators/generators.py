@@ -12,7 +12,7 @@ from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
-from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
+from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 
 # ------------------------------------------------------------------------------------------------- shapes
 
@@ -53,13 +53,15 @@ def _broadcast_shapes(node: Call, x: sg.Output | Known, y: sg.Output | Known) ->
 def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
     """The axes over which the gradient of each operand of a broadcast is summed.
 
-    Where both sizes are 1, the axis is among both, as TensorFlow has it.
+    Where both sizes are 1, the axis is among both, as TensorFlow has it, unless the shapes are equal.
     """
     dtype = wanted_dtype(node, "T", sg.int32)
     shapes = [node.sizes(x), node.sizes(y)]
     ndim = max(map(len, shapes))
     left, right = ([1] * (ndim - len(shape)) + list(shape) for shape in shapes)
     found: tuple[list[int], list[int]] = ([], [])
+    if shapes[0] == shapes[1]:
+        left = right = []
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
         ones = [not isinstance(n, sg.Dim) and n == 1 for n in (a, b)]
         for axes, one, other in zip(found, ones, reversed(ones), strict=True):
@@ -128,7 +130,7 @@ def _number(node: Call, x: sg.Output | Known) -> Any:
 
 @knows(2)
 def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Any:
-    return sg.linspace(start, stop, int(node.known(count)))
+    return sg.linspace(ungraded(start), ungraded(stop), int(node.known(count)))
 
 
 GENERATORS: Table = {

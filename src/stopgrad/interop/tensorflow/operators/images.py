@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import bounded, brought, pulled, static
+from stopgrad.interop.shared.conversions import Refused, bounded, brought, pulled, static
 from stopgrad.interop.shared.convolutions import to_columns
 from stopgrad.interop.shared.sampling import cubic_weights, weighted
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
@@ -85,6 +85,8 @@ def _cubic(axis: Axis) -> Weights:
 
 def _area(axis: Axis) -> Weights:
     """The mean of the old pixels that a new one covers."""
+    if axis.scale == 0:
+        raise Refused("one pixel has no mean of the pixels between its middle and itself")
     starts = np.arange(axis.new, dtype=np.float32) * axis.scale
     ends = np.arange(1, axis.new + 1, dtype=np.float32) * axis.scale
     first = np.floor(starts)

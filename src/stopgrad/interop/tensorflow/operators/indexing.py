@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
-from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
+from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 from stopgrad.interop.tensorflow.operators.moving import axis_in, checked_axis
 
 # ------------------------------------------------------------------------------------------------- reading
@@ -73,7 +73,8 @@ def _inverted(node: Call, x: sg.Output) -> Any:
 def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Output, off: sg.Output) -> Any:
     axis = checked_axis(node, int(node.attribute("axis", -1)), indices.ndim + 1)
     hits = brought(indices, sg.int64) if indices.dtype.kind == "u" else indices
-    return sg.one_hot(hits, node.sizes(depth)[0], sg.reshape(on, []), sg.reshape(off, []), axis)
+    yes, no = (sg.reshape(ungraded(x), []) for x in (on, off))
+    return sg.one_hot(hits, node.sizes(depth)[0], yes, no, axis)
 
 
 @knows(0)

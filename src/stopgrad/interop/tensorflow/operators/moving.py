@@ -13,6 +13,7 @@ import stopgrad as sg
 from stopgrad.interop.shared.conversions import along, axis_of, brought, product, pulled
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.tensorflow.operators.elementwise import ungraded
 
 
 def checked_axis(node: Call, axis: int, ndim: int) -> int:
@@ -146,40 +147,38 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 @knows(1, 2, 3)
 def _strided_slice(node: Call, x: sg.Output, begin: Any, end: Any, strides: Any) -> Any:
-    bounds = _bounds(node, begin, end, strides)
-    return sg.strided_slice(x, *bounds, *[int(node.attribute(name, 0)) for name in _MASKS])
-
-
-def _bounds(node: Call, begin: Any, end: Any, strides: Any) -> tuple[list[Any], list[Any], list[int]]:
-    """The bounds and steps of a slice. The index of a single element may be one that the model computes."""
-    steps = [int(n) for n in node.known(strides).reshape(-1).tolist()]
-    single, whole = int(node.attribute("shrink_axis_mask", 0)), [0] * len(steps)
-    masks = [int(node.attribute(name, 0)) for name in _MASKS]
-    hidden = masks[2] | masks[3]
-    found: list[list[Any]] = []
-    for bound, mask in ((begin, masks[0] & ~single | hidden), (end, masks[1] | single | hidden)):
-        if node.is_known(bound):
-            found.append(list(node.sizes(bound)))
-            continue
-        given = whole if all(mask >> i & 1 for i in range(len(steps))) else [None] * len(steps)
-        if given is not whole:
-            for i in range(len(steps)):
-                if mask >> i & 1:
-                    given[i] = 0
-                elif bound is begin and single >> i & 1:
-                    given[i] = sg.reshape(part(node.tensor(bound), 0, i, i + 1), [])
-                else:
-                    node.sizes(bound)  # It says which operand must be known, and why.
-        found.append(given)
-    return found[0], found[1], steps
+    return sg.strided_slice(x, **_slicing(node, begin, end, strides))
 
 
 @knows(0, 1, 2, 3)
 def _strided_slice_grad(node: Call, shape: Any, begin: Any, end: Any, strides: Any, g: sg.Output) -> Any:
-    masks = [int(node.attribute(name, 0)) for name in _MASKS]
-    bounds = _bounds(node, begin, end, strides)
+    slicing = _slicing(node, begin, end, strides)
     start = sg.zeros(list(node.sizes(shape)), g.dtype)
-    (found,) = pulled(lambda x: sg.strided_slice(x, *bounds, *masks), [start], [g])
+    (found,) = pulled(lambda x: sg.strided_slice(x, **slicing), [start], [g])
+    return found
+
+
+def _slicing(node: Call, begin: Any, end: Any, strides: Any) -> dict[str, Any]:
+    """The arguments of a slice."""
+    steps = [int(n) for n in node.known(strides).reshape(-1).tolist()]
+    masks = {name: int(node.attribute(name, 0)) for name in _MASKS}
+    single, hidden = masks["shrink_axis_mask"], masks["ellipsis_mask"] | masks["new_axis_mask"]
+    starts = _bound(node, begin, len(steps), masks["begin_mask"] & ~single | hidden, single)
+    ends = _bound(node, end, len(steps), masks["end_mask"] | single | hidden, 0)
+    return {"begin": starts, "end": ends, "strides": steps, **masks}
+
+
+def _bound(node: Call, bound: sg.Output | Known, count: int, unread: int, single: int) -> list[Any]:
+    """The bounds of each slice; 0 for those that are not read. Bits of *unread* and *single* are about slices.
+
+    The index of a single element may be one that the model computes.
+    """
+    if node.is_known(bound) or not all((unread | single) >> i & 1 for i in range(count)):
+        return list(node.sizes(bound))
+    found: list[Any] = [0] * count
+    for i in range(count):
+        if not unread >> i & 1:
+            found[i] = sg.reshape(part(node.tensor(bound), 0, i, i + 1), [])
     return found
 
 
@@ -205,7 +204,7 @@ def _sliced(node: Call, x: sg.Output, begin: sg.Output | Known, size: sg.Output 
 
 @knows(1)
 def _padded(node: Call, x: sg.Output, pairs: sg.Output | Known, value: sg.Output | None = None) -> Any:
-    return padded(x, pairs_in(node, pairs, x.ndim), 0 if value is None else sg.reshape(value, []))
+    return padded(x, pairs_in(node, pairs, x.ndim), 0 if value is None else sg.reshape(ungraded(value), []))
 
 
 @knows(1)

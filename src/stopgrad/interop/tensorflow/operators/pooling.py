@@ -24,8 +24,8 @@ class Pooling(Spatial):
         self, node: Call, rank: int, ksize: Sequence[int] | None = None, strides: Sequence[int] | None = None
     ) -> None:
         super().__init__(node, rank, strides)
-        sizes = [node.attribute("ksize") if ksize is None else ksize, node.attribute("strides") or strides]
-        for given in sizes:
+        ksize = node.attribute("ksize") if ksize is None else ksize
+        for given in (ksize, node.attribute("strides") if strides is None else strides):
             if (
                 given is None
                 or len(given) != rank + 2
@@ -33,7 +33,7 @@ class Pooling(Spatial):
                 or given[1 if self.first else -1] != 1
             ):
                 node.fail("pooling over the batch or the channels is not there")
-        self.window = self.inner(node, "ksize", sizes[0])
+        self.window = self.inner(node, "ksize", ksize or ())
 
     def largest(self, x: sg.Output) -> Any:
         """The largest elements, of a tensor with the channels last."""

@@ -8,7 +8,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
-from stopgrad.interop.tensorflow.operators.elementwise import unary, wanted_dtype
+from stopgrad.interop.tensorflow.operators.elementwise import unary, ungraded, wanted_dtype
 
 
 def matrix_product(node: Call, a: sg.Output, b: sg.Output) -> Any:
@@ -58,6 +58,9 @@ def _logarithm_of_determinant(node: Call, x: sg.Output) -> Any:
 
 
 def _eigen(node: Call, x: sg.Output) -> Any:
+    """Of the lower triangle alone, where the gradient arrives, too."""
+    below = sg.tril(x, -1)
+    x = sg.add(sg.tril(x), sg.adjoint(below))
     if node.attribute("compute_v", True):
         return tuple(sg.eigh(x))
     return sg.eigvalsh(x), sg.zeros([0], x.dtype)
@@ -99,7 +102,7 @@ def _from_diagonal(
     node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
 ) -> Any:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
-    around = brought(0, x.dtype) if padding is None else sg.reshape(padding, [])
+    around = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag(
         x,
         k=_offsets(node, k),
@@ -113,7 +116,7 @@ def _from_diagonal(
 @knows(1)
 def _diagonal(node: Call, x: sg.Output, k: Any = None, padding: Any = None) -> Any:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagPartV2" else "RIGHT_LEFT"))
-    around = brought(0, x.dtype) if padding is None else sg.reshape(padding, [])
+    around = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag_part(x, k=_offsets(node, k), padding_value=around, align=align)
 
 

@@ -144,12 +144,13 @@ def _sparse_segments(function: Callable[..., Any]) -> Rule:
 @knows(1)
 def _bincount(node: Call, x: sg.Output, size: sg.Output | Known, weights: sg.Output | None = None) -> Any:
     length = node.sizes(size)[0]
-    empty = weights is None or any(not isinstance(n, sg.Dim) and n == 0 for n in weights.shape)
     dtype = wanted_dtype(node, "T", sg.int32)
     if node.attribute("binary_output", False) or x.ndim > 1:
         node.fail("counts are made of one vector here, and are not binary")
     flat = sg.reshape(x, [-1])
-    kept = None if empty else sg.reshape(weights, [-1])
+    kept: Any = None
+    if weights is not None and all(isinstance(n, sg.Dim) or n != 0 for n in weights.shape):
+        kept = sg.reshape(weights, [-1])
     return brought(sg.bincount(flat, kept, length, length, dtype), dtype)
 
 
