@@ -81,12 +81,20 @@ def knows(*positions: int) -> Callable[[R], R]:
     return decorate
 
 
-_KNOWS: dict[Rule, frozenset[int]] = {}
+def knows_all(rule: R) -> R:
+    """Decorator: the rule takes all operands as they are, known or not."""
+    _KNOWS[rule] = None
+    return rule
+
+
+_KNOWS: dict[Rule, frozenset[int] | None] = {}
 
 
 def known_positions(rule: Rule | None, count: int) -> frozenset[int]:
     """The positions, of so many operands, that a rule takes as known values."""
     found = _KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+    if found is None:
+        return frozenset(range(count))
     return frozenset([i + count if i < 0 else i for i in found])
 
 

@@ -54,7 +54,7 @@ class Bundle:
         if not header_seen or header.endianness not in (0, 1):
             raise FileError(f"the checkpoint {self.name} has no header: it is damaged")
         self._shards = header.num_shards
-        self._order = ">" if header.endianness == 1 else "<"
+        self._is_big = header.endianness == 1
 
     @classmethod
     def of(cls, folder: str) -> Bundle | None:
@@ -88,7 +88,9 @@ class Bundle:
             raise FileError(f"{what} cannot be read: its file is too short")
         if _masked(crc32c(content)) != entry.crc32c:
             raise FileError(f"{what} is damaged: its checksum is another one")
-        found = np.frombuffer(content, dtype.newbyteorder(self._order) if dtype.itemsize > 1 else np.uint8)
+        found = np.frombuffer(
+            content, dtype.newbyteorder(">" if self._is_big else "<") if dtype.itemsize > 1 else np.uint8
+        )
         found = found.view(dtype) if dtype.itemsize == 1 and dtype.kind != "b" else found
         own = found != 0 if dtype.kind == "b" else found.astype(dtype.newbyteorder("="))
         return own.reshape(shape)

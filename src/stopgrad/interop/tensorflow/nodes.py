@@ -77,6 +77,18 @@ Source = tuple[str, int]
 """A result: the name of its node, and which of the node's results it is."""
 
 
+class Function(NamedTuple):
+    """A function of the graph's library, as an attribute names it.
+
+    Attributes:
+        name: the function.
+        attributes: values for the attributes that its body leaves open, as ``AttrValue``.
+    """
+
+    name: str
+    attributes: Mapping[str, Any]
+
+
 class Node:
     """A node.
 

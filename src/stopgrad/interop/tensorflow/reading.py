@@ -18,7 +18,7 @@ from stopgrad.graph.operands import shorten
 from stopgrad.interop.shared.calling import dtype_from
 from stopgrad.interop.tensorflow.bundle import Bundle
 from stopgrad.interop.tensorflow.messages import TYPE_NAMES, GraphDef, SavedModel
-from stopgrad.interop.tensorflow.operators.calling import Function
+from stopgrad.interop.tensorflow.nodes import Function
 
 MODEL = "saved_model.pb"
 """The file of a SavedModel's folder that holds its graph."""
