@@ -39,7 +39,7 @@ def test_a_gradient_can_be_saved(name: str, tmp_path: Path) -> None:
     x, y = built(name)
     with y.op.graph.as_default():
         (dx,) = sg.gradients(y, [x])
-    sgtf.save(tmp_path / "graph.pbtxt", {"dx": dx})
+    sgtf.save(tmp_path / "graph.pbtxt", {"dx": dx}, {"x": x})
     given = numbers(3, 6, seed=1)
     wanted = sg.Session(y.op.graph, engine="numpy").run(dx, {x: given})
     np.testing.assert_allclose(sgtf.load(tmp_path / "graph.pbtxt")(given), wanted, rtol=1e-5, atol=1e-6)
