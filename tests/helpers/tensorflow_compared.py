@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import stopgrad.tensorflow as sgtf
 from tensorflow_case import Array, Written
 
 import stopgrad as sg
+import stopgrad.tensorflow as sgtf
 
 TOLERANCE = 1e-5
 
