@@ -24,9 +24,8 @@ def test_a_family_of_operations_computes_them_on_onnxruntime(family: str) -> Non
     assert not disagreements(Written.load(KEPT / f"{family}.xz"), "onnxruntime")
 
 
-SLOWLY_COMPILED = {
-    f for f in FAMILIES if f not in ("decompositions", "generators", "losses", "normalizations")
-}
+NOT_SLOW = ("decompositions", "generators", "losses", "normalizations")
+SLOWLY_COMPILED = {f for f in FAMILIES if f not in NOT_SLOW}
 
 
 @pytest.mark.slow

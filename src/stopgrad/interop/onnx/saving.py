@@ -19,7 +19,7 @@ from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
-from stopgrad.rewrite import rewrite
+from stopgrad.rewrite import erase_gates, rewrite
 
 OPSET = 21
 """The default version of ONNX's operators."""
@@ -37,6 +37,7 @@ def save(
     values: Values = None,
     opset: int = OPSET,
     external: bool | None = None,
+    gates: bool = True,
 ) -> None:
     """Write a graph, for instance a gradient, as an ONNX model that any runtime executes.
 
@@ -52,6 +53,8 @@ def save(
         opset: the version of ONNX's operators, from 18 to 26.
         external: whether arrays of 1 KiB and more go into a file beside the model, named after it with
             ``.data`` appended; by default only if the model is too large for one file, which holds 2 GiB.
+        gates: whether gates and custom gradients are written, so that they are there when the model is loaded
+            again. False is for inference alone.
 
     Raises:
         ArgumentError: an argument is not what it must be, or an input is missing.
@@ -61,7 +64,7 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    ready = _ready(outputs, inputs, values, opset)
+    ready = _ready(outputs, inputs, values, opset, gates)
     if external not in (None, True, False):
         raise ArgumentError(f"external is True, False or None, not {external!r}")
     if external is None:
@@ -86,6 +89,7 @@ def to_model(
     *,
     values: Values = None,
     opset: int = OPSET,
+    gates: bool = True,
 ) -> onnx.ModelProto:
     """The model that :func:`save` writes, as an object of ``onnx``. Arguments and errors are the same.
 
@@ -97,7 +101,7 @@ def to_model(
         >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
         ['StopGradient', 'Exp']
     """
-    return _ready(outputs, inputs, values, opset).model()
+    return _ready(outputs, inputs, values, opset, gates).model()
 
 
 # ---------------------------------------------------------------------------------------------- the graph
@@ -119,12 +123,15 @@ class _Ready(NamedTuple):
         return made
 
 
-def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready:
+def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bool) -> _Ready:
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
     xs, ys, stored = asked(outputs, inputs, "model")
     everything = {**xs, **stored}
-    done = rewrite([*ys.values()], [*everything.values()], RULES)
+    if gates not in (True, False):
+        raise ArgumentError(f"gates is True or False, not {gates!r}")
+    rules = RULES if gates else (erase_gates, *RULES)
+    done = rewrite([*ys.values()], [*everything.values()], rules)
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )
