@@ -182,9 +182,11 @@ def network(build: Callable[[], Any], lowered: bool = False, seed: int = 0) -> W
     whole = [x, *weights] if x.dtype.is_floating else weights
     slopes = [tf.convert_to_tensor(one).numpy() for one in tape.gradient(loss, whole)]
     gradients: dict[str, Array | None] = {name: slopes[0]} if x.dtype.is_floating else {}
-    for variable, slope in zip(weights, slopes[-len(weights) :], strict=True):
-        (holder,) = [node.name for node in definition.node if _holds(node, variable.numpy())]
-        gradients[holder] = slope
+    holders = _constants(definition)
+    gradients |= {
+        holders[variable.numpy().tobytes()]: slope
+        for variable, slope in zip(weights, slopes[-len(weights) :], strict=True)
+    }
     return Written(definition.SerializeToString(), {name: given}, {result: y.numpy()}, {result: g}, gradients)
 
 
@@ -194,12 +196,10 @@ def _drawn(rng: np.random.Generator, x: Any) -> Array:
     return rng.uniform(-1, 1, x.shape).astype(x.dtype.as_numpy_dtype)
 
 
-def _holds(node: Any, weight: Array) -> bool:
-    """Whether a node is a constant that holds this array."""
-    if node.op != "Const" or node.attr["dtype"].type != tf.float32.as_datatype_enum:
-        return False
-    value = tf.make_ndarray(node.attr["value"].tensor)
-    return value.shape == weight.shape and np.array_equal(value, weight)
+def _constants(definition: Any) -> dict[bytes, str]:
+    """The names of constants by their values' bytes."""
+    nodes = [node for node in definition.node if node.op == "Const"]
+    return {tf.make_ndarray(node.attr["value"].tensor).tobytes(): node.name for node in nodes}
 
 
 def main() -> None:

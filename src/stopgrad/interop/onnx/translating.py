@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -13,17 +13,18 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import FileError
 from stopgrad.base.source import Location
-from stopgrad.graph.build import apply
+from stopgrad.graph.build import apply, local
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.op import Op
 from stopgrad.interop.onnx.apart import Place
-from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
+from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, gradient_of, is_custom, live
 from stopgrad.interop.onnx.folding import folded
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused
 from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
 from stopgrad.interop.shared.building import FAILED, Building, label_from, scope_from
+from stopgrad.ops.gates.custom import given_gradient
 
 _EXPANDED = 30_000
 _EXPANSION = 16
@@ -136,6 +137,8 @@ class Translator(Building):
         if gate is not None:
             given = [self.tensor(x) for x in operands]
             return _gated(gate, self._attributes(node, name, space), given, name)
+        if is_custom(node):
+            return self._with_gradient(node, name, operands, space)
         function = self.functions.get((domain, op_type, text(node.overload)))
         if function is not None:
             return self._called(function, node, name, operands, space)
@@ -186,6 +189,32 @@ class Translator(Building):
         if any(x is FAILED for x in made.values()) and len(self.refusals) == before:
             raise Refused(f"the function {function.name} does not compute all of its results")
         return [made.get(text(y), FAILED) for y in function.output]
+
+    def _with_gradient(
+        self, node: onnx.NodeProto, name: str, operands: Sequence[Any], space: Space
+    ) -> Sequence[Any]:
+        """The results of a custom gradient, whose gradient function is a function of the model."""
+        custom = custom_of(node, self._attributes(node, name, space), len(operands))
+        function = self.functions.get(gradient_of(node))
+        if function is None and custom.returned:
+            raise Refused(f"the model lacks its gradient function, stopgrad::{custom.gradient}")
+        first, last = custom.results, custom.results + len(custom.kept)
+
+        def gradient(*cotangents: Any) -> list[Any]:
+            parts: list[Any] = [None] * sum(k < custom.asked for k in custom.kept)
+            if function is not None and custom.returned:
+                call = onnx.NodeProto(output=function.output)
+                made = self._called(
+                    function, call, f"{name}/gradient", (*cotangents, *operands[first:]), space
+                )
+                if len(made) != len(custom.returned) or any(y is FAILED for y in made):
+                    raise Refused(f"its gradient function, stopgrad::{custom.gradient}, cannot be read")
+                for i, y in zip(custom.returned, made, strict=True):
+                    parts[i] = self.tensor(y)
+            return parts
+
+        given = [local(self.tensor(x)) for x in operands[:last]]
+        return given_gradient(given[:first], given[first:], gradient, custom.asked, custom.kept).outputs
 
     def _attributes(self, node: onnx.NodeProto, name: str, space: Space) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -253,6 +282,37 @@ def stored(
 
 
 # ------------------------------------------------------------------------------------------------- gates
+
+
+class Custom(NamedTuple):
+    """What a call of a custom gradient says.
+
+    Attributes:
+        results: how many operands are results.
+        asked, kept: as :class:`CustomGradient` has them.
+        returned: for which of the arguments there is a gradient.
+        gradient: the name of the gradient function.
+    """
+
+    results: int
+    asked: int
+    kept: tuple[int, ...]
+    returned: tuple[int, ...]
+    gradient: str
+
+
+def custom_of(node: onnx.NodeProto, attributes: Mapping[str, Any], operands: int) -> Custom:
+    """What a call of a custom gradient says, after a check."""
+    missing = next((key for key in ("asked", "kept", "returned", "gradient") if key not in attributes), None)
+    if missing is not None:
+        raise Refused(f"the custom gradient lacks {missing}")
+    kept, returned = ([int(one) for one in attributes[key].split()] for key in ("kept", "returned"))
+    asked, count = int(attributes["asked"]), len(node.output)
+    own = sum(k < asked for k in kept)
+    in_order = all(sorted({*some}) == some and (not some or some[0] >= 0) for some in (kept, returned))
+    if not in_order or not 0 < count <= operands - len(kept) or (returned and returned[-1] >= own):
+        raise Refused("what the custom gradient says of its operands does not fit them")
+    return Custom(count, asked, tuple(kept), tuple(returned), attributes["gradient"])
 
 
 def _gated(
