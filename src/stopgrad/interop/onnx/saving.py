@@ -157,10 +157,14 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready
         )
     everything = {**xs, **stored}
     done = rewrite([*ys.values()], [*everything.values()], RULES)
+    arrays = {name: _value(x, name, values) for name, x in stored.items()}
     program = written(
-        dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
+        dict(zip(everything, done.inputs, strict=True)),
+        dict(zip(ys, done.outputs, strict=True)),
+        opset,
+        stored=arrays,
     )
-    return _Ready(program, {name: _value(x, name, values) for name, x in stored.items()})
+    return _Ready(program, arrays)
 
 
 def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:

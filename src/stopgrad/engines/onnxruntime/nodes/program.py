@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from stopgrad.base.errors import EngineError
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes.forms import FORMS
 from stopgrad.engines.onnxruntime.nodes.forms.gates import gate
+from stopgrad.engines.onnxruntime.nodes.known import note
 from stopgrad.engines.onnxruntime.nodes.layouts import source
 from stopgrad.engines.onnxruntime.nodes.namespace import Xp
 from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
@@ -67,7 +69,11 @@ class _Backend:
 
 
 def written(
-    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+    inputs: Mapping[str, Output],
+    outputs: Mapping[str, Output],
+    opset: int = LATEST,
+    bits: bool = False,
+    stored: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({}),
 ) -> Program:
     """The nodes that compute outputs from inputs.
 
@@ -76,6 +82,7 @@ def written(
         outputs: by their names in the model.
         opset: the version of ONNX's operators.
         bits: whether inputs and outputs of bfloat16 are int16 with the same bits. Needs version 26.
+        stored: the arrays of inputs that the model will hold. Which branch runs may depend on them.
 
     Raises:
         NotInOnnx: an operation, which it names, has no form.
@@ -84,6 +91,7 @@ def written(
     nodes = Nodes(opset)
     for name in (*inputs, *outputs):
         nodes.unique(name)
+    nodes.origins.update(stored)
     xp = Xp(nodes)
     backend = _Backend(xp)
     given = []
@@ -139,6 +147,7 @@ class _Naming(Observer):
             with xp.nodes.at(op.name):
                 made = step(*arrays)
             _note(xp, made[0] if made else None, op)
+            note(xp.nodes, op, arrays, made)
             return made
 
         return named
