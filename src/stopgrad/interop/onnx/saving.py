@@ -21,6 +21,7 @@ from stopgrad.graph.graph import Operation, Output, describe, needed
 from stopgrad.graph.operands import NumpyArray, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.weights.exporters import say
 from stopgrad.ops.structural.sources import Parameter, Placeholder
 from stopgrad.rewrite import erase_gates, rewrite
 from stopgrad.run.function import Function
@@ -130,6 +131,7 @@ class _Ready(NamedTuple):
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
         made = model_of(self.program, self.stored, beside=beside)
         made.producer_version = sg.__version__
+        say(made, {"parameter": self.stored})
         return made
 
 
