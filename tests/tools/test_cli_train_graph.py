@@ -72,7 +72,7 @@ def test_all_options_arrive(home: Path) -> None:
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["train-graph", "model.onnx", *"--loss mse --freeze enc --dry-run".split()]) == 0
+    assert cli.main(["train-graph", "model.onnx", *["--loss", "mse", "--freeze", "enc", "--dry-run"]]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = [line for line in lines if not line.startswith(" ")]
     assert [head.partition(" (")[0] for head in heads] == ["trained", "frozen"]
