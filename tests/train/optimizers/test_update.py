@@ -15,6 +15,7 @@ from all_engines import ENGINES
 
 import stopgrad as sg
 from stopgrad import optimizers as so
+from stopgrad.train.optimizers.rules import Clock
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.normal(size=(8, 4)), RNG.normal(size=(8, 3))
@@ -190,6 +191,20 @@ def test_sizes_of_zero_and_scalars_go_through_all() -> None:
                 session.run(update.run)
             assert [session.value(x).shape for x in p] == [(), (0,), (0, 3), (3, 0)]
             assert session.value(p[0]) < 0.0
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
+def test_bias_corrections_of_a_million_steps_are_exact_to_float32(engine: str) -> None:
+    pytest.importorskip("onnxruntime") if engine == "onnxruntime" else None
+    decays, steps = (0.9, 0.99, 0.999, 0.9999), np.arange(1, 1_000_001)
+    with sg.Graph().as_default() as graph:
+        count = sg.placeholder(sg.float32, ["n"])
+        corrections = [Clock(count, 1.0).correction(decay) for decay in decays]
+    with sg.Session(graph, engine=engine) as session:
+        found = session.run(corrections, {count: steps.astype(np.float32)})
+    for decay, values in zip(decays, found, strict=True):
+        assert values.dtype == np.float32
+        np.testing.assert_allclose(values, -np.expm1(steps * np.log(decay)), rtol=2.5e-7)
 
 
 # ------------------------------------------------------------------------------------------- no gradient

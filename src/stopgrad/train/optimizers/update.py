@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.errors import GradientError
-from stopgrad.base.types import float64
+from stopgrad.base.types import DType
 from stopgrad.flow.explain import explain
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside, current
@@ -84,12 +84,13 @@ def built(
             raise GradientError(_no_gradient(scalar, untouched))
         step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated)
         step.build({n: g for n, g in found.items() if g is not None})
-        rate = step.rate_of(rule)
+        widest = max((arithmetic(x.dtype) for x in step.parameters.values()), key=lambda d: d.itemsize)
+        rate = step.rate_of(rule, widest)
         return Update(
             step.next,
             step.state,
             {all_named[n]: g for n, g in found.items() if g is not None},
-            rate if isinstance(rate, Output) else constant(rate, float64, name="learning_rate"),
+            rate if isinstance(rate, Output) else constant(rate, widest, name="learning_rate"),
             step.averages,
             untouched,
             group([assign(x, new) for x, new in step.next.items()], name="run"),
@@ -114,14 +115,14 @@ class _Step:
         self._done = parameter(np.zeros((), np.int64), name="step")
         self.state[self._done.op.name] = self._done
         self._graph = self._done.op.graph
-        self._rates: dict[Rule, Any] = {}
+        self._rates: dict[tuple[Rule, DType], Any] = {}
 
     def build(self, gradients: Mapping[str, Output]) -> None:
         """Fill :attr:`next`."""
         wide = {n: cast(g, arithmetic(self.parameters[n].dtype)) for n, g in gradients.items()}
         slots = {n: self._slots(n) for n in wide}
-        for n in wide:
-            self.rate_of(self.rules[n])
+        for n, g in wide.items():
+            self.rate_of(self.rules[n], g.dtype)
         if self.how["average"] is not None:
             for n, x in self.parameters.items():
                 first = x.op.value.array.astype(arithmetic(x.dtype).numpy, copy=False)
@@ -150,12 +151,14 @@ class _Step:
             {sums[n]: where(full, np.zeros((), total.dtype.numpy), total) for n, total in summed.items()}
         )
 
-    def rate_of(self, rule: Rule) -> Any:
+    def rate_of(self, rule: Rule, dtype: DType) -> Any:
         """The learning rate of a rule in this step."""
-        if rule not in self._rates:
-            same = next((one for one in self._rates if one.learning_rate is rule.learning_rate), None)
-            self._rates[rule] = rate_at(rule.learning_rate, self._done) if same is None else self._rates[same]
-        return self._rates[rule]
+        if (rule, dtype) not in self._rates:
+            given = rule.learning_rate
+            same = [one for one in self._rates if one[0].learning_rate is given and one[1] is dtype]
+            made = self._rates[same[0]] if same else rate_at(given, self._done, dtype)
+            self._rates[rule, dtype] = made
+        return self._rates[rule, dtype]
 
     def _hold(self, name: str, value: NumpyArray, like: Output | None = None) -> Output:
         """A parameter for state, which owns its first value: zeros that are never written to take no memory.
@@ -187,14 +190,14 @@ class _Step:
         if self.how["clip_norm"] is not None:
             gradients = by_global_norm(gradients, self.how["clip_norm"])
         done = self._done + np.int64(1)
-        count = cast(done, float64)
-        clocks = {rule: Clock(count, rate) for rule, rate in self._rates.items()}
+        counts = {dtype: cast(done, dtype) for _, dtype in self._rates}
+        clocks = {(rule, dtype): Clock(counts[dtype], rate) for (rule, dtype), rate in self._rates.items()}
         moved: dict[Output, Tensor] = {}
         kept: dict[Output, Tensor] = {}
         averages: dict[Output, Tensor] = {}
         for n, x in self.parameters.items():
             rule, g = self.rules[n], gradients[n]
-            at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule])
+            at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule, g.dtype])
             new, state = rule.step(at)
             moved[x] = cast(new, x.dtype)
             kept.update({holder: state[slot] for slot, holder in slots[n].items()})

@@ -18,7 +18,7 @@ from stopgrad.interop.onnx.training.manifest import unique
 from stopgrad.interop.onnx.training.own_loss import of_model
 from stopgrad.interop.onnx.training.specs import Spec
 from stopgrad.interop.onnx.training.wiring import Wired
-from stopgrad.interop.onnx.translating import label_from
+from stopgrad.interop.shared.building import label_from
 
 
 @dataclass
