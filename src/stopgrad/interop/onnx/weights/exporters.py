@@ -21,7 +21,10 @@ from stopgrad.interop.onnx.reading import text
 OURS = "stopgrad.tensors"
 """The key of a model's metadata under which the kinds of its tensors stand: JSON, names by kind."""
 
-KINDS = ("parameter", "buffer", "constant")
+FROZEN = "frozen parameter"
+"""The kind of a parameter that requires no gradient."""
+
+KINDS = ("parameter", FROZEN, "buffer", "constant")
 """The kinds of tensors of a module."""
 
 _SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
