@@ -25,7 +25,7 @@ pytestmark = [
 
 
 class Model(nn.Module):
-    """What makes files ambiguous: masks, tables, equal weights, tied and frozen ones, single numbers, stops."""
+    """What makes files ambiguous: masks, equal weights, tied and frozen ones, single numbers, stops."""
 
     def __init__(self) -> None:
         super().__init__()
