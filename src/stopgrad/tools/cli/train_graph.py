@@ -71,6 +71,17 @@ def add_train_graph(commands: Commands) -> None:
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
     parser.add_argument(
+        "--precision",
+        choices=("float16", "bfloat16"),
+        help="of products of matrices and convolutions in training; all else and the weights are float32",
+    )
+    parser.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="X",
+        help="the first factor of the gradients, which adapts (65536 with float16, else none)",
+    )
+    parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
     parser.add_argument(
@@ -88,6 +99,13 @@ _PATTERNS = {
 }
 
 
+_OPTIONS = (
+    *("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule"),
+    *("mode", "precision", "loss_scale", "opset"),
+)
+"""The options that are arguments of ``training`` as they are."""
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Write the folder and print what is in it."""
     if not arguments.lora and (arguments.rank is not None or arguments.alpha is not None):
@@ -97,7 +115,6 @@ def run(arguments: argparse.Namespace) -> int:
     if patterns["lora"]:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
-    options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
     # The operations have no line of a user's program, since this command builds them.
     with (
         Progress("making the training step"),
@@ -108,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = sgo.training(
             arguments.model,
             folder=arguments.out,
-            **{name: getattr(arguments, name) for name in options},
+            **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
         )
     if arguments.explain:

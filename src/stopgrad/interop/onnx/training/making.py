@@ -20,7 +20,8 @@ from stopgrad.interop.onnx.loading import load
 from stopgrad.interop.onnx.reading import ModelSource, read, text
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
-from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
+from stopgrad.interop.onnx.training.aliases import with_first_names
+from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.choosing import patterns_of
 from stopgrad.interop.onnx.training.folders import checked, write_folder
@@ -35,6 +36,7 @@ from stopgrad.interop.onnx.training.plans import (
     predict_plan,
     step_plan,
 )
+from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.wiring import Wired, wired
 from stopgrad.interop.onnx.translating import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
@@ -80,6 +82,8 @@ def training(
     schedule: str | Callable[..., Any] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
+    precision: str | None = None,
+    loss_scale: float | None = None,
     opset: int = OPSET,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
@@ -110,6 +114,10 @@ def training(
         learning_rate: the default that :class:`Trainer` feeds; if not given, the optimiser's own.
         mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
             ``"eval"``: all of them in that mode. The exported model is always for inference.
+        precision: ``"float16"`` or ``"bfloat16"``: products of matrices and convolutions of the loss and its
+            gradients are computed in it, all else and the weights are float32. The exported model stays.
+        loss_scale: the first factor of the gradients on their way, which adapts, as that of
+            ``torch.amp.GradScaler``; by default 65536 with float16, else none.
         opset: of the files written, from 18 to 26.
 
     Returns:
@@ -123,6 +131,7 @@ def training(
         FileError: a file is damaged, or the folder cannot be written. What was there is kept.
     """
     target = checked(folder)
+    dtype, scale = precision_of(precision, loss_scale)
     asked = Asked(
         loss=loss_of(loss),
         optimizer=optimizer_of(optimizer),
@@ -137,6 +146,8 @@ def training(
         learning_rate=learning_rate,
         mode=mode,
         opset=opset,
+        precision=dtype,
+        loss_scale=scale,
     )
     made = _made(model, asked)
     write_folder(target, made.models, made.state, made.manifest)
@@ -160,14 +171,16 @@ def _made(model: ModelSource | Model, asked: Asked) -> _Made:
     else:
         source = read(model)
         shapes = forms(taken_in(source), asked.mode)
+        asked = with_first_names(asked, shapes.training)
         trained = load(source._replace(model=shapes.training))
         used = load(source._replace(model=shapes.inference)) if shapes.differ else trained
-    judgement = judged(
-        _wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()]
-    )
+    model_of_loss = _wired(trained, asked, shapes)
+    if asked.precision is not None:
+        model_of_loss = lowered(model_of_loss, asked.precision)
+    judgement = judged(model_of_loss, asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
-    if shapes.differ:
+    if shapes.differ or asked.precision is not None:
         again = judged(_wired(used, replace(asked, stop=[]), shapes), asked.loss, asked.outputs)
     plans = {
         "train_step": step_plan(step),
