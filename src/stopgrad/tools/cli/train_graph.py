@@ -70,6 +70,18 @@ def add_train_graph(commands: Commands) -> None:
         default="model",
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
+    _add_precision(parser)
+    parser.add_argument(
+        "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print where gradients flow in what is shipped"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add_precision(parser: argparse.ArgumentParser) -> None:
+    """The options about numbers of 16 bits."""
     parser.add_argument(
         "--precision",
         choices=("float16", "bfloat16"),
@@ -81,13 +93,6 @@ def add_train_graph(commands: Commands) -> None:
         metavar="X",
         help="the first factor of the gradients, which adapts (65536 with float16, else none)",
     )
-    parser.add_argument(
-        "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="print where gradients flow in what is shipped"
-    )
-    parser.set_defaults(run=run, parser=parser)
 
 
 _PATTERNS = {
