@@ -13,10 +13,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
-from stopgrad.base.source import Location
-from stopgrad.graph.build import emit
-from stopgrad.graph.builder import Inside
-from stopgrad.graph.operands import Literal, as_array, shorten
+from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import (
@@ -29,19 +26,18 @@ from stopgrad.interop.onnx.checking import (
     versions_of,
 )
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import KNOWS, Known, dtype_of_code
+from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
 from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
-from stopgrad.interop.onnx.translating import (
+from stopgrad.interop.onnx.translating import Space, Translator, stored
+from stopgrad.interop.shared.building import (
     FAILED,
     RANDOM,
-    Space,
-    Translator,
     label_from,
-    scope_from,
-    stored,
+    leaves_by_name,
+    raise_for,
+    stored_parameter,
 )
 from stopgrad.interop.shared.conversions import Refused
-from stopgrad.ops.structural.sources import Parameter
 
 
 @guarded("load")
@@ -160,13 +156,9 @@ class _Loading:
         held = Known(array)
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
             return held
-        head, _, last = label_from(name).rpartition("/")
-        place = Location(self.name, 0, source=f"initializer {name!r}")
-        with Inside(prefix=scope_from(head), place=(place, 0)):
-            value = Literal(_own(array))
-            parameter = emit(Parameter, (), (value, ()), last or "parameter").outputs[0]
-        self.parameters[name] = parameter
-        return Known(value.array, initializer=name, output=parameter)
+        made = stored_parameter(array, name, self.name, "initializer")
+        self.parameters[name] = made.output
+        return made
 
     def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
         name = text(x.name)
@@ -255,10 +247,7 @@ class _Loading:
             raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
-        refusals = list(dict.fromkeys(map(str, translator.refusals)))
-        if refusals:
-            count = "1 node" if len(refusals) == 1 else f"{len(refusals)} nodes"
-            raise GraphError(f"{count} of {self.name} cannot be translated:\n  " + "\n  ".join(refusals))
+        raise_for(translator.refusals, self.name)
         missing = [name for name, y in zip(names, made, strict=True) if y is FAILED]
         if missing:
             raise FileError(f"nothing in {self.name} computes its output {missing[0]!r}")
@@ -266,27 +255,7 @@ class _Loading:
     # ------------------------------------------------------------------------------------------ calling
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        names = list(self.inputs)
-        if len(args) > len(names):
-            raise ArgumentError(f"{self.name} takes {len(names)} inputs, {shorten(names)}, not {len(args)}")
-        given = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in self.inputs or name in given:
-                how = "is given twice" if name in given else f"is no input; it has {shorten(names)}"
-                raise ArgumentError(f"{self.name}: {name!r} {how}")
-            given[name] = value
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise ArgumentError(f"{self.name} takes {shorten(names)}; {missing[0]!r} is missing")
-        return [given[name] for name in names]
-
-
-def _own(array: np.generic | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that nobody else has and nobody changes: itself if it was made for us."""
-    found = np.asarray(array)
-    found = found if found.flags.owndata else np.array(found)
-    found.flags.writeable = False
-    return found
+        return leaves_by_name(self.name, list(self.inputs), args, kwargs)
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:
@@ -296,7 +265,7 @@ def _read_as_known(graph: onnx.GraphProto) -> set[str]:
     for node in live(graph.node, [text(y.name) for y in graph.output]):
         domain, op_type = domain_of(node), text(node.op_type)
         rule = OPERATORS.get(f"{domain}::{op_type}" if domain else op_type)
-        positions = KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+        positions = known_positions(rule, len(node.input))
         for i, x in enumerate(node.input):
             (known if i in positions else others).add(text(x))
         for body in graphs_in(node):

@@ -22,7 +22,7 @@ from stopgrad.graph.operands import NumpyArray, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.sources import Parameter, Placeholder
-from stopgrad.rewrite import rewrite
+from stopgrad.rewrite import erase_gates, rewrite
 from stopgrad.run.function import Function
 from stopgrad.run.session import Session
 
@@ -47,6 +47,7 @@ def save(
     values: Values = None,
     opset: int = OPSET,
     external: bool | None = None,
+    gates: bool = True,
 ) -> None:
     """Write a graph, for instance a gradient, as an ONNX model that any runtime executes.
 
@@ -62,6 +63,8 @@ def save(
         opset: the version of ONNX's operators, from 18 to 26.
         external: whether arrays of 1 KiB and more go into a file beside the model, named after it with
             ``.data`` appended; by default only if the model is too large for one file, which holds 2 GiB.
+        gates: whether gates and custom gradients are written, so that they are there when the model is loaded
+            again. False is for inference alone.
 
     Raises:
         ArgumentError: an argument is not what it must be, or an input is missing.
@@ -71,7 +74,7 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    ready = _ready(outputs, inputs, values, opset)
+    ready = _ready(outputs, inputs, values, opset, gates)
     if external not in (None, True, False):
         raise ArgumentError(f"external is True, False or None, not {external!r}")
     if external is None:
@@ -96,6 +99,7 @@ def to_model(
     *,
     values: Values = None,
     opset: int = OPSET,
+    gates: bool = True,
 ) -> onnx.ModelProto:
     """The model that :func:`save` writes, as an object of ``onnx``. Arguments and errors are the same.
 
@@ -107,7 +111,7 @@ def to_model(
         >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
         ['StopGradient', 'Exp']
     """
-    return _ready(outputs, inputs, values, opset).model()
+    return _ready(outputs, inputs, values, opset, gates).model()
 
 
 # ---------------------------------------------------------------------------------------------- the graph
@@ -129,7 +133,7 @@ class _Ready(NamedTuple):
         return made
 
 
-def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready:
+def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bool) -> _Ready:
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
     outputs, inputs = _of_program(outputs, inputs)
@@ -156,7 +160,10 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int) -> _Ready
             f"two values of the model are called {twice!r}; give inputs and outputs other names"
         )
     everything = {**xs, **stored}
-    done = rewrite([*ys.values()], [*everything.values()], RULES)
+    if gates not in (True, False):
+        raise ArgumentError(f"gates is True or False, not {gates!r}")
+    rules = RULES if gates else (erase_gates, *RULES)
+    done = rewrite([*ys.values()], [*everything.values()], rules)
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )

@@ -38,7 +38,7 @@ from stopgrad.interop.onnx.training.plans import (
 )
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.wiring import Wired, wired
-from stopgrad.interop.onnx.translating import scope_from
+from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
 

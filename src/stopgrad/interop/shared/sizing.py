@@ -9,7 +9,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType, Size
-from stopgrad.interop.onnx.operators.calling import Known, dtype_from
+from stopgrad.interop.shared.calling import Known, dtype_from
 
 
 def settled(array: Size | np.ndarray[Any, Any], dtype: DType) -> Known:

@@ -1,0 +1,13 @@
+"""Loads and saves TensorFlow's graphs, without TensorFlow: ``import stopgrad.tensorflow as sgtf``.
+
+Examples:
+    >>> import stopgrad.tensorflow as sgtf
+    >>> sgtf.load.__name__
+    'load'
+"""
+
+from __future__ import annotations
+
+from stopgrad.interop.tensorflow.loading import load
+
+__all__ = ["load"]
