@@ -101,6 +101,14 @@ def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = N
     return tuple(results)
 
 
+@knows(0, 1)
+def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
+    """The known values that are not among others, and where they stand."""
+    values = node.known(x)
+    kept = np.flatnonzero(~np.isin(values, node.known(y)))
+    return Known(values[kept]), Known(kept.astype(wanted_dtype(node, "out_idx", sg.int32).numpy))
+
+
 def _searched(side: str) -> Rule:
     """For each row of sorted numbers, where values would be put in."""
 
@@ -135,6 +143,7 @@ INDEXING: Table = {
     "UniqueV2": _unique,
     "UniqueWithCounts": _unique,
     "UniqueWithCountsV2": _unique,
+    "ListDiff": _difference,
     "LowerBound": _searched("left"),
     "UpperBound": _searched("right"),
     "Bucketize": _bucketized,
