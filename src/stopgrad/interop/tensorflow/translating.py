@@ -104,7 +104,12 @@ class Translator(Building):
         """Translate what results need; the results."""
         for node in self.library.order(body, wanted):
             self.translate(node, space)
-        return [space.read(source) for source in wanted]
+        return [self._asked(space, source) for source in wanted]
+
+    def _asked(self, space: Space, source: Source) -> Any:
+        """A result; one that its node does not have is noted as a refusal."""
+        made = self.attempted(f"the output {source[0]!r}", lambda: (space.read(source),))
+        return made if made is FAILED else made[0]
 
     def call(
         self,
