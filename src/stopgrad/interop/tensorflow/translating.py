@@ -14,6 +14,7 @@ from stopgrad.base.source import Location
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.building import FAILED, Building, scope_from, stored_parameter
 from stopgrad.interop.tensorflow.bundle import Bundle
+from stopgrad.interop.tensorflow.checking import DEEPEST
 from stopgrad.interop.tensorflow.folding import folded
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.gradients import called, marked
@@ -23,8 +24,6 @@ from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known,
 from stopgrad.interop.tensorflow.operators.variables import Variable
 from stopgrad.interop.tensorflow.reading import array_from, attribute_value, numpy_type
 
-DEEPEST = 64
-"""How deep calls of functions may be nested; no function may call itself."""
 _EXPANDED = 30_000
 _EXPANSION = 16
 """The most nodes into which a graph may expand by functions and loops, and how many more for each node."""
@@ -33,6 +32,11 @@ _OWN = frozenset({"Const", "Placeholder", "RestoreV2"})
 """The operations that the translator itself knows."""
 
 KNOWN_OPERATIONS = frozenset(OPERATORS) | _OWN
+
+
+def most_nodes(count: int) -> int:
+    """The most nodes into which a graph of so many may expand by functions and loops."""
+    return _EXPANDED + _EXPANSION * count
 
 
 class Space:
@@ -92,7 +96,7 @@ class Translator(Building):
         self.placeholders: dict[str, Any] = {}
         self.variables: dict[str, Variable] = {}
         self._file, self._weights = file, weights
-        self._limit = _EXPANDED + _EXPANSION * count
+        self._limit = most_nodes(count)
         self._expanded = 0
         self._lines: dict[str, int] = {}
         self._constants: dict[int, Known] = {}
