@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
+from stopgrad.interop.onnx.weights.exporters import say
 from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
 from stopgrad.rewrite import erase_gates, rewrite
 
@@ -64,7 +66,11 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    ready = _ready(outputs, inputs, values, opset, gates)
+    put(path, ready_of(outputs, inputs, values, opset, gates), external)
+
+
+def put(path: AnyPath, ready: Ready, external: bool | None) -> None:
+    """Write a program as a model into a file, and its large arrays into another one if *external* says so."""
     if external not in (None, True, False):
         raise ArgumentError(f"external is True, False or None, not {external!r}")
     if external is None:
@@ -101,17 +107,18 @@ def to_model(
         >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
         ['StopGradient', 'Exp']
     """
-    return _ready(outputs, inputs, values, opset, gates).model()
+    return ready_of(outputs, inputs, values, opset, gates).model()
 
 
 # ---------------------------------------------------------------------------------------------- the graph
 
 
-class _Ready(NamedTuple):
-    """A program, and the values of its parameters."""
+class Ready(NamedTuple):
+    """A program, the values of its parameters, and what sort of tensors these are, by kind."""
 
     program: Program
     stored: dict[str, NumpyArray]
+    kinds: Mapping[str, Iterable[str]]
 
     @property
     def bytes(self) -> int:
@@ -120,10 +127,19 @@ class _Ready(NamedTuple):
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
         made = model_of(self.program, self.stored, beside=beside)
         made.producer_version = sg.__version__
+        say(made, self.kinds)
         return made
 
 
-def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bool) -> _Ready:
+def ready_of(
+    outputs: Wanted,
+    inputs: Given,
+    values: Values,
+    opset: int,
+    gates: bool = True,
+    kinds: Mapping[str, Iterable[str]] | None = None,
+) -> Ready:
+    """A program that is ready to be written. Parameters of an imported model have its names for them."""
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
     xs, ys, stored = asked(outputs, inputs, "model")
@@ -132,10 +148,14 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bo
         raise ArgumentError(f"gates is True or False, not {gates!r}")
     rules = RULES if gates else (erase_gates, *RULES)
     done = rewrite([*ys.values()], [*everything.values()], rules)
+    arrays = {name: value_of(x, name, values) for name, x in stored.items()}
     program = written(
-        dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
+        dict(zip(everything, done.inputs, strict=True)),
+        dict(zip(ys, done.outputs, strict=True)),
+        opset,
+        stored=arrays,
     )
-    return _Ready(program, {name: value_of(x, name, values) for name, x in stored.items()})
+    return Ready(program, arrays, {"parameter": list(arrays)} if kinds is None else kinds)
 
 
 # ---------------------------------------------------------------------------------------------- the files

@@ -25,9 +25,12 @@ def asked(
 ) -> tuple[dict[str, Output], dict[str, Output], dict[str, Output]]:
     """Inputs, outputs and stored parameters by their names in the file, which is a *what*.
 
+    Parameters of an imported model have its names for them.
+
     Raises:
         ArgumentError: an argument is not what it must be, or an input is missing.
     """
+    names = {x: name for name, x in outputs.parameters.items()} if isinstance(outputs, Model) else {}
     outputs, inputs = _of_program(outputs, inputs)
     ys = _by_name(outputs, "outputs")
     if not ys:
@@ -45,7 +48,8 @@ def asked(
         raise ArgumentError(
             f"the outputs need {describe(missing[0])}, which is not among the inputs; give it"
         )
-    stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in fed}
+    held = [x for x in sorted(held, key=lambda x: x.op.id) if x not in fed]
+    stored = {names.get(x, x.op.name): x for x in held}
     twice = next((name for name in xs if name in stored or name in ys), None)
     if twice is not None:
         raise ArgumentError(
