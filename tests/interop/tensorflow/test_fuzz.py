@@ -68,7 +68,7 @@ def test_a_changed_checkpoint_is_refused_or_has_the_same_numbers(name: str, tmp_
     content = path.read_bytes()
     wanted = sgtf.load(folder).values()
     refused = 0
-    for n in range(60):
+    for n in range(150):
         r = random.Random(f"{name} {n}")
         path.write_bytes(r.choice(BYTE_WISE)(r, content))
         try:
