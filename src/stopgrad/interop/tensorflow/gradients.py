@@ -28,8 +28,9 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
         if captured is not None and known and node.read_results + found == len(node.operands):
             return _custom(node, rule, function, captured)
         message = (
-            f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say to which of "
-            f"its {len(node.operands)} operands the {found} gradients of its function belong, or what that takes"
+            f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say "
+            f"to which of its {len(node.operands)} operands the {found} gradients of its function belong, or what "
+            "that function takes"
         )
         return _all_prevented(node, rule, message)
     if is_swish(node.operands):
