@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import each_engine
-from fault_tools import Counting, Injection, Interrupt, settings
+from fault_tools import Counting, Injection, Interrupt, Sampling, settings
 from onnx_training_tools import batches, mlp
 
 import stopgrad as sg
@@ -279,57 +279,109 @@ def test_signals_in_1_000_saves_of_checkpoints(alarm: Alarm, tmp_path: Path) -> 
 # --------------------------------------------------------------------------------------- training graphs
 
 
-def graphs_interrupted(files: tuple[str, ...], most: int | None, home: Path) -> int:
-    mlp(home / "m.onnx")
+class Written:
+    """A training folder that is replaced by another one; afterwards the old or the new one is there."""
 
-    def write(rate: str) -> int:
-        words = ["--loss", "cross-entropy", "--learning-rate", rate, "-o", str(home / "out")]
-        return cli.main(["train-graph", str(home / "m.onnx"), *words])
+    def __init__(self, home: Path) -> None:
+        self._home, self._out = home, home / "out"
+        mlp(home / "m.onnx")
+        self._write("0.1")
+        self._old = self._content()
+        self.act()
+        self._new = self._content()
 
-    def content() -> dict[str, bytes]:
-        return {file.name: file.read_bytes() for file in (home / "out").iterdir()}
+    def _write(self, rate: str) -> int:
+        words = ["--loss", "cross-entropy", "--learning-rate", rate, "-o", str(self._out)]
+        return cli.main(["train-graph", str(self._home / "m.onnx"), *words])
 
-    write("0.1")
-    old = content()
-    write("0.2")
-    new, count = content(), 0
+    def _content(self) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in self._out.iterdir()}
 
-    def fresh() -> None:
-        shutil.rmtree(home / "out")
-        (home / "out").mkdir()
-        for name, data in old.items():
-            (home / "out" / name).write_bytes(data)
+    def fresh(self) -> None:
+        """The old folder."""
+        shutil.rmtree(self._out)
+        self._out.mkdir()
+        for name, data in self._old.items():
+            (self._out / name).write_bytes(data)
 
-    for place in at_places(files, lambda: write("0.2"), fresh, most):
-        assert content() in (old, new), place
-        assert sorted(os.listdir(home)) == ["m.onnx", "out"], place
+    def act(self) -> None:
+        assert self._write("0.2") == cli.OK
+
+    def is_alone(self) -> bool:
+        """Whether nothing is beside the model and the folder."""
+        return sorted(os.listdir(self._home)) == ["m.onnx", "out"]
+
+    def check(self, place: str = "") -> None:
+        assert self._content() in (self._old, self._new), place
+        assert self.is_alone(), place
         assert sg.graph.build.default_graph() is None, place
-        count += 1
-    fresh()
-    assert write("0.2") == cli.OK
-    assert content() == new
-    return count
+
+    def goes_on(self) -> None:
+        self.fresh()
+        self.act()
+        assert self._content() == self._new
 
 
 WRITING = ("interop/onnx/training/folders", "graph/files")
-ALL = ("interop/", "tools/", "graph/", "transforms/", "rewrite/", "ops/", "run/")
+ALL = (
+    "interop/",
+    "tools/",
+    "graph/",
+    "transforms/",
+    "rewrite/",
+    "ops/",
+    "run/",
+    "base/",
+    "engines/onnxruntime",
+)
+
+
+def interrupt_writing(most: int | None, home: Path) -> int:
+    """At places of the code that writes folders."""
+    written, count = Written(home), 0
+    for place in at_places(WRITING, lambda: written._write("0.2"), written.fresh, most):
+        written.check(place)
+        count += 1
+    written.goes_on()
+    return count
+
+
+def interrupt_training_graphs(every: int, home: Path) -> int:
+    """At places of everything else: in forks, but for those where the parent's folder is half written."""
+    written = Written(home)
+    written.fresh()
+    sampling = Sampling(ALL, every, written.check, lambda: not written.is_alone())
+    sampling(lambda: written._write("0.2"))
+    assert sampling.broken == [], "\n\n".join(sampling.broken[:5])
+    for at in sampling.left_out:
+        written.fresh()
+        injection = Injection(ALL, at, ERRORS[at % 2])
+        injection(lambda: written._write("0.2"))
+        written.check(injection.place)
+    written.goes_on()
+    print(f"{sampling.met} places, {sampling.tried} in forks, {len(sampling.left_out)} in this process")
+    return sampling.tried
 
 
 @pytest.mark.usefixtures("capsys")
-@pytest.mark.parametrize(("files", "most"), [(WRITING, 20), (ALL, 3)])
-def test_an_interrupt_while_training_graphs_are_written(
-    files: tuple[str, ...], most: int, tmp_path: Path
-) -> None:
-    assert graphs_interrupted(files, most, tmp_path) >= most
+def test_an_interrupt_while_training_graphs_are_written(tmp_path: Path) -> None:
+    assert interrupt_writing(20, tmp_path) >= 20
+
+
+@pytest.mark.usefixtures("capsys")
+def test_an_interrupt_while_training_graphs_are_made(tmp_path: Path) -> None:
+    assert interrupt_training_graphs(2000, tmp_path) > 20
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("capsys")
-@pytest.mark.parametrize(("files", "most"), [(WRITING, None), (ALL, 1_000)])
-def test_interrupts_while_training_graphs_are_written(
-    files: tuple[str, ...], most: int | None, tmp_path: Path
-) -> None:
-    assert graphs_interrupted(files, most, tmp_path) > 500
+def test_interrupts_while_training_graphs_are_written(tmp_path: Path) -> None:
+    assert interrupt_writing(None, tmp_path) > 500
+
+
+@pytest.mark.nightly
+def test_interrupts_at_2_000_places_while_training_graphs_are_made(tmp_path: Path) -> None:
+    assert interrupt_training_graphs(30, tmp_path) > 2_000
 
 
 # --------------------------------------------------------------------------------------------- monitors
