@@ -26,6 +26,7 @@ import stopgrad.onnx as sgo
 import stopgrad_trainer
 from stopgrad.scale import array_folders
 from stopgrad.tools import cli
+from stopgrad.train.monitoring.history import History
 from stopgrad.trainer import Trainer
 
 Alarm = Callable[[float, Callable[[], Any]], bool]
@@ -444,3 +445,110 @@ def test_an_error_in_a_monitor_is_a_warning_and_the_training_goes_on() -> None:
         assert monitor.step in (2, 3), injection.place
         assert all("the monitor failed" in str(one.message) for one in caught), injection.place
         assert [change.keys for change in monitor.changes] == [("w:0", "b:0")], injection.place
+
+
+class Cycle:
+    """What is monitored lets a layer die, and live again; each sample tells what has changed."""
+
+    def __init__(self, sample: Callable[[], object], flip: Callable[[], object], monitor: Any) -> None:
+        self._sample, self._flip, self._monitor = sample, flip, monitor
+        for _ in range(2):
+            self.known = self.told(sample)
+
+    def told(self, first: Callable[[], object]) -> list[Any]:
+        """The changes of a layer's death, of which the first sample may be interrupted, and of its return."""
+        before = len(self._monitor.changes)
+        self._monitor._history = History()  # One that changes too often is no longer told.
+        self._sample()
+        self._flip()
+        first()
+        self._sample()
+        self._flip()
+        self._sample()
+        return [(change.state, change.keys) for change in self._monitor.changes[before:]]
+
+    def interrupted(self, files: tuple[str, ...], most: int, whole: Callable[[], object]) -> int:
+        """The same changes are told wherever a sample is interrupted; returns how often it was."""
+        assert {state for state, _ in self.known} == {"zero", "arrives"}
+        counting = Injection(files)
+        self.told(lambda: counting(self._sample))
+        assert counting.met > 50
+        count = 0
+        for at in range(0, counting.met, max(1, counting.met // most)):
+            injection = Injection(files, at)
+            assert self.told(lambda: injection(self._sample)) == self.known, injection.place
+            whole()
+            count += 1
+        return count
+
+
+SAMPLING = ("train/monitoring", "interop/torch/monitoring", "interop/jax/monitoring")
+
+
+def torch_cycle() -> tuple[Cycle, Callable[[], object]]:
+    torch = pytest.importorskip("torch")
+    sgt = pytest.importorskip("stopgrad.torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    monitor = sgt.monitor(net, every=1, to=io.StringIO())
+    x, biases = torch.ones(3, 2), [torch.full((4,), -100.0), torch.full((4,), 100.0)]
+
+    def sample() -> None:
+        net.zero_grad()
+        with monitor:
+            net(x).sum().backward()
+
+    def flip() -> None:
+        with torch.no_grad():
+            net[0].bias.copy_(biases[0])
+        biases.reverse()
+
+    def patched() -> list[Any]:
+        module, mode = torch.nn.Module, torch.inference_mode
+        return [module.__call__, mode.__enter__, mode.__exit__, torch.compile, torch.nn.Parameter.__new__]
+
+    cycle = Cycle(sample, flip, monitor)
+    before = patched()
+
+    def whole() -> None:
+        assert patched() == before
+
+    return cycle, whole
+
+
+def jax_cycle() -> tuple[Cycle, Callable[[], object]]:
+    jnp = pytest.importorskip("jax.numpy")
+    sgj = pytest.importorskip("stopgrad.jax")
+
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.sum(jnp.maximum(x @ params["w"] + params["b"], 0.0) @ params["v"])
+
+    params = {"w": jnp.ones((2, 4)), "b": jnp.ones(4), "v": jnp.ones((4, 1))}
+    biases = [jnp.full(4, -100.0), jnp.ones(4)]
+    monitor = sgj.monitor(loss, every=1, to=io.StringIO())
+
+    def flip() -> None:
+        params["b"] = biases[0]
+        biases.reverse()
+
+    x = jnp.ones((3, 2))
+    before = settings()
+
+    def whole() -> None:
+        assert settings() == before
+
+    return Cycle(lambda: monitor(params, x), flip, monitor), whole
+
+
+@pytest.mark.parametrize("world", [torch_cycle, jax_cycle])
+def test_interrupts_of_monitors_of_other_worlds_lose_no_change(world: Callable[[], Any]) -> None:
+    cycle, whole = world()
+    assert cycle.interrupted(SAMPLING, 20, whole) >= 20
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", [torch_cycle, jax_cycle])
+def test_interrupts_of_monitors_of_other_worlds_at_every_place(world: Callable[[], Any]) -> None:
+    cycle, whole = world()
+    deeper = (*SAMPLING, "flow/magnitudes", "interop/torch/watching", "interop/shared", "run/session")
+    print(cycle.interrupted(SAMPLING, 10**9, whole), cycle.interrupted(deeper, 300, whole))
