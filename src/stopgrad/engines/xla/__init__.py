@@ -247,9 +247,11 @@ class XlaEngine(Engine):
 
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.
-        for value in values:
-            if isinstance(value, self._array):
-                value.block_until_ready()
+        waited = [*values]
+        if len(waited) == 1 and isinstance(waited[0], self._array):
+            waited[0].block_until_ready()
+        else:
+            self._jax.block_until_ready(waited)
 
 
 # JAX computes in its own threads. A forked process does not have them, and would wait for ever.
