@@ -76,6 +76,11 @@ def add_train_graph(commands: Commands) -> None:
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
     parser.add_argument(
+        "--split-shared",
+        action="store_true",
+        help="hold parameters apart that the exporter merged since they began with the same numbers",
+    )
+    parser.add_argument(
         "--explain", action="store_true", help="print where gradients flow in what is shipped"
     )
     parser.set_defaults(run=run, parser=parser)
@@ -102,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if patterns["lora"]:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
-    options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
+    options = ["loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset"]
     # The operations have no line of a user's program, since this command builds them.
     with (
         Progress("making the training step"),
@@ -113,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = sgo.training(
             arguments.model,
             folder=None if arguments.dry_run else arguments.out,
-            **{name: getattr(arguments, name) for name in options},
+            **{name: getattr(arguments, name) for name in (*options, "split_shared")},
             **{**patterns, "lora": lora},
         )
     if arguments.explain:

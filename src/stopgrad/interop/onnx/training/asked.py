@@ -72,6 +72,7 @@ class Asked:
     learning_rate: float | None
     mode: str
     opset: int
+    split_shared: bool = False
 
     def __post_init__(self) -> None:
         if self.clip is not None and not real(self.clip) > 0:
