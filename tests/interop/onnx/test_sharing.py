@@ -135,5 +135,5 @@ def test_merged_parameters_that_are_held_apart_are_trained_apart(tmp_path: Path)
     assert not any("merged" in note for note in made.notes)
     trainer = sgo.Trainer(tmp_path / "out")
     trainer.step(x=drawn(3, 4), i=np.zeros(3, np.int64), labels=drawn(3, 4), learning_rate=0.5)
-    assert set(trainer.state) == {"a.weight", "b.weight"}
+    assert {"a.weight", "b.weight"} <= set(trainer.state)
     assert not np.allclose(trainer.state["a.weight"], trainer.state["b.weight"])
