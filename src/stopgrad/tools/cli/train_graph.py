@@ -69,6 +69,7 @@ def add_train_graph(commands: Commands) -> None:
         default="model",
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
+    _add_precision(parser)
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
@@ -83,6 +84,22 @@ _SWITCHES = {
     "explain": "print where gradients flow in what is shipped",
 }
 
+
+def _add_precision(parser: argparse.ArgumentParser) -> None:
+    """The options about numbers of 16 bits."""
+    parser.add_argument(
+        "--precision",
+        choices=("float16", "bfloat16"),
+        help="of products of matrices and convolutions in training; all else and the weights are float32",
+    )
+    parser.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="X",
+        help="the first factor of the gradients, which adapts (65536 with float16, else none)",
+    )
+
+
 _PATTERNS = {
     "freeze": "names of parameters that are not trained, such as 'backbone.*'; may be given often",
     "only": "names of those that are trained, and no others",
@@ -91,6 +108,13 @@ _PATTERNS = {
     "outputs": "the outputs that the loss reads, where there are several",
     "lora": "names of weights that get LoRA adapters; the others are frozen unless --only names them",
 }
+
+
+_OPTIONS = (
+    *("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule"),
+    *("mode", "precision", "loss_scale", "opset", "split_shared"),
+)
+"""The options that are arguments of ``training`` as they are."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,7 +128,6 @@ def run(arguments: argparse.Namespace) -> int:
     if patterns["lora"]:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
-    options = ["loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset"]
     # The operations have no line of a user's program, since this command builds them.
     with (
         Progress("making the training step"),
@@ -115,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = sgo.training(
             arguments.model,
             folder=None if arguments.dry_run else arguments.out,
-            **{name: getattr(arguments, name) for name in (*options, "split_shared")},
+            **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
         )
     if arguments.explain:

@@ -22,7 +22,8 @@ from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, read, text
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
-from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
+from stopgrad.interop.onnx.training.aliases import with_first_names
+from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.manifest import Plan
@@ -36,6 +37,7 @@ from stopgrad.interop.onnx.training.plans import (
     predict_plan,
     step_plan,
 )
+from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
 from stopgrad.interop.onnx.weights.sharing import shared
@@ -83,6 +85,8 @@ def training(
     schedule: str | Callable[..., Any] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
+    precision: str | None = None,
+    loss_scale: float | None = None,
     opset: int = OPSET,
     split_shared: bool = False,
 ) -> TrainingFiles:
@@ -116,6 +120,10 @@ def training(
         learning_rate: the default that :class:`Trainer` feeds; if not given, the optimiser's own.
         mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
             ``"eval"``: all of them in that mode. The exported model is always for inference.
+        precision: ``"float16"`` or ``"bfloat16"``: products of matrices and convolutions of the loss and its
+            gradients are computed in it, all else and the weights are float32. The exported model stays.
+        loss_scale: the first factor of the gradients on their way, which adapts, as that of
+            ``torch.amp.GradScaler``; by default 65536 with float16, else none.
         opset: of the files written, from 18 to 26.
         split_shared: whether parameters that the exporter merged, since they began with the same numbers,
             become tensors of their own again. Tied weights stay one.
@@ -131,6 +139,7 @@ def training(
         FileError: a file is damaged, or the folder cannot be written. What was there is kept.
     """
     target = None if folder is None else checked(folder)
+    dtype, scale = precision_of(precision, loss_scale)
     asked = Asked(
         loss=loss_of(loss),
         optimizer=optimizer_of(optimizer),
@@ -147,6 +156,8 @@ def training(
         mode=mode,
         opset=opset,
         split_shared=bool(split_shared),
+        precision=dtype,
+        loss_scale=scale,
     )
     made = _made(model, asked, target is not None)
     if target is not None:
@@ -174,18 +185,20 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         whole_model = taken_in(source)
         notes = shared(whole_model, asked.split_shared)
         shapes = forms(whole_model, asked.mode)
+        asked = with_first_names(asked, shapes.training)
         named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
         trained, verdicts = weighed(source._replace(model=shapes.training), {}, named)
         used = trained
         if shapes.differ:
             used, _ = weighed(source._replace(model=shapes.inference), {}, named)
     constants = {name for name, verdict in verdicts.items() if not verdict.weight}
-    judgement = judged(
-        _wired(trained, asked, shapes, constants), asked.loss, asked.outputs, [*shapes.statistics.values()]
-    )
+    model_of_loss = _wired(trained, asked, shapes, constants)
+    if asked.precision is not None:
+        model_of_loss = lowered(model_of_loss, asked.precision)
+    judgement = judged(model_of_loss, asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
-    if shapes.differ:
+    if shapes.differ or asked.precision is not None:
         again = judged(_wired(used, replace(asked, stop=[]), shapes, constants), asked.loss, asked.outputs)
     plans = {
         "train_step": step_plan(step),
