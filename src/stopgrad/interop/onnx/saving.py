@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from stopgrad.graph.graph import Operation, Output, describe, needed
 from stopgrad.graph.operands import NumpyArray, as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
+from stopgrad.interop.onnx.weights.exporters import say
 from stopgrad.ops.structural.sources import Parameter, Placeholder
 from stopgrad.rewrite import erase_gates, rewrite
 from stopgrad.run.function import Function
@@ -74,7 +75,11 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    ready = _ready(outputs, inputs, values, opset, gates)
+    put(path, ready_of(outputs, inputs, values, opset, gates), external)
+
+
+def put(path: AnyPath, ready: Ready, external: bool | None) -> None:
+    """Write a program as a model into a file, and its large arrays into another one if *external* says so."""
     if external not in (None, True, False):
         raise ArgumentError(f"external is True, False or None, not {external!r}")
     if external is None:
@@ -111,17 +116,18 @@ def to_model(
         >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
         ['StopGradient', 'Exp']
     """
-    return _ready(outputs, inputs, values, opset, gates).model()
+    return ready_of(outputs, inputs, values, opset, gates).model()
 
 
 # ---------------------------------------------------------------------------------------------- the graph
 
 
-class _Ready(NamedTuple):
-    """A program, and the values of its parameters."""
+class Ready(NamedTuple):
+    """A program, the values of its parameters, and what sort of tensors these are, by kind."""
 
     program: Program
     stored: dict[str, NumpyArray]
+    kinds: Mapping[str, Iterable[str]]
 
     @property
     def bytes(self) -> int:
@@ -130,12 +136,22 @@ class _Ready(NamedTuple):
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
         made = model_of(self.program, self.stored, beside=beside)
         made.producer_version = sg.__version__
+        say(made, self.kinds)
         return made
 
 
-def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bool) -> _Ready:
+def ready_of(
+    outputs: Wanted,
+    inputs: Given,
+    values: Values,
+    opset: int,
+    gates: bool = True,
+    kinds: Mapping[str, Iterable[str]] | None = None,
+) -> Ready:
+    """A program that is ready to be written. Parameters of an imported model have its names for them."""
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
+    names = {x: name for name, x in outputs.parameters.items()} if isinstance(outputs, Model) else {}
     outputs, inputs = _of_program(outputs, inputs)
     ys = _by_name(outputs, "outputs")
     if not ys:
@@ -153,7 +169,8 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bo
         raise ArgumentError(
             f"the outputs need {describe(missing[0])}, which is not among the inputs; give it"
         )
-    stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in fed}
+    held = [x for x in sorted(held, key=lambda x: x.op.id) if x not in fed]
+    stored = {names.get(x, x.op.name): x for x in held}
     twice = next((name for name in xs if name in stored or name in ys), None)
     if twice is not None:
         raise ArgumentError(
@@ -164,10 +181,14 @@ def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bo
         raise ArgumentError(f"gates is True or False, not {gates!r}")
     rules = RULES if gates else (erase_gates, *RULES)
     done = rewrite([*ys.values()], [*everything.values()], rules)
+    arrays = {name: _value(x, name, values) for name, x in stored.items()}
     program = written(
-        dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
+        dict(zip(everything, done.inputs, strict=True)),
+        dict(zip(ys, done.outputs, strict=True)),
+        opset,
+        stored=arrays,
     )
-    return _Ready(program, {name: _value(x, name, values) for name, x in stored.items()})
+    return Ready(program, arrays, {"parameter": list(arrays)} if kinds is None else kinds)
 
 
 def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import onnx
 
+from stopgrad.interop.onnx.patterns import matches
 from stopgrad.interop.onnx.reading import text
 from stopgrad.interop.onnx.training.asked import Asked
-from stopgrad.interop.onnx.training.choosing import matches
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """The metadata of a node in which PyTorch names the modules around it, from the outermost on, and itself."""
@@ -61,4 +61,4 @@ def with_first_names(asked: Asked, model: onnx.ModelProto) -> Asked:
             found += map(glob.escape, hits)
         return found
 
-    return replace(asked, freeze=stored(asked.freeze), only=stored(asked.only))
+    return replace(asked, freeze=stored(asked.freeze), only=stored(asked.only), train=stored(asked.train))

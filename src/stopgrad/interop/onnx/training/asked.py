@@ -69,6 +69,7 @@ class Asked:
     optimizer: Chosen
     freeze: list[str]
     only: list[str]
+    train: list[str]
     stop: list[str]
     outputs: list[str]
     clip: float | None
@@ -101,6 +102,11 @@ class Asked:
         if self.loss_scale is not None:
             asked["loss_scale"] = self.loss_scale
         return asked
+
+    @property
+    def named(self) -> list[str]:
+        """The patterns of all tensors that are spoken of, which thus are parameters."""
+        return [*self.freeze, *self.only, *self.train, *(self.lora.weights if self.lora else ())]
 
     def rate(self) -> float | None:
         """The default of the learning rate that is fed."""
