@@ -5,8 +5,8 @@
     stopped softmax:  the same of x - sg(max x)
 
 All three are one function, and so are their gradients. The second overflows nowhere, but its gradient has a
-path more, through the maximum, whose contributions add up to nothing; the third cuts it. `explain` says
-so of the files, and counting the operations of the gradients shows what the path costs.
+path more, through the maximum, whose contributions add up to nothing; the third cuts that path. `explain`
+says so of the files, and counting the operations of the gradients shows what the path costs.
 
 `python -m tests.helpers.tensorflow_graphs` writes the files, where TensorFlow is installed.
 """

@@ -29,8 +29,8 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
             return _custom(node, rule, function, captured)
         message = (
             f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say "
-            f"to which of its {len(node.operands)} operands the {found} gradients of its function belong, or what "
-            "that function takes"
+            f"to which of its {len(node.operands)} operands the {found} gradients of its function belong, or "
+            "what that function takes"
         )
         return _all_prevented(node, rule, message)
     if is_swish(node.operands):

@@ -21,6 +21,7 @@ from stopgrad.interop.tensorflow.gradients import called, marked
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.operators import OPERATORS
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known, Refused
+from stopgrad.interop.tensorflow.operators.drawing import DRAWING
 from stopgrad.interop.tensorflow.operators.variables import Variable
 from stopgrad.interop.tensorflow.reading import array_from, attribute_value, numpy_type
 
@@ -290,7 +291,7 @@ class Stored:
 
 
 def _is_foldable(call: Call) -> bool:
-    return not any(isinstance(x, Function) for x in call.attributes.values())
+    return call.op_type not in DRAWING and not any(isinstance(x, Function) for x in call.attributes.values())
 
 
 def _described(node: Node, name: str) -> str:
