@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import brought
+from stopgrad.interop.shared.conversions import bounded, brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 from stopgrad.interop.tensorflow.operators.moving import axis_in, checked_axis
@@ -56,6 +56,7 @@ def _stitched(node: Call, *operands: Any) -> Any:
     ]
     where = np.concatenate(places)
     count = int(where.max()) + 1 if where.size else 0
+    bounded(count, "so many rows")
     source = np.full(count, -1, np.int64)
     source[where] = np.arange(where.size)
     together = sg.concat(rows, 0) if len(rows) > 1 else rows[0]

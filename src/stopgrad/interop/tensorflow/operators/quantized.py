@@ -15,7 +15,10 @@ def _between(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> Any:
     The gradient reaches x inside of the bounds, and beyond them the bound: a straight-through estimator.
     """
     least = 1 if node.attribute("narrow_range", False) else 0
-    most = 2 ** int(node.attribute("num_bits", 8)) - 1
+    bits = int(node.attribute("num_bits", 8))
+    if not 2 <= bits <= 16:
+        node.fail(f"it imitates numbers of 2 to 16 bits, not of {bits}")
+    most = 2**bits - 1
     first, last = (brought(n, x.dtype) for n in (least, most))
     step = sg.realdiv(sg.subtract(high, low), brought(most - least, x.dtype))
     zero = sg.clip_by_value(sg.subtract(first, sg.realdiv(low, step)), first, last)
