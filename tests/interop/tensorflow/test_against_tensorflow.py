@@ -53,3 +53,11 @@ def test_networks_of_their_real_width_compute_the_numbers_and_gradients_of_tenso
 ) -> None:
     networks = _helper("tensorflow_networks")
     assert not disagreements(networks.network(networks.LARGE[name]), engine)
+
+
+def test_layers_of_keras_compute_the_numbers_and_gradients_of_tensorflow() -> None:
+    """Each alone, frozen, with sizes of batches, times and images that are not known."""
+    networks, found = _helper("tensorflow_networks"), []
+    for name, build in _helper("tensorflow_layers").LAYERS.items():
+        found += [f"{name}: {one}" for one in disagreements(networks.network(build), "numpy")]
+    assert not found
