@@ -1,22 +1,29 @@
 """Running compiled gradients, side by side with the peers.
 
-    python benchmarks/runtime.py [--quick] [--only S1,S4] [--peers jax,torch] [--rounds 5] [--json out.json]
-                                 [--before ../other/src] [--numpy-engine] [--device gpu]
+    python benchmarks/runtime.py [--quick] [--only S1,S4] [--peers jax,torch] [--seconds 6] [--json out.json]
+                                 [--before ../other/src] [--numpy-engine] [--device gpu] [--rounds 5]
+                                 [--kept folder]
     python benchmarks/runtime.py --only gates
+    python benchmarks/runtime.py --json out.json --resume      # the rows that the file does not have yet
+    python benchmarks/runtime.py --json out.json --markdown    # its tables, into docs/benchmarks.md
 
-The rows stand in ``runtime/problems.py``, and what each library is given in a module of its own beside it,
-as a user of that library would write it. Every library runs in a process of its own, a new one for each
-row, and only one works at a time: the others wait at a pipe. *First result* is the time from arrays to the
-first result in a process that has imported the library and made one small call; the caches on disk are
-empty. *Again* is the same in a second process of stopgrad's, which finds what the first has left there. Then
-the rounds go round the libraries; in each, a library makes calls for ``--seconds`` and gives their median.
-Shown is the median of the rounds, and half the distance between the fastest and the slowest round in per
-cent of it. Results are waited for. Before anything is timed, the loss and Σ |gradient| of each are compared
-with stopgrad's.
+The rows stand in ``runtime/problems.py``, and what each library is given in modules of its own beside it,
+in the best form that its documentation shows. Libraries run in processes of their own, new ones for each
+group of rows, and only one works at a time: the others wait at a pipe. *First result* is the time from
+arrays to the first result in a process that has imported the library; stopgrad and JAX take it alone, the
+others two at a time. *Again* is the same in a second process of stopgrad's, which finds what the first has
+left on disk.
+
+Then the rounds go round the libraries until the row's ``--seconds`` are spent, three times at least; in
+each, a library makes calls for a share of them and gives their median. Shown is the fastest round, and how
+far the middle one lies above it, in per cent. Results are waited for. Before anything is timed, the loss
+and Σ |gradient| of each (of training steps: the first three losses) are compared with stopgrad's. Processor
+time is that of all threads.
 
 The ratio is stopgrad's time by the fastest peer's. NumPy and Numba, written by hand, stand for what the
-machine can do and are not among the peers. PyTorch waits for work as its users have it: its threads spin
-for about a millisecond after a call, for which the next library's turn waits.
+machine can do and are not among the peers. All but "jax", which is as installed, have memory kept between
+calls as stopgrad's engine asks for. PyTorch waits for work as its users have it: its threads spin for about
+a millisecond after a call, for which the next library's turn waits, and which is processor time.
 """
 
 from __future__ import annotations
@@ -29,25 +36,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import median
 from typing import Any
 
-from runtime import gates
+from runtime import gates, report
 from runtime.problems import PROBLEMS, Problem
-from runtime.workers import COLUMNS, Worker, work
+from runtime.workers import COLUMNS, PEERS, Worker, work
 
 HERE = Path(__file__).resolve()
-OURS = ("stopgrad", "before", "stopgrad numpy")
-LIMITS = ("numpy", "numba")
-PEERS = tuple(name for name in COLUMNS if name not in OURS)
 ON_GPU = ("jax", "torch", "torch.compile")
 SLOW = ("torch.compile", "pytensor")
 """Whose first results take ten seconds each: not part of a quick run unless asked for."""
 
 PAUSE = 0.02
 """Seconds between two libraries' turns, for the threads of the last one to go to sleep."""
+
+GROUPS = (("S1", "S2"), ("S3", "S5", "S6", "S7"), ("S8",), ("S4", "S9", "S10", "S11"), ("S12",))
+"""Rows that share their processes; all others are one more group."""
 
 # ------------------------------------------------------------------------------------------- measuring
 
@@ -62,19 +70,13 @@ class Bench:
         self.versions: dict[str, str] = {}
         self.missing: dict[str, str] = {}
 
+    def worker(self, name: str) -> Worker:
+        before = self.options.before if name == "before" else None
+        return Worker(name, HERE, self.options.device, self.folder, before, self.options.kept)
+
     def start(self, columns: Sequence[str]) -> dict[str, Worker]:
         """A new process for each library, all loading at once."""
-        workers = {
-            name: Worker(
-                name,
-                HERE,
-                self.options.device,
-                self.folder,
-                self.options.before if name == "before" else None,
-            )
-            for name in columns
-            if name not in self.missing
-        }
+        workers = {name: self.worker(name) for name in columns if name not in self.missing}
         for name, worker in workers.items():
             if worker.begin(limit=120):
                 self.versions[name] = worker.version
@@ -82,63 +84,114 @@ class Bench:
                 self.missing[name] = worker.why
         return {name: worker for name, worker in workers.items() if name not in self.missing}
 
-    def sitting(self, problems: Sequence[Problem]) -> list[dict[str, Any]]:
-        """Rows that are measured in the same processes."""
+    def sitting(self, problems: Sequence[Problem], rows: list[dict[str, Any]]) -> None:
+        """Rows that are measured in the same processes, each written down when it is done."""
         workers = self.start(self.columns)
+        again = self.start(["stopgrad"]) if "stopgrad" in workers and not self.options.quick else {}
         try:
-            rows = [self.row(problem, workers) for problem in problems]
+            for problem in problems if "stopgrad" in workers else ():
+                row = self.row(problem, workers)
+                for second in again.values():
+                    answer = second.ask(self.options.limit, **self.prepare(problem))
+                    if "first_s" in answer:
+                        row["libraries"]["stopgrad"]["again_s"] = answer["first_s"]
+                report.ratios(row)
+                rows[:] = [r for r in rows if r["name"] != problem.name] + [row]
+                self.write(rows)
         finally:
-            close(workers)
-        again = self.start(["stopgrad"])
-        for problem, row in zip(problems, rows, strict=True) if again else ():
-            answer = again["stopgrad"].ask(self.options.limit, **self.prepare(problem))
-            if "first_s" in answer:
-                row["libraries"]["stopgrad"]["again_s"] = answer["first_s"]
-        close(again)
-        return rows
+            for worker in (*workers.values(), *again.values()):
+                worker.close()
 
     def prepare(self, problem: Problem) -> dict[str, Any]:
         return {"what": "prepare", "name": problem.name, "quick": self.options.quick}
 
+    def prepared(self, problem: Problem, workers: dict[str, Worker]) -> dict[str, dict[str, Any]]:
+        """The first results: stopgrad's and JAX's alone, those of the others two at a time."""
+
+        def ask(name: str) -> dict[str, Any]:
+            if workers[name].process.poll() is not None:  # It did not survive the last row.
+                workers[name] = self.worker(name)
+                if not workers[name].begin(limit=120):
+                    return {"left_out": workers[name].why}
+            limit = self.options.limit * (1 if name in report.LIMITS else 2)
+            return workers[name].ask(limit, **self.prepare(problem))
+
+        alone = [name for name in workers if name.split()[0] in ("stopgrad", "before", "jax")]
+        cells = {name: ask(name) for name in alone}
+        rest = [name for name in workers if name not in cells]
+        with ThreadPoolExecutor(2) as pool:
+            cells |= dict(zip(rest, pool.map(ask, rest), strict=True))
+        return cells
+
     def row(self, problem: Problem, workers: dict[str, Worker]) -> dict[str, Any]:
         cells: dict[str, dict[str, Any]] = {name: {"left_out": why} for name, why in self.missing.items()}
-        for name, worker in workers.items():
-            limit = self.options.limit * (2 if name in ("stopgrad", "torch.compile") else 1)
-            cells[name] = worker.ask(limit, **self.prepare(problem))
-        expected = cells["stopgrad"].get("figures")
+        cells |= self.prepared(problem, workers)
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
         order = [name for name in workers if "left_out" not in cells[name]]
-        for _ in range(self.options.rounds):
-            order = order[1:] + order[:1]  # Nobody always comes after the same other.
+        turn = self.options.seconds / (4 * max(len(order), 1))
+        begin, count = time.perf_counter(), 0
+        while count < 3 or time.perf_counter() - begin < self.options.seconds:
+            if self.options.rounds and count >= self.options.rounds:
+                break
+            if count and time.perf_counter() - begin > 3 * self.options.seconds:
+                break  # Calls of seconds each.
+            order, count = order[1:] + order[:1], count + 1  # Nobody always comes after the same other.
             for name in order:
                 if "left_out" in cells[name]:
                     continue
                 time.sleep(PAUSE)
-                answer = workers[name].ask(60, what="time", name=problem.name, seconds=self.options.seconds)
+                answer = workers[name].ask(120, what="time", name=problem.name, seconds=turn)
                 if "left_out" in answer:
                     cells[name] = answer
                 else:
                     rounds[name].append(answer)
+        expected = cells["stopgrad"].get("figures")
         for name, found in rounds.items():
             if "left_out" not in cells[name]:
                 summarize(cells[name], found)
                 compare(cells[name], expected, problem, self.options.device)
-        print(f"{problem.name}: {time_text(cells['stopgrad'], problem)}", file=sys.stderr, flush=True)
-        return {"row": problem.row, "case": problem.case, "libraries": {n: cells[n] for n in self.columns}}
+        print(f"{problem.name}: {report.time_text(cells['stopgrad'], problem)}", file=sys.stderr, flush=True)
+        row = {"row": problem.row, "case": problem.case, "name": problem.name, "kind": problem.kind}
+        return {**row, "load": os.getloadavg()[0], "libraries": {n: cells[n] for n in self.columns}}
+
+    def found(self, rows: list[dict[str, Any]], free: list[dict[str, Any]]) -> dict[str, Any]:
+        """All that was measured; rows in the order of the table."""
+        order = [p.name for p in PROBLEMS]
+        return {
+            "date": f"{datetime.now():%Y-%m-%d}",
+            "machine": machine(self.options.device),
+            "versions": self.versions,
+            "missing": self.missing,
+            "columns": [c for c in COLUMNS if any(c in row["libraries"] for row in rows)],
+            "rows": sorted(rows, key=lambda row: order.index(row["name"])),
+            "gates": free,
+        }
+
+    def write(self, rows: list[dict[str, Any]], free: list[dict[str, Any]] = ()) -> None:
+        """Into the file, at once or not at all."""
+        if self.options.json is not None:
+            part = self.options.json.with_suffix(".part")
+            part.write_text(json.dumps(self.found(rows, [*free]), indent=1))
+            part.replace(self.options.json)
 
 
-def close(workers: dict[str, Worker]) -> None:
-    for worker in workers.values():
-        worker.close()
+def machine(device: str) -> str:
+    """The processor, whether it has AVX-512, and how many cores of it."""
+    info = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in info.read_text().splitlines()] if info.exists() else []
+    said = {key.strip(): value.strip() for key, _, value in lines}
+    name = said.get("model name", platform.processor() or platform.machine())
+    vectors = "AVX-512" if "avx512f" in said.get("flags", "").split() else "no AVX-512"
+    return f"{name}, {vectors}, {os.cpu_count()} cores, {device}, CPython {platform.python_version()}"
 
 
 def summarize(cell: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
-    """Into a cell: the median of the rounds and their spread."""
+    """Into a cell: the fastest round, how far the middle one lies above it, and the least processor time."""
     times = [r["ms"] for r in rounds]
-    cell["ms"] = median(times)
-    cell["spread"] = (max(times) - min(times)) / (2 * cell["ms"])
+    cell["ms"] = min(times)
+    cell["spread"] = median(times) / cell["ms"] - 1
     cell["rounds_ms"] = times
-    cell["cpu_ms"] = median(r["cpu_ms"] for r in rounds)
+    cell["cpu_ms"] = min(r["cpu_ms"] for r in rounds)
     cell["calls"] = sum(r["calls"] for r in rounds)
     cell["rss_mb"] = rounds[-1]["rss_mb"]
 
@@ -168,159 +221,13 @@ def columns_of(options: argparse.Namespace) -> list[str]:
 
 
 def sittings(problems: Sequence[Problem], quick: bool) -> list[list[Problem]]:
-    """Which rows share their processes: the calls of S8, and in a quick run all."""
+    """Which rows share their processes: a group each, and in a quick run all."""
     if quick:
         return [list(problems)]
-    found: list[list[Problem]] = []
-    for problem in problems:
-        if found and problem.row == "S8" == found[-1][0].row:
-            found[-1].append(problem)
-        else:
-            found.append([problem])
-    return found
-
-
-# ------------------------------------------------------------------------------------------- reporting
-
-
-def fastest(row: dict[str, Any], names: Sequence[str]) -> tuple[float, str] | None:
-    times = [(row["libraries"][n]["ms"], n) for n in names if "ms" in row["libraries"].get(n, {})]
-    return min(times, default=None)
-
-
-def ratios(row: dict[str, Any]) -> None:
-    """Into a row: stopgrad's time by the fastest peer's, by the limits', and by JAX's."""
-    ours = row["libraries"]["stopgrad"].get("ms")
-    groups = {
-        "fastest_peer": [n for n in PEERS if n not in LIMITS],
-        "fastest_limit": LIMITS,
-        "jax": ["jax"],
-        "before": ["before"],
-    }
-    for key, names in groups.items():
-        best = fastest(row, names)
-        if ours is not None and best is not None:
-            row[key] = {"name": best[1], "ratio": ours / best[0]}
-
-
-def number(value: float) -> str:
-    return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"
-
-
-def time_text(cell: dict[str, Any], problem: Any) -> str:
-    if "ms" not in cell:
-        return "–"
-    row = problem["row"] if isinstance(problem, dict) else problem.row
-    scaled, unit = (1e3 * cell["ms"], " µs") if row == "S8" else (cell["ms"], "")
-    mark = "" if cell.get("agrees", True) else " ≠"
-    return f"{number(scaled)}{unit} ±{100 * cell['spread']:.0f}{mark}"
-
-
-def ratio_text(row: dict[str, Any], key: str, named: bool = True) -> str:
-    found = row.get(key)
-    if found is None:
-        return "–"
-    return f"{found['ratio']:.2f}" + (f" {found['name']}" if named else "")
-
-
-def tables(rows: list[dict[str, Any]], columns: list[str]) -> list[tuple[str, list[str], list[list[str]]]]:
-    names = [f"{row['row']} {row['case']}" for row in rows]
-    peers = [c for c in columns if c in PEERS and c not in LIMITS]
-    limits = [c for c in columns if c in LIMITS]
-    before = ["ours / before"] if "before" in columns else []
-    times = [
-        [
-            name,
-            *[time_text(row["libraries"][c], row) for c in columns],
-            *([ratio_text(row, "before", False)] if before else []),
-            *([ratio_text(row, "fastest_peer")] if peers else []),
-            *([ratio_text(row, "jax", False)] if "jax" in peers else []),
-            *([ratio_text(row, "fastest_limit")] if limits else []),
-        ]
-        for name, row in zip(names, rows, strict=True)
-    ]
-    heads = [
-        *before,
-        *(["ours / fastest peer"] if peers else []),
-        *(["ours / jax"] if "jax" in peers else []),
-        *(["ours / stand-in"] if limits else []),
-    ]
-    firsts = [
-        [name, again_text(row["libraries"]["stopgrad"]), *[first_text(row["libraries"][c]) for c in columns]]
-        for name, row in zip(names, rows, strict=True)
-    ]
-    return [
-        (
-            "Time of a call: ms (S8: µs) ± spread in %; ≠ where results disagree",
-            ["", *columns, *heads],
-            times,
-        ),
-        (
-            "First result in s / peak memory of the process in MB",
-            ["", "stopgrad again", *columns],
-            firsts,
-        ),
-    ]
-
-
-def again_text(cell: dict[str, Any]) -> str:
-    return f"{cell['again_s']:.2f}" if "again_s" in cell else "–"
-
-
-def first_text(cell: dict[str, Any]) -> str:
-    return f"{cell['first_s']:.2f} / {cell['rss_mb']:.0f}" if "first_s" in cell else "–"
-
-
-def show(title: str, header: list[str], body: list[list[str]]) -> None:
-    print(f"\n{title}\n")
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    for number_, line in enumerate([header, *body]):
-        cells = [line[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)]]
-        print("| " + " | ".join(cells) + " |")
-        if number_ == 0:
-            print(
-                "|-"
-                + "-|-".join("-" * w for w in widths[:1])
-                + "-|"
-                + "|".join("-" * (w + 1) + ":" for w in widths[1:])
-                + "|"
-            )
-
-
-def cases_of(rows: list[dict[str, Any]]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for row in rows:
-        found.setdefault(row["row"], set()).add(f"{row['row']} {row['case']}")
-    return found
-
-
-def remarks(rows: list[dict[str, Any]], missing: dict[str, str]) -> list[str]:
-    """The means, the disagreements, and why cells are empty."""
-    lines = []
-    by_row: dict[str, list[float]] = {}
-    for row in rows:
-        if "fastest_peer" in row and row["row"] != "S12":
-            by_row.setdefault(row["row"], []).append(1 / row["fastest_peer"]["ratio"])
-    if by_row:
-        mean = geometric_mean([geometric_mean(found) for found in by_row.values()])
-        lines.append(f"geometric mean of fastest peer / ours over {', '.join(by_row)}: {mean:.2f}")
-    empty: dict[str, list[str]] = {}
-    for row in rows:
-        for name, cell in row["libraries"].items():
-            where = f"{row['row']} {row['case']}"
-            if not cell.get("agrees", True):
-                expected = row["libraries"]["stopgrad"]["figures"]
-                lines.append(f"{where}, {name}: loss, Σ |gradient| {cell['figures']} against {expected}")
-            elif "left_out" in cell and name not in missing:
-                empty.setdefault(f"{name}: {cell['left_out']}", []).append(where)
-    for why, where in empty.items():
-        whole = [r for r, cases in cases_of(rows).items() if cases <= {*where}]
-        parts = [*whole, *[name for name in where if name.split()[0] not in whole]]
-        lines.append(f"{why}: {'; '.join(parts)}")
-    for name, why in missing.items():
-        cure = " (pip install -e '.[bench]' installs all)" if "ModuleNotFoundError" in why else ""
-        lines.append(f"{name}: left out: {why}{cure}")
-    return lines
+    named = {row for group in GROUPS for row in group}
+    steps = tuple({p.row for p in problems} - named)
+    found = [[p for p in problems if p.row in group] for group in (*GROUPS, steps)]
+    return [group for group in found if group]
 
 
 # ---------------------------------------------------------------------------------------------- command
@@ -330,25 +237,38 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="small sizes, two short rounds")
-    parser.add_argument("--only", help="comma-separated rows: S1 to S12, gates; by default all")
+    parser.add_argument("--only", help="comma-separated rows: S1 to S21, gates; by default all")
+    parser.add_argument("--resume", action="store_true", help="only rows that --json's file does not have")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        nargs="?",
+        const=HERE.parent.parent / "docs" / "benchmarks.md",
+        help="measure nothing; the tables of --json's file into this page, by default docs/benchmarks.md",
+    )
     parser.add_argument("--peers", help=f"comma-separated, of {', '.join(PEERS)}; or none")
     parser.add_argument(
         "--before", type=Path, help="the src folder of another checkout of stopgrad: a column"
     )
     parser.add_argument("--numpy-engine", action="store_true", help="stopgrad's numpy engine: a column")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--rounds", type=int, default=0, help="by default 5; 2 with --quick")
-    parser.add_argument("--seconds", type=float, default=0.0, help="of each turn, by default .3")
+    parser.add_argument("--rounds", type=int, default=0, help="at most so many; 2 with --quick")
+    parser.add_argument("--seconds", type=float, default=0.0, help="of each row's rounds, by default 6")
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        help="a folder in which torch.compile finds what it compiled in the last run",
+    )
     parser.add_argument(
         "--limit",
         type=float,
         default=60.0,
-        help="seconds for a first result; stopgrad and torch.compile have twice as many",
+        help="seconds for a first result of NumPy or Numba; the others have twice as many",
     )
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     options = parser.parse_args()
-    options.rounds = options.rounds or (2 if options.quick else 5)
-    options.seconds = options.seconds or (0.02 if options.quick else 0.3)
+    options.rounds = options.rounds or (2 if options.quick else 0)
+    options.seconds = options.seconds or (0.1 if options.quick else 6.0)
     return options
 
 
@@ -356,35 +276,36 @@ def main() -> None:
     options = parsed()
     if options.worker:
         return work(options.worker, options.device)
-    wanted = options.only.split(",") if options.only else [*dict.fromkeys(p.row for p in PROBLEMS), "gates"]
-    unknown = {*wanted} - {p.row for p in PROBLEMS} - {"gates"}
-    if unknown:
-        raise SystemExit(f"no row {', '.join(sorted(unknown))}; there are S1 to S12 and gates")
-    rows: list[dict[str, Any]] = []
+    known = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    if options.markdown:
+        return report.into_docs(known, options.markdown)
+    names = [*dict.fromkeys(p.row for p in PROBLEMS), "gates"]
+    wanted = options.only.split(",") if options.only else names
+    if unknown := {*wanted} - {*names}:
+        raise SystemExit(f"no row {', '.join(sorted(unknown))}; there are S1 to S21 and gates")
+    rows = known.get("rows", []) if options.only or options.resume else []
+    done = {row["name"] for row in rows} if options.resume else {}
+    free: list[dict[str, Any]] = known.get("gates", [])
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         bench = Bench(options, Path(folder))
-        for problems in sittings([p for p in PROBLEMS if p.row in wanted], options.quick):
-            rows += bench.sitting(problems)
+        bench.versions |= known.get("versions", {})
+        chosen = [p for p in PROBLEMS if p.row in wanted and p.name not in done]
+        for problems in sittings(chosen, options.quick):
+            bench.sitting(problems, rows)
             if "stopgrad" in bench.missing:
                 return print(f"nothing measured: {bench.missing['stopgrad']}")
-        free = gates.compared(bench) if "gates" in wanted else []
-    for row in rows:
-        ratios(row)
-    processor = platform.processor() or platform.machine()
-    machine = f"{processor}, {os.cpu_count()} cores, {options.device}, CPython {platform.python_version()}"
-    versions = ", ".join(f"{name} {version}" for name, version in bench.versions.items())
-    print(f"{datetime.now():%Y-%m-%d}, {machine}; {versions}")
-    if rows:
-        for title, header, body in tables(rows, bench.columns):
-            show(title, header, body)
+        if "gates" in wanted and not (options.resume and free):
+            free = gates.compared(bench)
+        bench.write(rows, free)
+    found = bench.found(rows, free)
+    print(report.heading(found))
+    for title, header, body in report.tables(found):
+        report.show(title, header, body)
     if free:
-        show(*gates.table(free))
+        report.show(*gates.table(free))
     print()
-    for line in remarks(rows, bench.missing):
+    for line in report.remarks(found):
         print(line)
-    if options.json:
-        found = {"machine": machine, "versions": bench.versions, "missing": bench.missing}
-        options.json.write_text(json.dumps({**found, "rows": rows, "gates": free}, indent=1))
 
 
 if __name__ == "__main__":

@@ -218,6 +218,8 @@ class Library:
 
     def __getattr__(self, kind: str) -> Callable[[Data], Call]:
         """The function of that name, of all the data in the order in which they stand."""
+        if kind == "deep_scan":
+            return self.__getattr__("deep")
         if kind not in ("softmax_loss", "cross_entropy", "mlp", "pgd", "mixture", "lstm", "norms", "deep"):
             raise AttributeError(kind)
         f = globals()[kind]

@@ -9,6 +9,7 @@ import numpy as np
 
 import stopgrad as sg
 from runtime.problems import ATTACKS, RATE, REACH, STRIDE, Data, mapped
+from runtime.steps_ours import Steps
 
 Call = Callable[[], Any]
 
@@ -117,6 +118,11 @@ def deep_loss(params: Any, x: Any) -> Any:
     return sg.reduce_mean(sg.square(x))
 
 
+def deep_scan_loss(stacked: Any, x: Any) -> Any:
+    x, _ = sg.scan(lambda x, layer: (sg.tanh(x @ layer["w"] + layer["b"]), None), x, stacked)
+    return sg.reduce_mean(sg.square(x))
+
+
 def add_up(*arguments: Any) -> Any:
     total = arguments[0]
     for x in arguments[1:]:
@@ -145,7 +151,7 @@ def pgd_step(params: Any, x: Any, labels: Any) -> Any:
     return step_of(mlp_loss)(params, sg.stop_gradient(found), labels)
 
 
-class Library:
+class Library(Steps):
     """stopgrad on one of its engines."""
 
     def __init__(self, engine: str, device: str) -> None:
@@ -219,3 +225,7 @@ class Library:
 
     def deep(self, data: Data) -> Call:
         return self._compiled(sg.value_and_grad(deep_loss), data["params"], data["x"])
+
+    def deep_scan(self, data: Data) -> Call:
+        stacked = mapped(lambda *parts: np.stack(parts), *data["params"])
+        return self._compiled(sg.value_and_grad(deep_scan_loss), stacked, data["x"])

@@ -1,4 +1,8 @@
-"""The rows in JAX: ``jax.jit`` of ``jax.value_and_grad``, in the words of jax.numpy, jax.nn and jax.lax."""
+"""The rows in JAX: ``jax.jit`` of ``jax.value_and_grad``, in the words of jax.nn, jax.lax and optax.
+
+As installed, or tuned: with the options of the compiler that stopgrad sets where there are convolutions, and
+with memory kept between calls (in workers.py, by the environment). Layers in a row are one ``lax.scan``.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import lax
 
 from runtime.problems import ATTACKS, EPSILON, RATE, REACH, STRIDE, Data
+from runtime.steps_jax import Steps
 
 Call = Callable[[], Any]
 
 
 def softmax_loss(x: Any, w: Any) -> Any:
-    z = x - lax.stop_gradient(jnp.max(x, axis=-1, keepdims=True))
-    e = jnp.exp(z)
-    p = e / jnp.sum(e, axis=-1, keepdims=True)
-    return jnp.sum(w * p)
+    return jnp.sum(w * jax.nn.softmax(x))
 
 
 def cross_entropy(x: Any, labels: Any) -> Any:
-    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(x), labels[..., None], axis=-1))
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(x, labels))
 
 
 def mlp_loss(params: Any, x: Any, labels: Any) -> Any:
@@ -79,15 +82,11 @@ def norm(x: Any, layer: Any) -> Any:
 
 
 def attention(x: Any, layer: Any, heads: int) -> Any:
-    batch, length, width = x.shape
-
     def split(name: str) -> Any:
-        return (x @ layer[name]).reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+        return (x @ layer[name]).reshape(*x.shape[:2], heads, -1)
 
-    scores = split("query") @ split("key").swapaxes(-1, -2) / (width // heads) ** 0.5
-    scores = jnp.where(jnp.tri(length, dtype=bool), scores, -1e9)
-    mixed = (jax.nn.softmax(scores) @ split("value")).transpose(0, 2, 1, 3)
-    return mixed.reshape(batch, length, width) @ layer["out"]
+    mixed = jax.nn.dot_product_attention(split("query"), split("key"), split("value"), is_causal=True)
+    return mixed.reshape(x.shape) @ layer["out"]
 
 
 def transformer_loss(params: Any, x: Any, labels: Any, heads: int) -> Any:
@@ -118,9 +117,8 @@ def norms_loss(params: Any, w: Any) -> Any:
     return jnp.mean(w * x)
 
 
-def deep_loss(params: Any, x: Any) -> Any:
-    for layer in params:
-        x = jnp.tanh(x @ layer["w"] + layer["b"])
+def deep_loss(stacked: Any, x: Any) -> Any:
+    x, _ = lax.scan(lambda x, layer: (jnp.tanh(x @ layer["w"] + layer["b"]), None), x, stacked)
     return jnp.mean(x * x)
 
 
@@ -152,11 +150,16 @@ def pgd_step(params: Any, x: Any, labels: Any) -> Any:
     return step_of(mlp_loss)(params, lax.stop_gradient(found), labels)
 
 
-class Library:
+NO_CONVOLUTIONS = "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+FOR_CONVOLUTIONS = {"xla_cpu_experimental_ynn_fusion_type": NO_CONVOLUTIONS}
+
+
+class Library(Steps):
     """JAX on its default device."""
 
     def __init__(self, variant: str, device: str) -> None:
         self.version = jax.__version__
+        self.options = FOR_CONVOLUTIONS if variant == "tuned" and device == "cpu" else None
         if device == "gpu" and jax.default_backend() != "gpu":
             raise RuntimeError("JAX sees no GPU")
 
@@ -165,8 +168,8 @@ class Library:
 
     to_numpy = staticmethod(np.asarray)
 
-    def _compiled(self, f: Any, *arguments: Any) -> Call:
-        compiled = jax.jit(f)
+    def _compiled(self, f: Any, *arguments: Any, options: Any = None) -> Call:
+        compiled = jax.jit(f, compiler_options=options)
         placed = jax.tree.map(jnp.asarray, arguments)
         return lambda: jax.block_until_ready(compiled(*placed))
 
@@ -180,7 +183,8 @@ class Library:
         return self._compiled(step_of(mlp_loss), data["params"], data["x"], data["labels"])
 
     def cnn(self, data: Data) -> Call:
-        return self._compiled(step_of(cnn_loss), data["params"], data["x"], data["labels"])
+        arguments = data["params"], data["x"], data["labels"]
+        return self._compiled(step_of(cnn_loss), *arguments, options=self.options)
 
     def rbm(self, data: Data) -> Call:
         return self._compiled(step_of(contrastive_divergence), data["params"], data["v"], jax.random.key(0))
@@ -215,4 +219,7 @@ class Library:
         return self._compiled(jax.value_and_grad(norms_loss), data["params"], data["w"])
 
     def deep(self, data: Data) -> Call:
-        return self._compiled(jax.value_and_grad(deep_loss), data["params"], data["x"])
+        stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *data["params"])
+        return self._compiled(jax.value_and_grad(deep_loss), stacked, data["x"])
+
+    deep_scan = deep

@@ -1,7 +1,8 @@
 """The rows in PyTorch: eager, or with the loss under ``torch.compile``, whose backward pass is then compiled
 too.
 
-Convolutions have the channels first and the LSTM is nn.LSTM, as PyTorch's users have them.
+Losses, norms and attention are torch.nn.functional's, the LSTM is nn.LSTM, images lie in memory with their
+channels last, and an attack asks for no gradient of the parameters.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 
 from runtime.problems import ATTACKS, EPSILON, RATE, REACH, STRIDE, Data, LeftOut, leaves, mapped
+from runtime.steps_torch import Steps
 
 Call = Callable[[], Any]
 
 
 def softmax_loss(x: Any, w: Any) -> Any:
-    z = x - x.max(dim=-1, keepdim=True).values.detach()
-    e = torch.exp(z)
-    p = e / e.sum(dim=-1, keepdim=True)
-    return (w * p).sum()
+    return (w * F.softmax(x, -1)).sum()
 
 
 def mlp_loss(params: Any, x: Any, labels: Any) -> Any:
@@ -103,7 +102,7 @@ def add_up_dict(arguments: Any) -> Any:
     return add_up(*arguments.values())
 
 
-class Library:
+class Library(Steps):
     """PyTorch, eager or compiled."""
 
     def __init__(self, variant: str, device: str) -> None:
@@ -121,13 +120,14 @@ class Library:
         return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
 
     def _place(self, x: Any) -> Any:
-        return torch.tensor(x, device=self.device)
+        placed = torch.tensor(x, device=self.device)
+        return placed.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else placed
 
     def _trained(self, x: Any) -> Any:
         return self._place(x).requires_grad_()
 
     def _f(self, f: Any) -> Any:
-        return torch.compile(f) if self.compiled else f
+        return torch.compile(f, dynamic=False) if self.compiled else f
 
     def _waited(self, call: Call) -> Call:
         if self.device == "cpu":
@@ -177,8 +177,7 @@ class Library:
     def cnn(self, data: Data) -> Call:
         params = {**data["params"]}
         for name in ("conv1", "conv2"):
-            filters = np.ascontiguousarray(np.transpose(params[name]["w"], (3, 2, 0, 1)))
-            params[name] = {"w": filters, "b": params[name]["b"]}
+            params[name] = {"w": np.transpose(params[name]["w"], (3, 2, 0, 1)), "b": params[name]["b"]}
         side = data["x"].shape[1] // 2
         w = (
             params["dense1"]["w"]
@@ -187,7 +186,7 @@ class Library:
             .reshape(side * side * 64, -1)
         )
         params["dense1"] = {"w": np.ascontiguousarray(w), "b": params["dense1"]["b"]}
-        x = np.ascontiguousarray(np.transpose(data["x"], (0, 3, 1, 2)))
+        x = np.transpose(data["x"], (0, 3, 1, 2))
         return self._step(cnn_loss, params, x, data["labels"].astype(np.int64))
 
     def rbm(self, data: Data) -> Call:
@@ -199,13 +198,14 @@ class Library:
 
     def pgd(self, data: Data) -> Call:
         loss, params = self._f(mlp_loss), mapped(self._trained, data["params"])
+        fixed = mapped(torch.Tensor.detach, params)
         x, labels = self._place(data["x"]), self._place(data["labels"].astype(np.int64))
 
         def call() -> Any:
             found = x
             for _ in range(ATTACKS):
                 found = found.detach().requires_grad_()
-                (slope,) = torch.autograd.grad(loss(params, found, labels), found)
+                (slope,) = torch.autograd.grad(loss(fixed, found, labels), found)
                 with torch.no_grad():
                     found = torch.clamp(found + STRIDE * slope.sign(), x - REACH, x + REACH).clamp(0.0, 1.0)
             return self._update(loss, params, found, labels)
@@ -258,3 +258,5 @@ class Library:
         if self.compiled and len(data["params"]) > 100:
             raise LeftOut("compiles for many minutes")
         return self._gradient(deep_loss, data["params"], data["x"])
+
+    deep_scan = deep

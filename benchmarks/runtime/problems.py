@@ -27,7 +27,10 @@ memory.
 - S11 ``norms``: 6 times [layer norm with scale and offset, GELU], 2048×1024; loss = mean of w y; value and
   gradient with respect to x, scales and offsets. GELU is its tanh approximation here and in S9.
 - S12 ``deep``: an MLP of 100 or 1,000 layers of width 32, h ← tanh(h w + b), batch 32; loss = mean h²;
-  value and gradient with respect to all weights.
+  value and gradient with respect to all weights. stopgrad's layers are a loop of Python, or a scan
+  (``deep_scan``); JAX's are always a scan.
+- S13 to S21, in ``steps_ours.py``, ``steps_jax.py`` and ``steps_torch.py``: training steps with an optimiser,
+  each from what the last one left; what the first ones lose is compared. ``steps.py`` says what each is.
 """
 
 from __future__ import annotations
@@ -39,10 +42,11 @@ from typing import Any
 
 import numpy as np
 
+from runtime.steps import STEPS, Data, StepNumbers
+
 RATE = 0.1
 ATTACKS, REACH, STRIDE = 7, 0.1, 0.02
 EPSILON = 1e-5
-Data = dict[str, Any]
 
 
 class LeftOut(Exception):  # noqa: N818 - nothing went wrong
@@ -54,12 +58,13 @@ class Problem:
     """A row of the table.
 
     Attributes:
-        row: S1 to S12.
+        row: S1 to S21.
         case: what tells it from the others of its row.
         kind: the method of a library that solves it.
         sizes: what its data are made from.
         quick: the same, small.
         tolerance: the relative difference from stopgrad's results that is agreement.
+        trains: a call goes on from where the last one ended, and gives its loss.
     """
 
     row: str
@@ -68,6 +73,7 @@ class Problem:
     sizes: dict[str, Any] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
     tolerance: float = 1e-3
+    trains: bool = False
 
     @property
     def name(self) -> str:
@@ -137,33 +143,20 @@ PROBLEMS = [
     *[
         Problem(
             "S12",
-            f"MLP of {layers:,} layers",
-            "deep",
+            f"MLP of {layers:,} layers, {way}",
+            kind,
             {"layers": layers, "width": 32},
             {"layers": layers // 20, "width": 4},
         )
+        for kind, way in (("deep", "a loop"), ("deep_scan", "a scan"))
         for layers in (100, 1000)
     ],
+    *[Problem(s.row, s.case, s.kind, s.sizes, s.quick, s.tolerance, s.trains) for s in STEPS],
 ]
 
 
-class Numbers:
+class Numbers(StepNumbers):
     """The data of each kind of problem, as NumPy arrays in dicts and lists."""
-
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(0)
-
-    def normal(self, *shape: int, scale: float = 1.0) -> Any:
-        return (self.rng.normal(size=shape) * scale).astype(np.float32)
-
-    def weights(self, *shape: int) -> Any:
-        return self.normal(*shape, scale=float(np.prod(shape[:-1])) ** -0.5)
-
-    def labels(self, classes: int, *shape: int) -> Any:
-        return self.rng.integers(0, classes, shape).astype(np.int32)
-
-    def dense(self, fan_in: int, fan_out: int) -> dict[str, Any]:
-        return {"w": self.weights(fan_in, fan_out), "b": self.normal(fan_out, scale=0.1)}
 
     def softmax_loss(self, batch: int, classes: int) -> Data:
         return {"x": self.normal(batch, classes, scale=3.0), "w": self.normal(batch, classes)}
@@ -274,6 +267,8 @@ class Numbers:
 
     def deep(self, layers: int, width: int) -> Data:
         return {"params": [self.dense(width, width) for _ in range(layers)], "x": self.normal(width, width)}
+
+    deep_scan = deep
 
 
 def data_of(problem: Problem, quick: bool) -> Data:

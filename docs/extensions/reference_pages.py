@@ -61,6 +61,7 @@ DOORS = {
     "torch": ("PyTorch", "torch"),
     "jax": ("JAX", "jax"),
     "onnx": ("ONNX", "onnx"),
+    "tensorflow": ("TensorFlow", "tensorflow"),
     "optimizers": ("Optimisers", "optimizers"),
     "data": ("Batches of examples", "data"),
     "distributed": ("Several processes", "distributed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,9 @@ def _check(inputs: dict[str, list[Port]], outputs: dict[str, list[Port]], state:
     """Refuse graphs that do not fit each other."""
     if sorted(port.updates for port in outputs["train_step"] if port.updates) != sorted(state):
         raise ValueError("a step does not renew what it reads")
+    empty = next((name for name in GRAPHS if not outputs[name]), None)
+    if empty is not None:  # Asked for nothing, the runtime returns everything.
+        raise ValueError(f"{empty} has no outputs")
     for name in ("train_step", "gradients", "eval"):
         if sum(port.role == "loss" for port in outputs[name]) != 1:
             raise ValueError(f"{name} has not one loss")
@@ -251,3 +254,38 @@ def _fitting(what: str, port: Port, value: object, sizes: dict[str, tuple[int, s
         if isinstance(size, str) and re.fullmatch(r"\w+", size):
             sizes.setdefault(size, (actual, port.name))
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+# -------------------------------------------------------------------------------------------- results
+
+
+def check_made(path: Path, outputs: list[Port], made: Sequence[object]) -> None:
+    """Refuse results of a graph that are not what the manifest says.
+
+    Args:
+        path: the file of the graph, for errors.
+        outputs: what it returns, as the manifest describes it.
+        made: the results.
+
+    Raises:
+        GraphError: a result has another dtype or shape, or is no array.
+    """
+    for port, result in zip(outputs, made, strict=True):
+        if not isinstance(result, np.ndarray):
+            found = f"a {type(result).__name__}"
+        elif result.dtype == dtype_of(port.dtype) and _is_of(result.shape, port.shape):
+            continue
+        else:
+            found = f"{result.dtype}{show_shape(result.shape)}"
+        raise error(
+            "GraphError",
+            f"{path} is not the graph of the manifest: {port.name} is {found}, "
+            f"not {port.dtype}{show_shape(port.shape)}",
+        )
+
+
+def _is_of(actual: tuple[int, ...], said: tuple[int | str, ...]) -> bool:
+    """Whether a shape is one that the manifest allows; named sizes may be any."""
+    return len(actual) == len(said) and all(
+        isinstance(size, str) or size == one for one, size in zip(actual, said, strict=True)
+    )

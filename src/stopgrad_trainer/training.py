@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, contents, dtype_of, fed, show_shape
+from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, check_made, contents, dtype_of, fed, show_shape
 from stopgrad_trainer.exported import Array, open_plain, with_weights
 from stopgrad_trainer.needed import error, is_ours, module, part
 
@@ -165,8 +165,11 @@ class Trainer:
         arrays = fed(graph, [port for port in inputs if port.role not in HELD], given)
         feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in HELD}
         session = self._session(graph)
-        names = [port.name for port in self._contents.outputs[graph]]
-        return dict(zip(names, self._run(graph, lambda: session.run(names, feeds)), strict=True))
+        outputs = self._contents.outputs[graph]
+        names = [port.name for port in outputs]
+        made = self._run(graph, lambda: session.run(names, feeds))
+        check_made(self._contents.files[graph], outputs, made)
+        return dict(zip(names, made, strict=True))
 
     # ------------------------------------------------------------------------------------------- state
 

@@ -64,7 +64,7 @@ def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: 
     assert "stable softmax loss" in shown
     assert "≠ where" in shown
     found = json.loads((tmp_path / "out.json").read_text())
-    assert {row["row"] for row in found["rows"]} == {f"S{i}" for i in range(1, 13)}
+    assert {row["row"] for row in found["rows"]} == {f"S{i}" for i in range(1, 22)}
     for row in found["rows"]:
         ours, other, by_hand = (row["libraries"][name] for name in ("stopgrad", "stopgrad numpy", "numpy"))
         assert ours["ms"] > 0
@@ -76,6 +76,26 @@ def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: 
         assert row["with"]["stops"] == 20
         assert row["without"]["stops"] == 0
         assert row["with"]["text"] == row["without"]["text"]
+
+
+def test_runtime_goes_on_where_it_ended_and_writes_a_page(tmp_path: Path) -> None:
+    out, page = tmp_path / "out.json", tmp_path / "page.md"
+    options = ("runtime.py", "--quick", "--peers", "numpy", "--json", str(out))
+    run(*options, "--only", "S6")
+    before = json.loads(out.read_text())["rows"]
+    run(*options, "--only", "S6,S21", "--resume")
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["row"] for row in rows] == ["S6", "S21"]
+    assert rows[:1] == before
+    page.write_text("# Above\n<!-- runtime.py: begin -->\nold\n<!-- runtime.py: end -->\nbelow\n")
+    run(*options, "--markdown", str(page))
+    written = page.read_text()
+    assert written.startswith("# Above\n<!--")
+    assert written.endswith("-->\nbelow\n")
+    assert "old" not in written
+    ratio = rows[0]["libraries"]["stopgrad"]["cpu_ms"] / rows[0]["libraries"]["numpy"]["cpu_ms"]
+    assert f" {ratio:.2f} |" in written
+    assert "`mixture`" in written
 
 
 def test_runtime_leaves_a_missing_peer_out_and_says_why(tmp_path: Path) -> None:

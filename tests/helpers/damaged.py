@@ -2,10 +2,11 @@
 
     python damaged.py FOLDER FIRST KIND=COUNT ...
 
-KIND is ``models`` (five architectures, exported by PyTorch), ``trainings`` (folders of `sgo.training`),
-``checkpoints`` or ``programs`` (which the xla engine keeps). The mutants have the numbers from FIRST on. How
-reading them ended is printed, as JSON: ``broken`` holds those that ended by a signal, never, or by an error
-that is not ours, and those that were believed though they should not be.
+KIND is ``models`` (five architectures, exported by PyTorch; mostly pieces of a few nodes, which together are
+all of them), ``trainings`` (folders of `sgo.training`), ``checkpoints`` or ``programs`` (which the xla engine
+keeps). The mutants have the numbers from FIRST on. How reading them ended is printed, as JSON: ``broken``
+holds those that ended by a signal, never, or by an error that is not ours, and those that were believed
+though they should not be. While it goes on, the same stands in FOLDER/KIND.json. The files are in memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -24,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx_mutants
 from fault_tools import Counting
 from onnx_mutants import BYTE_WISE, mutant, outcome
@@ -38,6 +41,8 @@ Read = Callable[[random.Random], str]
 ODD = [7, -1, 1.5, 2**62, "zz", "../x", "", None, True, [1, "a"], {"a": 1}, [], {}, "\x1b[31m", "9" * 5000]
 SECONDS = 20
 """For one mutant; more is never."""
+BATCH = 1000
+"""Mutants of one process."""
 
 
 def changed(r: random.Random, data: bytes) -> bytes:
@@ -70,13 +75,44 @@ def changed_json(r: random.Random, data: bytes) -> bytes:
 # ----------------------------------------------------------------------------------------------- kinds
 
 
+PIECE, WHOLE = 12, 0.01
+"""Nodes of a piece, and how often a whole model is mutated: it takes thirty times as long."""
+
+
+def pieces(model: Any) -> list[bytes]:
+    """A model cut into pieces that load: what a piece reads of others is its input."""
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    types = {v.name: v for v in (*inferred.value_info, *inferred.input, *inferred.output)}
+    stored = {x.name: x for x in model.graph.initializer}
+    found = []
+    for first in range(0, len(model.graph.node), PIECE):
+        nodes = model.graph.node[first : first + PIECE]
+        made = {name for node in nodes for name in node.output if name}
+        read = dict.fromkeys(name for node in nodes for name in node.input if name and name not in made)
+        piece = onnx.ModelProto()
+        piece.CopyFrom(model)
+        piece.graph.Clear()
+        piece.graph.name = "piece"
+        piece.graph.node.extend(nodes)
+        piece.graph.input.extend(types[name] for name in read if name not in stored)
+        piece.graph.initializer.extend(stored[name] for name in read if name in stored)
+        piece.graph.output.extend(types[name] for name in made if name in types)
+        content = piece.SerializeToString()
+        if outcome(content)[0] == "loaded":
+            found.append(content)
+    return found
+
+
 def models(home: Path) -> Read:
     from onnx_models import exported  # With PyTorch, which is not imported unless it is needed.
 
     names = ("resnet, training", "unet", "lstm", "bert", "gpt")
-    seeds = [exported(name, "script").path.read_bytes() for name in names]
+    whole = [exported(name, "script").path.read_bytes() for name in names]
+    parts = [pieces(onnx.load_from_string(content)) for content in whole]
+    assert all(len(found) > 1 for found in parts), [len(found) for found in parts]
 
     def read(r: random.Random) -> str:
+        seeds = whole if r.random() < WHOLE else r.choice(parts)
         how, what = outcome(mutant(r, seeds), 2000)
         if how == "broken":
             raise AssertionError(what)
@@ -86,39 +122,48 @@ def models(home: Path) -> Read:
 
 
 def trainings(home: Path) -> Read:
+    """One file is damaged; what the others hold is read anew only where that file can name another."""
     from onnx_training_tools import batches, mlp
 
     mlp(home / "mlp.onnx")
-    good = sgo.training(home / "mlp.onnx", loss="cross-entropy", folder=home / "good").folder
-    files = {path.name: path.read_bytes() for path in good.iterdir()}
-    trainer, ((x, y),) = Trainer(good, threads=1), batches(1)
-    trainer.step(x=x, labels=y)
-    trainer.save(home / "saved")
+    place = sgo.training(home / "mlp.onnx", loss="cross-entropy", folder=home / "place").folder
+    files = {path.name: path.read_bytes() for path in place.iterdir()}
+    good, ((x, y),) = Trainer(place, threads=1), batches(1)
+    acts: dict[str, Callable[[Trainer], Any]] = {
+        "train_step": lambda one: one.step(x=x, labels=y),
+        "saved": lambda one: one.restore(home / "saved"),
+        "predict": lambda one: (one.predict(x=x), one.export(home / "exported.onnx")),
+        "eval": lambda one: one.evaluate(x=x, labels=y),
+        "gradients": lambda one: one.gradients(x=x, labels=y),
+    }
+    good.step(x=x, labels=y)
+    good.save(home / "saved")
+    for act in acts.values():
+        act(good)
     saved = (home / "saved").read_bytes()
-    place = home / "place"
-    place.mkdir()
+    paths = dict(good._contents.files)
 
     def read(r: random.Random) -> str:
         name = r.choice([*files, "manifest.json", "manifest.json", "saved"])
-        for other, data in files.items():
-            (place / other).write_bytes(data)
-        (home / "saved").write_bytes(changed(r, saved) if name == "saved" else saved)
-        if name in files:
-            change = changed_json if name == "manifest.json" and r.random() < 0.8 else changed
-            if name.endswith(".onnx") and r.random() < 0.5:
-                change = lambda r, data: mutant(r, [data])
-            (place / name).write_bytes(change(r, files[name]))
+        target = home / "saved" if name == "saved" else place / name
+        data = saved if name == "saved" else files[name]
+        change = changed_json if name == "manifest.json" and r.random() < 0.8 else changed
+        if name.endswith(".onnx") and r.random() < 0.5:
+            change = lambda r, data: mutant(r, [data])
+        target.write_bytes(change(r, data))
+        graph = name.removesuffix(".onnx")
         try:
             one = Trainer(place, threads=1)
-            one.step(x=x, labels=y)
-            one.restore(home / "saved")
-            for act in (one.predict, one.evaluate, one.gradients):
-                act(x=x) if act == one.predict else act(x=x, labels=y)
-            one.export(home / "exported.onnx")
+            same = {key for key, path in one._contents.files.items() if path == paths.get(key)}
+            one._sessions = {key: good._sessions[key] for key in same & set(good._sessions) - {graph}}
+            for act in [acts[graph]] if graph in acts else acts.values():
+                act(one)
         except sg.InternalError:
             raise
         except sg.StopgradError:
             return "refused"
+        finally:
+            target.write_bytes(data)
         return "loaded"
 
     return read
@@ -229,23 +274,37 @@ def forked(read: Read, kind: str, first: int, last: int) -> tuple[Counter[str], 
     return found, broken, following
 
 
-def all_of(read: Read, kind: str, first: int, count: int) -> dict[str, Any]:
+def all_of(
+    read: Read, kind: str, first: int, count: int, tell: Callable[[dict[str, Any]], object] = lambda _: None
+) -> dict[str, Any]:
     total: Counter[str] = Counter()
     failures: list[str] = []
     start, at = time.monotonic(), first
+    result: dict[str, Any] = {}
     while at < first + count and len(failures) < 20:
-        found, broken, at = forked(read, kind, at, first + count)
+        found, broken, at = forked(read, kind, at, min(at + BATCH, first + count))
         total += found
         failures += broken
-    seconds = round(time.monotonic() - start)
-    return {"tried": at - first, **total, "seconds": seconds, "broken": failures}
+        seconds = round(time.monotonic() - start)
+        result = {"tried": at - first, **total, "seconds": seconds, "broken": failures}
+        tell(result)
+    return result
+
+
+def main(folder: Path, first: int, counts: dict[str, int]) -> dict[str, Any]:
+    results = {}
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as place:
+        for kind, count in counts.items():
+            home, so_far = Path(place) / kind, folder / f"{kind}.json"
+            home.mkdir()
+            tell = lambda result, file=so_far: file.write_text(json.dumps(result))
+            results[kind] = all_of(KINDS[kind](home), kind, first, count, tell)
+    return results
 
 
 if __name__ == "__main__":
     onnx_mutants.SECONDS = 10.0
-    results = {}
-    for kind, count in (word.split("=") for word in sys.argv[3:]):
-        home = Path(sys.argv[1]) / kind
-        home.mkdir()
-        results[kind] = all_of(KINDS[kind](home), kind, int(sys.argv[2]), int(count))
-    print(json.dumps(results))
+    asked = (word.split("=") for word in sys.argv[3:])
+    found = main(Path(sys.argv[1]), int(sys.argv[2]), {kind: int(count) for kind, count in asked})
+    print(json.dumps(found))

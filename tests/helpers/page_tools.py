@@ -31,7 +31,7 @@ def chromium() -> str | None:
 
 
 @contextmanager
-def started() -> Iterator[Any]:
+def started(*flags: str) -> Iterator[Any]:
     """A headless Chromium; the test is skipped, and says so, where there is none."""
     path = chromium()
     if path is None:
@@ -42,7 +42,7 @@ def started() -> Iterator[Any]:
         "playwright.sync_api", reason="THE PAGE IS NOT TESTED: no playwright; pip install 'stopgrad[test]'"
     )
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", *flags])
         yield browser
         browser.close()
 

@@ -202,6 +202,32 @@ def test_a_folder_that_is_none_or_damaged_is_refused(folder: Path, tmp_path: Pat
         Trainer(tmp_path).step(x=normal(3, 4), labels=[0, 1, 2])
 
 
+def test_results_that_are_not_those_of_the_manifest_are_refused(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    model = onnx.load(tmp_path / "eval.onnx")
+    next(node for node in model.graph.node if "loss" in node.output).output[:] = ["one"]
+    shape = onnx.helper.make_node("Constant", [], ["shape"], value_ints=[2])
+    model.graph.node.extend([shape, onnx.helper.make_node("Expand", ["one", "shape"], ["loss"])])
+    loss = next(y for y in model.graph.output if y.name == "loss")
+    loss.CopyFrom(onnx.helper.make_tensor_value_info("loss", onnx.TensorProto.FLOAT, [2]))
+    onnx.save(model, tmp_path / "eval.onnx")
+    ((x, y),) = batches(1)
+    with pytest.raises(sg.GraphError, match=r"loss is float32\[2\], not float32\[\]"):
+        Trainer(tmp_path, threads=1).evaluate(x=x, labels=y)
+
+
+@pytest.mark.parametrize("graph", ["predict", "merge"])
+def test_a_graph_without_outputs_is_refused(graph: str, folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["graphs"][graph]["outputs"] = []
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(sg.FileError, match=f"{graph} has no outputs"):
+        Trainer(tmp_path, threads=1)
+
+
 def test_manifests_that_were_changed_are_refused_or_run(folder: Path, tmp_path: Path) -> None:
     """Whatever stands in one, it is no error but ours."""
     for file in folder.iterdir():

@@ -30,7 +30,18 @@ PACKAGES = re.findall(
 )[::-1]
 # The package itself stands below what is written with ``import stopgrad as sg``, and its doors above all.
 FACE = PACKAGES.index("interop") - 0.5
-DOORS = {"torch", "jax", "onnx", "xp", "optimizers", "data", "distributed", "trainer", "pytest_plugin"}
+DOORS = {
+    "torch",
+    "jax",
+    "onnx",
+    "tensorflow",
+    "xp",
+    "optimizers",
+    "data",
+    "distributed",
+    "trainer",
+    "pytest_plugin",
+}
 LEVEL = {
     **{name: float(i) for i, name in enumerate(PACKAGES)},
     "": FACE,
@@ -38,7 +49,7 @@ LEVEL = {
 }
 HEAVY = (
     *("jax", "orbax", "tensorstore", "grain", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib"),
-    *("torch", "tensorflow"),
+    *("torch", "tensorflow", "google"),
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 import stopgrad as sg
+import stopgrad.onnx as sgo
 from stopgrad.engines.onnxruntime.nodes.nodes import Nodes
 from stopgrad.engines.onnxruntime.nodes.program import LATEST
 from stopgrad.engines.onnxruntime.nodes.writing import Writing
@@ -41,6 +42,29 @@ def test_values_are_numpys(function: Callable[..., Any], operands: list[Any]) ->
     found, expected = (sg.function(function, engine=engine)(*operands) for engine in ("onnxruntime", "numpy"))
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("ksize", "strides", "pads"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)])
+def test_the_gradient_of_max_pooling_is_pytorchs_without_positions(
+    ksize: int, strides: int, pads: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (2, 3, 9, 7)).astype(np.float32)  # Many elements tie.
+    x[0, 0, 0] = -np.inf
+    theirs = torch.tensor(x, requires_grad=True)
+    y = torch.nn.functional.max_pool2d(theirs, ksize, strides, pads)
+    g = rng.integers(-9, 9, tuple(y.shape)).astype(np.float32)
+    y.backward(torch.tensor(g))
+    with sg.Graph().as_default() as graph:
+        fed = [sg.placeholder(sg.float32, [None] * 4, name=name) for name in ("x", "g")]
+        padding = "VALID" if not pads else [(pads, pads)] * 2
+        pooled = sg.max_pool2d(fed[0], ksize, strides, padding, "NCHW")
+        (found,) = sg.gradients(pooled, [fed[0]], grad_ys=[fed[1]])
+        model = sgo.to_model({"found": found}, dict(zip("xg", fed, strict=True)))
+    assert all(len(node.output) == 1 for node in model.graph.node if node.op_type == "MaxPool")
+    with sg.Session(graph, engine="onnxruntime") as session:
+        np.testing.assert_array_equal(session.run(found, dict(zip(fed, (x, g), strict=True))), theirs.grad)
 
 
 def test_python_numbers_take_the_dtype_beside_them_unless_that_is_of_a_lesser_kind() -> None:

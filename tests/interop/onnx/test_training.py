@@ -394,6 +394,22 @@ def test_all_graphs_are_valid_and_their_batch_is_symbolic(model: Path) -> None:
     assert step["inputs"][0]["shape"] == ["batch", 4]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "adagrad:lr_decay=0.1", "sgd:momentum=0.9,dampening=0.1"])
+def test_a_step_of_float32_needs_no_float64(optimizer: str, model: Path) -> None:
+    made = sgo.training(
+        model,
+        loss="cross-entropy",
+        optimizer=optimizer,
+        schedule="cosine:0.1,9,warmup=2",
+        folder=model.parent / "o",
+    )
+    graph = onnx.shape_inference.infer_shapes(onnx.load(made.folder / "train_step.onnx")).graph
+    kinds = {x.type.tensor_type.elem_type for x in [*graph.value_info, *graph.output]}
+    kinds |= {t.data_type for t in graph.initializer}
+    assert onnx.TensorProto.FLOAT in kinds
+    assert onnx.TensorProto.DOUBLE not in kinds
+
+
 def test_what_is_exported_is_the_users_own_model(model: Path) -> None:
     trainer = trained(model, freeze="enc")
     for x, y in batches(3):

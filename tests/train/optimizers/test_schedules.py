@@ -72,6 +72,19 @@ def test_a_number_gives_what_the_graph_computes(schedule: Any) -> None:
     np.testing.assert_allclose(schedule(np.arange(STEPS)), found, rtol=1e-15)
 
 
+@pytest.mark.parametrize("schedule", [ours for ours, _ in OPTAX], ids=repr)
+def test_steps_of_float32_give_rates_of_float32(schedule: Any) -> None:
+    found = schedule(np.arange(STEPS, dtype=np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, schedule(np.arange(STEPS)), rtol=2e-6, atol=1e-7)
+
+
+def test_factors_near_one_keep_their_digits_in_float32() -> None:
+    steps = np.arange(0, 1_000_000, 9_999)
+    found = so.exponential(0.1, 0.99999)(steps.astype(np.float32))
+    np.testing.assert_allclose(found, 0.1 * np.exp(steps * np.log(0.99999)), rtol=2e-6)
+
+
 @pytest.mark.parametrize("stretch", [1, 2, 3])
 @pytest.mark.parametrize("steps", [1, 7, 10])
 def test_restarts_are_pytorchs(steps: int, stretch: int) -> None:

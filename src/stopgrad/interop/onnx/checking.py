@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from stopgrad.base.errors import FileError, GraphError
+from stopgrad.engines.onnxruntime.nodes.forms.gates import CUSTOM
 from stopgrad.graph.op import REGISTRY
 from stopgrad.interop.onnx.reading import OLDEST, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import is_same, schema_of
@@ -112,11 +113,12 @@ def _check_functions(functions: Functions, name: str) -> None:
 
 
 def _calls(function: onnx.FunctionProto) -> Iterator[tuple[str, str, str]]:
-    """The functions that a function may call, also from inner graphs."""
+    """The functions that a function may call, also from inner graphs, and the gradient functions of these."""
     waiting = list(function.node)
     while waiting:
         node = waiting.pop()
         yield domain_of(node), text(node.op_type), text(node.overload)
+        yield gradient_of(node)
         waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
 
 
@@ -204,13 +206,14 @@ class _Unknown:
             for node in here:
                 waiting += [(list(g.node), versions) for g in graphs_in(node, deep=False)]
                 domain, op_type = domain_of(node), text(node.op_type)
-                function = self.functions.get((domain, op_type, text(node.overload)))
-                if function is not None:
+                functions = [(domain, op_type, text(node.overload)), gradient_of(node)]
+                found = [self.functions[key] for key in functions if key in self.functions]
+                for function in found:
                     if id(function) not in self._seen and gate_of(domain, op_type) is None:
                         self._seen.add(id(function))
                         own = {**versions, **opsets(function.opset_import, text(function.name))}
                         waiting.append((list(function.node), own))
-                elif not self._is_known(domain, op_type, versions.get(domain, 1)):
+                if not found and not self._is_known(domain, op_type, versions.get(domain, 1)):
                     key = f"{domain}::{op_type}" if domain else f"{op_type} (opset {versions.get('', 1)})"
                     self.found.setdefault(key, []).append(called(node))
 
@@ -243,6 +246,17 @@ def gate_of(domain: str, op_type: str) -> Any:
     """The gate that an operator of the domain ``stopgrad`` stands for, or None."""
     found = REGISTRY.get(op_type) if domain == GATES else None
     return found if found is not None and issubclass(found, Gate) else None
+
+
+def is_custom(node: onnx.NodeProto) -> bool:
+    """Whether a node gives its operands on with a gradient of their own."""
+    return domain_of(node) == GATES and text(node.op_type).startswith(CUSTOM)
+
+
+def gradient_of(node: onnx.NodeProto) -> tuple[str, str, str]:
+    """The key of the gradient function of such a node, whose name is empty where there is none."""
+    names = [text(a.s) for a in node.attribute if a.name == "gradient"] if is_custom(node) else []
+    return GATES, next(iter(names), ""), ""
 
 
 # ------------------------------------------------------------------------------------------------ graphs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
-from stopgrad.base.source import Location
-from stopgrad.graph.build import emit
-from stopgrad.graph.builder import Inside
-from stopgrad.graph.operands import Literal, as_array, shorten
+from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import (
@@ -29,28 +26,35 @@ from stopgrad.interop.onnx.checking import (
     versions_of,
 )
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import KNOWS, Known, dtype_of_code
+from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
+from stopgrad.interop.onnx.patterns import matches, patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
-from stopgrad.interop.onnx.translating import (
+from stopgrad.interop.onnx.translating import Space, Translator, stored
+from stopgrad.interop.onnx.weights import Verdict, weighing_of
+from stopgrad.interop.shared.building import (
     FAILED,
     RANDOM,
-    Space,
-    Translator,
     label_from,
-    scope_from,
-    stored,
+    leaves_by_name,
+    raise_for,
+    stored_parameter,
 )
 from stopgrad.interop.shared.conversions import Refused
-from stopgrad.ops.structural.sources import Parameter
 
 
 @guarded("load")
-def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Model:
+def load(
+    source: ModelSource,
+    *,
+    known: Mapping[str, Any] | None = None,
+    parameters: str | Iterable[str] = (),
+) -> Model:
     """An ONNX model as a graph of this library's operations, to differentiate, check, explain, train and run.
 
     Opsets from 13 on are read. Each node becomes operations in a scope of its name; reports show the node in
-    place of a source line. Floating-point initializers become parameters, all others constants; an
-    initializer that must be known while the graph is built (the scales of a Resize) is a constant, too.
+    place of a source line. Floating-point initializers that are weights become parameters, all others
+    constants: masks, tables of positions, buffers that the file says are such (docs/train-graph.md, "What is
+    trained", has the evidence).
     Symbolic sizes stay symbolic: equal names are equal sizes. Computations of shapes are done at once, on
     symbolic sizes.
 
@@ -65,6 +69,8 @@ def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Mode
         source: a path; the bytes of a file; or an ``onnx.ModelProto``.
         known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
             values and no longer inputs.
+        parameters: patterns of names of floating-point initializers that are parameters whatever is known of
+            them, such as ``"*"``.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -90,21 +96,31 @@ def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Mode
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
+    return weighed(read(source, lean=True), known or {}, patterns_of(parameters, "parameters"))[0]
+
+
+def weighed(
+    source: Source, known: Mapping[str, Any], parameters: Sequence[str]
+) -> tuple[Model, dict[str, Verdict]]:
+    """A model as :func:`load` gives it, and the verdicts on its floating-point initializers."""
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
-        return _Loading(read(source, lean=True), dict(known or {})).model()
+        loading = _Loading(source, dict(known), parameters)
+        return loading.model(), loading.verdicts
 
 
 class _Loading:
     """A model that is being loaded."""
 
-    def __init__(self, source: Source, known: dict[str, Any]) -> None:
-        self.source, self.known = source, known
+    def __init__(self, source: Source, known: dict[str, Any], wanted: Sequence[str]) -> None:
+        self.source, self.known, self.wanted = source, known, wanted
         self.proto, self.name = source.model, source.name
         self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
         self.alike: dict[str, int] = {}  # How many sizes would have these names.
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
+        self.weighing = weighing_of(self.proto)
+        self.verdicts: dict[str, Verdict] = {}
 
     def model(self) -> Model:
         functions = check_model(self.proto, self.name, OPERATORS)
@@ -160,13 +176,12 @@ class _Loading:
         held = Known(array)
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
             return held
-        head, _, last = label_from(name).rpartition("/")
-        place = Location(self.name, 0, source=f"initializer {name!r}")
-        with Inside(prefix=scope_from(head), place=(place, 0)):
-            value = Literal(_own(array))
-            parameter = emit(Parameter, (), (value, ()), last or "parameter").outputs[0]
-        self.parameters[name] = parameter
-        return Known(value.array, initializer=name, output=parameter)
+        verdict = self.verdicts[name] = self.weighing.of(name, held.array)
+        if not verdict.weight and not any(matches(name, one) for one in self.wanted):
+            return held
+        made = stored_parameter(array, name, self.name, "initializer")
+        self.parameters[name] = made.output
+        return made
 
     def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
         name = text(x.name)
@@ -255,10 +270,7 @@ class _Loading:
             raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
-        refusals = list(dict.fromkeys(map(str, translator.refusals)))
-        if refusals:
-            count = "1 node" if len(refusals) == 1 else f"{len(refusals)} nodes"
-            raise GraphError(f"{count} of {self.name} cannot be translated:\n  " + "\n  ".join(refusals))
+        raise_for(translator.refusals, self.name)
         missing = [name for name, y in zip(names, made, strict=True) if y is FAILED]
         if missing:
             raise FileError(f"nothing in {self.name} computes its output {missing[0]!r}")
@@ -266,27 +278,7 @@ class _Loading:
     # ------------------------------------------------------------------------------------------ calling
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        names = list(self.inputs)
-        if len(args) > len(names):
-            raise ArgumentError(f"{self.name} takes {len(names)} inputs, {shorten(names)}, not {len(args)}")
-        given = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in self.inputs or name in given:
-                how = "is given twice" if name in given else f"is no input; it has {shorten(names)}"
-                raise ArgumentError(f"{self.name}: {name!r} {how}")
-            given[name] = value
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise ArgumentError(f"{self.name} takes {shorten(names)}; {missing[0]!r} is missing")
-        return [given[name] for name in names]
-
-
-def _own(array: np.generic | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array that nobody else has and nobody changes: itself if it was made for us."""
-    found = np.asarray(array)
-    found = found if found.flags.owndata else np.array(found)
-    found.flags.writeable = False
-    return found
+        return leaves_by_name(self.name, list(self.inputs), args, kwargs)
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:
@@ -296,7 +288,7 @@ def _read_as_known(graph: onnx.GraphProto) -> set[str]:
     for node in live(graph.node, [text(y.name) for y in graph.output]):
         domain, op_type = domain_of(node), text(node.op_type)
         rule = OPERATORS.get(f"{domain}::{op_type}" if domain else op_type)
-        positions = KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+        positions = known_positions(rule, len(node.input))
         for i, x in enumerate(node.input):
             (known if i in positions else others).add(text(x))
         for body in graphs_in(node):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -16,40 +13,22 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import FileError
 from stopgrad.base.source import Location
-from stopgrad.base.types import DType, Size
-from stopgrad.graph.build import apply, emit
-from stopgrad.graph.builder import Inside, default_graph
-from stopgrad.graph.interpreter import constant_value
-from stopgrad.graph.op import REGISTRY, Op
+from stopgrad.graph.build import apply, local
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.op import Op
 from stopgrad.interop.onnx.apart import Place
-from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, live
-from stopgrad.interop.onnx.folding import LARGEST, folded
+from stopgrad.interop.onnx.checking import DEEPEST, called, gate_of, gradient_of, is_custom, live
+from stopgrad.interop.onnx.folding import folded
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused
 from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
+from stopgrad.interop.shared.building import FAILED, Building, label_from, scope_from
+from stopgrad.ops.gates.custom import given_gradient
 
-RANDOM = "random_key"
-"""The parameter that random numbers are drawn from."""
 _EXPANDED = 30_000
 _EXPANSION = 16
 """The most nodes into which a model may expand by functions and loops, and how many more for each node."""
-
-_INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""Errors that rules raise if a node is not as its operator requires."""
-
-FAILED = object()
-"""Stands for the results of a refused node."""
-
-
-class Refusal:
-    """A node that cannot be translated, and why."""
-
-    def __init__(self, what: str, why: str) -> None:
-        self.what, self.why = what, why
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}"
 
 
 class Space:
@@ -83,21 +62,14 @@ class Space:
         )
 
 
-class Translator:
-    """Translates a model into the graph that is being built.
-
-    Attributes:
-        refusals: what has no translation, in the order of the model.
-        drawn: how many random keys were asked for.
-    """
+class Translator(Building):
+    """Translates a model into the graph that is being built."""
 
     def __init__(
         self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str, nodes: int = 0
     ) -> None:
-        self.refusals: list[Refusal] = []
+        super().__init__()
         self.functions = functions
-        self.drawn = 0
-        self.random_key: Any = None
         self._folder, self._file = folder, file
         self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
@@ -126,15 +98,6 @@ class Translator:
             raise Refused("; ".join(["its body cannot be translated", *reasons]))
         return found
 
-    @contextmanager
-    def trying(self) -> Iterator[None]:
-        """A context in which refusals are forgotten; the caller tells them."""
-        before = len(self.refusals)
-        try:
-            yield
-        finally:
-            del self.refusals[before:]
-
     def initializers(self, graph: onnx.GraphProto, values: MutableMapping[str, Any]) -> None:
         """Give the names of a body's initializers their values."""
         for name, array in stored(graph, self._folder):
@@ -153,22 +116,19 @@ class Translator:
         made: Any = FAILED
         if not any(x is FAILED for x in operands):
             with Inside(prefix=scope_from(name), place=(place, 0)):
-                try:
-                    found = self._results(node, name, operands, space)
-                    if any(node.output[len(found) :]):
-                        raise Refused(f"it has only {len(found)} results here, not {len(node.output)}")
-                    made = found
-                except FileError:
-                    raise
-                except (Refused, sg.StopgradError) as error:
-                    why = getattr(error, "message", None) or str(error)
-                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
-                except _INVALID as error:
-                    why = f"the node cannot be read ({type(error).__name__}: {error})"
-                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
+                made = self.attempted(
+                    f"{node.op_type} {name!r}", lambda: self._named(node, name, operands, space)
+                )
         for i, output in enumerate(node.output):
             if output:
                 space.values[text(output)] = made if made is FAILED else made[i]
+
+    def _named(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
+        """The results of a node, of which there are as many as it names."""
+        found = self._results(node, name, operands, space)
+        if any(node.output[len(found) :]):
+            raise Refused(f"it has only {len(found)} results here, not {len(node.output)}")
+        return found
 
     def _results(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
         node = resolved(node, space.attributes)
@@ -177,6 +137,8 @@ class Translator:
         if gate is not None:
             given = [self.tensor(x) for x in operands]
             return _gated(gate, self._attributes(node, name, space), given, name)
+        if is_custom(node):
+            return self._with_gradient(node, name, operands, space)
         function = self.functions.get((domain, op_type, text(node.overload)))
         if function is not None:
             return self._called(function, node, name, operands, space)
@@ -197,14 +159,7 @@ class Translator:
         known = folded(call, operands, rule)
         if known is not None:
             return known
-        return self._ruled(call, rule, operands)
-
-    def _ruled(self, call: Call, rule: Callable[..., Any], operands: Sequence[Any]) -> Sequence[Any]:
-        knows = KNOWS.get(rule, frozenset())
-        call._given = [
-            x if i in knows or not isinstance(x, Known) else self.tensor(x) for i, x in enumerate(operands)
-        ]
-        made = rule(call, *call._given)
+        made = call.ruled(rule)
         return made if isinstance(made, tuple) else (made,)
 
     def _called(
@@ -235,6 +190,32 @@ class Translator:
             raise Refused(f"the function {function.name} does not compute all of its results")
         return [made.get(text(y), FAILED) for y in function.output]
 
+    def _with_gradient(
+        self, node: onnx.NodeProto, name: str, operands: Sequence[Any], space: Space
+    ) -> Sequence[Any]:
+        """The results of a custom gradient, whose gradient function is a function of the model."""
+        custom = custom_of(node, self._attributes(node, name, space), len(operands))
+        function = self.functions.get(gradient_of(node))
+        if function is None and custom.returned:
+            raise Refused(f"the model lacks its gradient function, stopgrad::{custom.gradient}")
+        first, last = custom.results, custom.results + len(custom.kept)
+
+        def gradient(*cotangents: Any) -> list[Any]:
+            parts: list[Any] = [None] * sum(k < custom.asked for k in custom.kept)
+            if function is not None and custom.returned:
+                call = onnx.NodeProto(output=function.output)
+                made = self._called(
+                    function, call, f"{name}/gradient", (*cotangents, *operands[first:]), space
+                )
+                if len(made) != len(custom.returned) or any(y is FAILED for y in made):
+                    raise Refused(f"its gradient function, stopgrad::{custom.gradient}, cannot be read")
+                for i, y in zip(custom.returned, made, strict=True):
+                    parts[i] = self.tensor(y)
+            return parts
+
+        given = [local(self.tensor(x)) for x in operands[:last]]
+        return given_gradient(given[:first], given[first:], gradient, custom.asked, custom.kept).outputs
+
     def _attributes(self, node: onnx.NodeProto, name: str, space: Space) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for a in node.attribute:
@@ -253,58 +234,11 @@ class Translator:
             self._schemas[key] = schema_of(*key)
         return self._schemas[key]
 
-    # ------------------------------------------------------------------------------------------ values
-
-    def known(self, x: object) -> Known | None:
-        """A value, if it is known while the graph is built: stored, folded, or computed from constants."""
-        if not isinstance(x, sg.Output):
-            return x if isinstance(x, Known) else None
-        if any(not isinstance(size, int) for size in x.shape) or math.prod(x.shape) > LARGEST:
-            return None
-        value = constant_value(x)
-        return None if value is None else Known(value)
-
-    def tensor(self, x: object) -> Any:
-        """A value as an output of the graph being built; None stays None."""
-        if isinstance(x, (list, tuple)):
-            return [self.tensor(y) for y in x]
-        if not isinstance(x, Known):
-            return x
-        if x.output is not None and (x.initializer or _is_here(x.output)):
-            return x.output
-        if x.dtype is None:
-            raise Refused(f"there is no element type {x.array.dtype} here; convert to another one before")
-        if x.is_symbolic:
-            x.output = self._sizes(x)
-        else:
-            x.output = sg.constant(x.array, x.dtype)
-        return x.output
-
-    def _sizes(self, x: Known) -> Any:
-        parts = [_size(size, x.dtype) for size in x.array.reshape(-1).tolist()]
-        return parts[0] if not x.ndim else sg.reshape(sg.stack(parts), x.shape)
-
     def next_key(self, seed: float | None) -> Any:
         """A random key: from a seed, or a different one for each node."""
         if seed is not None:
             return sg.constant(np.array([0, np.float32(seed).view(np.uint32)], np.uint32))
-        if self.random_key is None:
-            raise Refused("it draws random numbers, and this model has no key for them")
-        self.drawn += 1
-        return sg.random_fold_in(self.random_key, self.drawn)
-
-
-def _size(size: Size, dtype: DType | None) -> Any:
-    """A size as a scalar."""
-    if isinstance(size, sg.Dim):
-        return emit(REGISTRY["Size"], (), (size, dtype), "", default_graph()).outputs[0]
-    return sg.constant(size, dtype)
-
-
-def _is_here(x: sg.Output) -> bool:
-    """Whether an output belongs to the graph being built, and is still in it."""
-    graph = default_graph()
-    return x.op.graph is graph and graph.holds(x.op)
+        return self.new_key()
 
 
 # ------------------------------------------------------------------------------------------------- names
@@ -323,17 +257,6 @@ def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
             found.attribute.add().CopyFrom(given)
             found.attribute[-1].name = a.name
     return found
-
-
-def scope_from(name: str) -> str:
-    """A name of a model as a scope: a prefix of names."""
-    parts = [label_from(part) for part in name.split("/")]
-    return "".join([f"{part}/" for part in parts if part])
-
-
-def label_from(name: str) -> str:
-    """A name of a model with only the characters that our names allow."""
-    return re.sub(r"[^A-Za-z0-9_.\\>/-]", "_", name).lstrip("_->\\/").rstrip("/")
 
 
 def described(node: onnx.NodeProto, name: str) -> str:
@@ -359,6 +282,37 @@ def stored(
 
 
 # ------------------------------------------------------------------------------------------------- gates
+
+
+class Custom(NamedTuple):
+    """What a call of a custom gradient says.
+
+    Attributes:
+        results: how many operands are results.
+        asked, kept: as :class:`CustomGradient` has them.
+        returned: for which of the arguments there is a gradient.
+        gradient: the name of the gradient function.
+    """
+
+    results: int
+    asked: int
+    kept: tuple[int, ...]
+    returned: tuple[int, ...]
+    gradient: str
+
+
+def custom_of(node: onnx.NodeProto, attributes: Mapping[str, Any], operands: int) -> Custom:
+    """What a call of a custom gradient says, after a check."""
+    missing = next((key for key in ("asked", "kept", "returned", "gradient") if key not in attributes), None)
+    if missing is not None:
+        raise Refused(f"the custom gradient lacks {missing}")
+    kept, returned = ([int(one) for one in attributes[key].split()] for key in ("kept", "returned"))
+    asked, count = int(attributes["asked"]), len(node.output)
+    own = sum(k < asked for k in kept)
+    in_order = all(sorted({*some}) == some and (not some or some[0] >= 0) for some in (kept, returned))
+    if not in_order or not 0 < count <= operands - len(kept) or (returned and returned[-1] >= own):
+        raise Refused("what the custom gradient says of its operands does not fit them")
+    return Custom(count, asked, tuple(kept), tuple(returned), attributes["gradient"])
 
 
 def _gated(

@@ -48,9 +48,9 @@ def wide(x: sg.Output) -> Any:
     return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
 
 
-def by_channel(x: sg.Output) -> list[Any]:
-    """The shape in which a number for each channel broadcasts with x."""
-    return [1, -1] + [1] * (x.ndim - 2)
+def by_channel(x: sg.Output, axis: int = 1) -> list[Any]:
+    """The shape in which a number for each channel, along this axis, broadcasts with x."""
+    return [1] * axis + [-1] + [1] * (x.ndim - 1 - axis)
 
 
 def with_running(
@@ -60,9 +60,10 @@ def with_running(
     mean: sg.Output,
     var: sg.Output,
     eps: float,
+    axis: int = 1,
 ) -> Any:
-    """Normalises by given statistics of the channels."""
-    values, shape = wide(x), by_channel(x)
+    """Normalises by given statistics of the channels, which lie along an axis."""
+    values, shape = wide(x), by_channel(x, axis)
     mean, var = (reshape(brought(s, values.dtype), shape) for s in (mean, var))
     rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
     y = affine(sg.multiply(sg.subtract(values, mean), rstd), weight, bias, shape)
@@ -77,19 +78,19 @@ def layer_normalized(
 
 
 def batch_normalized(
-    x: sg.Output, weight: sg.Output | None, bias: sg.Output | None, eps: float
+    x: sg.Output, weight: sg.Output | None, bias: sg.Output | None, eps: float, axis: int = 1
 ) -> tuple[Any, Any, Any, Any]:
     """Normalises by the batch's statistics: the result, the mean, the variance and one over the deviation.
 
     The statistics are vectors along the channels.
     """
-    axes = (0, *range(2, x.ndim))
+    axes = tuple([i for i in range(x.ndim) if i != axis])
     values = wide(x)
     mean = sg.reduce_mean(values, axis=axes, keepdims=True)
     apart = sg.subtract(values, mean)
     var = sg.reduce_mean(sg.square(apart), axis=axes, keepdims=True)
     rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
-    y = brought(affine(sg.multiply(apart, rstd), weight, bias, by_channel(x)), x.dtype)
+    y = brought(affine(sg.multiply(apart, rstd), weight, bias, by_channel(x, axis)), x.dtype)
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
 
 

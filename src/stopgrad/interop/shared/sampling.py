@@ -11,7 +11,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.conversions import bounded, brought, product
+from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 
@@ -25,6 +25,31 @@ def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list
         return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
 
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+
+
+FEW = 4
+"""If a new element is made of more old ones than this, the weights are a matrix."""
+
+
+def weighted(x: sg.Output, axis: int, numbers: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> Any:
+    """A tensor whose elements along an axis are weighted sums of old ones.
+
+    Args:
+        x: the tensor, whose axis has a known size.
+        axis: along which to sum.
+        numbers: which old elements make up each new one, [new, old ones].
+        weights: of these.
+    """
+    if weights.shape[1] <= FEW:
+        shares = [brought(along(column, axis, x.ndim), x.dtype) for column in weights.T]
+        return sg.add_n(
+            [sg.multiply(sg.take(x, at, axis), w) for at, w in zip(numbers.T, shares, strict=True)]
+        )
+    new, old = len(numbers), int(x.shape[axis])
+    bounded(new * old, "so large a size")
+    matrix = np.zeros((new, old))
+    np.add.at(matrix, (np.arange(new)[:, None], numbers), weights)
+    return sg.moveaxis(sg.tensordot(x, brought(matrix, x.dtype), [[axis], [1]]), -1, axis)
 
 
 def _measure(size: Size, like: sg.Output) -> Any:

@@ -374,12 +374,35 @@ def _build(
     kept += tuple(range(len(asked), len(asked) + len(closed)))
     xs += closed
     pullback = _listing(pullback, args, len(asked))
+    # Inside a body, it must capture what it uses before the body is closed.
+    at_once = d.current().tracing is not None
+    return d.unflatten(result_spec, given_gradient(ys, xs, pullback, len(asked), kept, name, at_once).outputs)
+
+
+def given_gradient(
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    pullback: Callable[..., Any],
+    asked: int,
+    kept: tuple[int, ...],
+    name: str | None = None,
+    at_once: bool = True,
+) -> Operation:
+    """Tensors with a gradient of their own.
+
+    Args:
+        ys: the tensors, in the graph that is being built.
+        xs: those that they are computed from.
+        pullback: the gradient function, of cotangents of *ys*.
+        asked, kept: as :class:`CustomGradient` has them.
+        name: of the operation.
+        at_once: whether the gradient function is traced now; else when it is first needed.
+    """
     gradient: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
-    if d.current().tracing is not None:  # The body must capture what it uses before it is closed.
-        gradient, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-    op = d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), gradient, len(asked), kept), name)
-    return d.unflatten(result_spec, op.outputs)
+    if at_once:
+        gradient, used = _traced(pullback, ys, xs, asked, kept, "custom_gradient")
+    return d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), gradient, asked, kept), name)
 
 
 def _taken_from_outside(ys: Sequence[Output], xs: Sequence[Output], graph: Graph, first: int) -> list[Output]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import DType, float64
+from stopgrad.base.types import DType
 from stopgrad.graph.operands import NumpyArray, Tensor
 from stopgrad.ops.elementwise.arithmetic import sign
 from stopgrad.ops.elementwise.convert import cast
@@ -34,7 +34,7 @@ class SGD(Rule):
         if self.momentum:
             added = gradient
             if self.dampening:  # The first gradient is not dampened.
-                later = at.clock.once("later", lambda: cast(at.clock.count > 1.0, float64))
+                later = at.clock.once("later", lambda: cast(at.clock.count > 1.0, at.clock.count.dtype))
                 added = gradient * at.scalar(("taken", self.dampening), lambda: 1.0 - self.dampening * later)
             average = kept["momentum"] = self.momentum * at.state["momentum"] + added
             gradient = gradient + self.momentum * average if self.nesterov else average

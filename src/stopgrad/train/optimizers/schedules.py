@@ -1,6 +1,7 @@
 """Schedules: learning rates as functions of the number of steps done, computed inside the graph.
 
-The first step uses the rate at 0. All rates are float64.
+The first step uses the rate at 0. Rates are float64, or float32 where the number of steps is float32, which
+counts up to 2**24. Optimisers compute rates in the dtype of their parameters.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError
-from stopgrad.base.types import float64
+from stopgrad.base.types import float32, float64
 from stopgrad.graph.operands import Tensor
 from stopgrad.graph.public import call, guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast, where
-from stopgrad.ops.elementwise.powers import log, pow
+from stopgrad.ops.elementwise.powers import exp, log, pow
 from stopgrad.ops.elementwise.rounding import floor, rint
 from stopgrad.ops.elementwise.trigonometric import cos
 from stopgrad.train.optimizers.rules import at_least
+
+_NEVER = -1e38
+"""In the place of the logarithm of 0: its exponential is 0, and that of its product with 0 is 1."""
 
 __all__ = [
     "Schedule",
@@ -40,8 +42,8 @@ __all__ = [
 class Schedule:
     """A learning rate that depends on the number of steps done.
 
-    Called with that number, an output or a plain number, it returns the rate as float64. Any other function
-    that does so can be used instead.
+    Called with that number, an output or a plain number, it returns the rate as float64, or as float32 if the
+    number is an output or array of float32. Any other function that does so can be used instead.
 
     Examples:
         >>> rate = sg.optimizers.cosine(0.1, 100)
@@ -54,7 +56,7 @@ class Schedule:
         self._rate = rate
 
     def __call__(self, step: ArrayLike) -> Tensor:
-        return self._rate(cast(step, float64))
+        return self._rate(step if getattr(step, "dtype", None) == float32 else cast(step, float64))
 
     def __repr__(self) -> str:
         return self._text
@@ -179,7 +181,8 @@ def _in_round(step: Tensor, steps: int, stretch: int) -> Tensor:
 
     guess = floor(log(step * ((stretch - 1.0) / steps) + 1.0) / math.log(stretch))
     # Rounding may put the first step of a round into the one before it, and the last into the next.
-    now = guess + cast(step >= begin(guess + 1.0), float64) - cast(step < begin(guess), float64)
+    too_early, too_late = step >= begin(guess + 1.0), step < begin(guess)
+    now = guess + cast(too_early, guess.dtype) - cast(too_late, guess.dtype)
     return (step - begin(now)) / (begin(now + 1.0) - begin(now))
 
 
@@ -206,11 +209,12 @@ def exponential(
         [0.1, 0.05, 0.025]
     """
     first, factor, last = at_least(start, "start"), at_least(decay, "decay"), at_least(end, "end")
+    power = math.log(factor) if factor else _NEVER  # Of float32, a factor near 1 would lose its last digits.
     count, jumps = _count(steps, "steps"), flag(staircase, "staircase")
 
     def rate(step: Tensor) -> Tensor:
         times = step / float(count)
-        found = first * pow(np.float64(factor), floor(times) if jumps else times)
+        found = first * exp((floor(times) if jumps else times) * power)
         return maximum(found, last) if last else found
 
     more = f"{', staircase=True' if jumps else ''}{f', end={end!r}' if last else ''}"
@@ -237,9 +241,9 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     bounds = _bounds(boundaries, len(values), "rates")
 
     def rate(step: Tensor) -> Tensor:
-        found: Any = np.float64(values[0])
+        found = 0.0 * step + values[0]
         for bound, value in zip(bounds, values[1:], strict=True):
-            found = where(step < float(bound), found, np.float64(value))
+            found = where(step < float(bound), found, value)
         return found
 
     return Schedule(f"piecewise({list(rates)!r}, {list(boundaries)!r})", rate)

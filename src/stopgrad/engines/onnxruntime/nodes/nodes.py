@@ -58,6 +58,23 @@ class Body(NamedTuple):
     outputs: Sequence[Named]
 
 
+class Function(NamedTuple):
+    """A function of the model, in the domain of gates: nodes of its own, which see nothing outside.
+
+    Attributes:
+        inputs, outputs: the names of its values; calls may omit the last inputs.
+        nodes: in order.
+        attributes: the names of those that calls have.
+        constants: arrays by name.
+    """
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    nodes: Sequence[Node]
+    attributes: Sequence[str] = ()
+    constants: Mapping[str, np.ndarray[Any, Any]] = {}
+
+
 class Nodes:
     """The nodes of a graph or body, in order. Equal nodes are written once.
 
@@ -66,13 +83,17 @@ class Nodes:
         written: the nodes.
         constants: arrays by name; they belong to the outermost graph.
         types: dtypes and shapes of all values by name, bodies included.
+        functions: of the model, by name; those of its functions, too.
         made: the node that makes each value, bodies included.
         here: the names of values that are made in this graph or body itself.
         results: for values that are results of operations, the names of these operations.
+        origins: for values that are known, where they come from, or their arrays; see :mod:`known`.
         place: the name of the operation that is being written, with which new names begin.
     """
 
-    def __init__(self, opset: int, outer: Nodes | None = None) -> None:
+    def __init__(
+        self, opset: int, outer: Nodes | None = None, functions: dict[str, Function] | None = None
+    ) -> None:
         self.opset = opset
         self.outer = outer
         self.written: list[Node] = []
@@ -82,13 +103,14 @@ class Nodes:
         if outer is None:
             self.constants: dict[str, np.ndarray[Any, Any]] = {}
             self.types: dict[str, Kind] = {}
-            self.functions: dict[str, tuple[int, list[str]]] = {}
+            self.functions: dict[str, Function] = {} if functions is None else functions
             self.results: dict[str, str] = {}
+            self.origins: dict[str, Any] = {}
             self._arrays: dict[Any, str] = {}
             self._taken: dict[str, int] = {"": 1}
         else:
             self.constants, self.types, self.functions = outer.constants, outer.types, outer.functions
-            self.results = outer.results
+            self.results, self.origins = outer.results, outer.origins
             self._arrays, self._taken = outer._arrays, outer._taken
         self.place = "" if outer is None else outer.place
 

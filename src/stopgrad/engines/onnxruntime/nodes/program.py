@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,16 +12,26 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes.forms import FORMS
-from stopgrad.engines.onnxruntime.nodes.forms.gates import gate
+from stopgrad.engines.onnxruntime.nodes.forms.gates import gate, own_gradient
+from stopgrad.engines.onnxruntime.nodes.known import note
 from stopgrad.engines.onnxruntime.nodes.layouts import source
 from stopgrad.engines.onnxruntime.nodes.namespace import Xp
-from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.nodes import (
+    NO_COMPLEX,
+    Body,
+    Function,
+    Named,
+    Node,
+    Nodes,
+    NotInOnnx,
+)
 from stopgrad.engines.onnxruntime.nodes.tidying import tidied
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import Observer, Step, lowering, observed, program, quietly
 from stopgrad.graph.op import Unsupported
 from stopgrad.ops.gates import stopping as gates
+from stopgrad.ops.gates.custom import CustomGradient
 
 LATEST = 26
 """The newest version of ONNX's operators that can be written."""
@@ -41,7 +52,7 @@ class Program(NamedTuple):
         inputs: with the names that the caller gave.
         outputs: likewise.
         constants: arrays by name.
-        functions: for each type of gate in use, the largest number of operands and the names of attributes.
+        functions: of the gates in use, by name.
         types: dtypes and shapes of all values, by name.
     """
 
@@ -50,7 +61,7 @@ class Program(NamedTuple):
     inputs: Sequence[Named]
     outputs: Sequence[Named]
     constants: Mapping[str, np.ndarray[Any, Any]]
-    functions: Mapping[str, tuple[int, Sequence[str]]]
+    functions: Mapping[str, Function]
     types: Mapping[str, Any]
 
 
@@ -67,7 +78,12 @@ class _Backend:
 
 
 def written(
-    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+    inputs: Mapping[str, Output],
+    outputs: Mapping[str, Output],
+    opset: int = LATEST,
+    bits: bool = False,
+    stored: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({}),
+    functions: dict[str, Function] | None = None,
 ) -> Program:
     """The nodes that compute outputs from inputs.
 
@@ -76,14 +92,17 @@ def written(
         outputs: by their names in the model.
         opset: the version of ONNX's operators.
         bits: whether inputs and outputs of bfloat16 are int16 with the same bits. Needs version 26.
+        stored: the arrays of inputs that the model will hold. Which branch runs may depend on them.
+        functions: of the model, if it has some already; new ones are added.
 
     Raises:
         NotInOnnx: an operation, which it names, has no form.
         EngineError: likewise.
     """
-    nodes = Nodes(opset)
+    nodes = Nodes(opset, functions=functions)
     for name in (*inputs, *outputs):
         nodes.unique(name)
+    nodes.origins.update(stored)
     xp = Xp(nodes)
     backend = _Backend(xp)
     given = []
@@ -139,6 +158,7 @@ class _Naming(Observer):
             with xp.nodes.at(op.name):
                 made = step(*arrays)
             _note(xp, made[0] if made else None, op)
+            note(xp.nodes, op, arrays, made)
             return made
 
         return named
@@ -149,10 +169,17 @@ class _Naming(Observer):
         if issubclass(op.definition, gates.Gate):
             form = gate(self._xp, op)
             return lambda *arrays: (form(*arrays),)
+        if op.definition is CustomGradient:
+            return own_gradient(self._xp, op, self._function)
         found = lowering(op.definition, _Backend.name)
         if isinstance(found, Unsupported):
             raise NotInOnnx(f"{describe(op)} has no form in ONNX: {found.reason}")
         return plain()
+
+    def _function(self, inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -> Function:
+        """A graph as a function of the model."""
+        made = written(inputs, outputs, self._xp.opset, functions=self._xp.nodes.functions)
+        return Function(list(inputs), list(outputs), made.nodes, (), made.constants)
 
 
 def _note(xp: Xp, value: object, op: Operation) -> None:
@@ -206,8 +233,8 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
         tried.add(key)
         if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
             return f"cannot compute {describe(op)}: {NO_COMPLEX}"
-        if op.type in ("Placeholder", "Parameter"):
-            continue
+        if op.type in ("Placeholder", "Parameter") or op.definition.handed_on(op):
+            continue  # They are fed, or erased before the graph runs.
         xp = Xp(Nodes(LATEST))
         try:
             given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]

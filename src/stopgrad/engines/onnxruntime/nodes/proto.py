@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import Dim, Shape
 from stopgrad.engines.onnxruntime.nodes.forms.gates import DOMAIN
-from stopgrad.engines.onnxruntime.nodes.nodes import Body, Named, Node
+from stopgrad.engines.onnxruntime.nodes.nodes import Body, Function, Named, Node
 from stopgrad.engines.onnxruntime.nodes.program import Program
 from stopgrad.engines.onnxruntime.nodes.tidying import reads
 
@@ -90,24 +90,27 @@ class _Writer:
         return helper.make_model(
             graph,
             opset_imports=opsets,
-            functions=[
-                self.function(program.opset, op_type, *of) for op_type, of in program.functions.items()
-            ],
+            functions=[self.function(program.opset, *named) for named in program.functions.items()],
             producer_name="stopgrad",
             ir_version=IR_VERSIONS[program.opset],
         )
 
-    def function(self, opset: int, op_type: str, operands: int, attributes: Sequence[str]) -> Any:
-        """The function of a gate: the identity of its first operand. Calls may omit the last operands."""
+    def function(self, opset: int, name: str, function: Function) -> Any:
+        """A function of a gate, or a gradient function."""
         helper = self._helper
+        used = set(reads(function.nodes))
+        constants = [(array, key) for key, array in function.constants.items() if key in used]
+        opsets = [helper.make_opsetid("", opset)]
+        if any(map(_calls, function.nodes)):
+            opsets.append(helper.make_opsetid(DOMAIN, 1))
         return helper.make_function(
             DOMAIN,
-            op_type,
-            [f"x{i}" for i in range(operands)],
-            ["y"],
-            [helper.make_node("Identity", ["x0"], ["y"])],
-            [helper.make_opsetid("", opset)],
-            list(attributes),
+            name,
+            list(function.inputs),
+            list(function.outputs),
+            [self.constant(*one) for one in constants] + [self.node(node) for node in function.nodes],
+            opsets,
+            list(function.attributes),
         )
 
     def node(self, node: Node) -> Any:
@@ -165,6 +168,12 @@ class _Writer:
     def element(self, dtype: np.dtype[Any]) -> int:
         found: int = self._helper.np_dtype_to_tensor_dtype(dtype)
         return found
+
+
+def _calls(node: Node) -> bool:
+    """Whether a node calls a function of the model, itself or in its bodies."""
+    bodies = [value for value in node.attributes.values() if isinstance(value, Body)]
+    return bool(node.domain) or any(_calls(inner) for body in bodies for inner in body.nodes)
 
 
 def dims(shape: Shape) -> list[int | str]:

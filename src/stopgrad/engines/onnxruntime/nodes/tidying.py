@@ -59,7 +59,6 @@ class _Fusing:
         self._made: dict[str, tuple[Node, list[Node]]] = {}
         self._graphs: list[list[Node]] = []
         self._names: dict[str, str] = {}
-        self._pools: dict[Any, tuple[list[Node], int]] = {}
 
     def fused(self, written: Sequence[Node]) -> list[Node]:
         done: list[Node] = []
@@ -71,24 +70,11 @@ class _Fusing:
             }
             inputs = tuple(self._names.get(name, name) for name in node.inputs)
             node = node._replace(inputs=inputs, attributes=attributes)
-            if node.op_type == "MaxPool" and self._pooled(node, done):
-                continue
             node = _FUSED.get(node.op_type, _as_it_is)(self, node)
             self._made.update(dict.fromkeys(node.outputs, (node, done)))
             done.append(node)
         self._graphs.pop()
         return done
-
-    def _pooled(self, node: Node, done: list[Node]) -> bool:
-        """Whether an earlier MaxPool does the same; it then also returns the positions of the maxima."""
-        key = (node.inputs, tuple(sorted((k, repr(v)) for k, v in node.attributes.items())))
-        graph, place = self._pools.setdefault(key, (done, len(done)))
-        if place == len(done) or graph is not done:
-            return False
-        first = done[place]
-        done[place] = first._replace(outputs=(first.outputs[0], *node.outputs[1:]))
-        self._names[node.outputs[0]] = first.outputs[0]
-        return True
 
     def own(self, name: str, op_type: str) -> Node | None:
         """The node that makes a value, if it is of this type, used once, and in the same graph or body."""

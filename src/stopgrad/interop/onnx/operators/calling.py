@@ -8,71 +8,26 @@ functions, and returns an output, or a tuple of them if the operator has several
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
 import stopgrad as sg
-from stopgrad.base.types import DType, DTypeLike, dtype_of
+from stopgrad.base.types import DType
+from stopgrad.interop.shared import calling
+from stopgrad.interop.shared.calling import (
+    Known as Known,
+    Rule as Rule,
+    Table as Table,
+    dtype_from as dtype_from,
+    known_positions as known_positions,
+    knows as knows,
+)
 from stopgrad.interop.shared.conversions import Refused as Refused
-
-Rule = Callable[..., Any]
-Table = dict[str, Rule]
-
-R = TypeVar("R", bound=Rule)
-
-
-class Known:
-    """A value that is known while the graph is built: numbers, or sizes that may be symbolic.
-
-    Attributes:
-        array: the values; an array of objects where a :class:`stopgrad.Dim` is among them.
-        dtype: the element type; for symbolic sizes, the one to which they would be cast; None for one that
-            we lack, such as float8.
-        initializer: the name of the parameter whose stored value it is, or "".
-    """
-
-    __slots__ = ("array", "dtype", "initializer", "output")
-
-    def __init__(
-        self,
-        array: np.generic | np.ndarray[Any, Any],
-        dtype: DType | None = None,
-        initializer: str = "",
-        output: sg.Output | None = None,
-    ) -> None:
-        self.array: np.ndarray[Any, Any] = array if isinstance(array, np.ndarray) else np.asarray(array)
-        self.dtype = dtype_from(self.array.dtype) if dtype is None else dtype
-        self.initializer = initializer
-        self.output = output  # The parameter or constant for it in the graph, once there is one.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.array.ndim
-
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether a symbolic size is among the values."""
-        return self.array.dtype.kind == "O"
-
-    def __repr__(self) -> str:
-        return f"<Known {self.dtype} {self.array!r:.80}>"
-
-
-def dtype_from(dtype: DTypeLike) -> DType | None:
-    """Our element type for a dtype, or None."""
-    try:
-        return dtype_of(dtype)
-    except sg.DTypeError:
-        return None
 
 
 def dtype_of_code(code: int) -> DType | None:
@@ -101,35 +56,15 @@ class Body:
         self.outputs = [str(x.name) for x in graph.output]
 
 
-def knows(*positions: int) -> Callable[[R], R]:
-    """Decorator: the rule takes the operands at these positions as known values, not as tensors.
-
-    They arrive as :class:`Known`, or as outputs if their values are not known. No constant is built for them,
-    and a floating-point initializer that is only used so becomes no parameter.
-    """
-
-    def decorate(rule: R) -> R:
-        KNOWS[rule] = frozenset(positions)
-        return rule
-
-    return decorate
-
-
-KNOWS: dict[Rule, frozenset[int]] = {}
-"""The positions of the operands that a rule takes as known values."""
-
-
-class Translator(Protocol):
+class Translator(calling.Translator, Protocol):
     """What a :class:`Call` asks of the translator that builds the graph."""
 
-    def known(self, x: object) -> Known | None: ...
-    def tensor(self, x: object) -> Any: ...
     def next_key(self, seed: float | None) -> Any: ...
     def run_body(self, body: Body, args: Sequence[Any]) -> list[Any]: ...
     def trying(self) -> AbstractContextManager[None]: ...
 
 
-class Call:
+class Call(calling.Call):
     """A node, as its rule sees it.
 
     Attributes:
@@ -152,28 +87,18 @@ class Call:
         schema: OpSchema | None = None,
         around: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(str(node.op_type), name, len(node.output), attributes, operands, translator)
         self.node, self.schema, self.around = node, schema, around or {}
-        self.op_type, self.domain, self.name = str(node.op_type), str(node.domain), name
+        self.domain = str(node.domain)
         self.opset = opset
-        self.attributes = attributes
-        self.outputs = len(node.output)
-        self._raw = tuple(operands)
-        self._given: Sequence[Any] = self._raw
-        self._translator = translator
+
+    CURE = "make it an initializer, or fix the inputs that it is computed from with known={name: value}"
 
     # ---------------------------------------------------------------------------------------- questions
 
     def wants(self, i: int) -> bool:
         """Whether the node names its result *i*."""
         return i < self.outputs and bool(self.node.output[i])
-
-    def attribute(self, name: str, default: object = None) -> Any:
-        """An attribute, or a default if the node does not have it."""
-        return self.attributes.get(name, default)
-
-    def fail(self, reason: str) -> NoReturn:
-        """Refuse to translate the node, for this reason."""
-        raise Refused(reason)
 
     def operand_name(self, i: int) -> str:
         """An operand's name in the operator's schema, and in the model."""
@@ -185,39 +110,13 @@ class Call:
 
     # ------------------------------------------------------------------------------------------ operands
 
-    def raw(self, x: object) -> Any:
-        """The :class:`Known` from which an operand was made, or the operand itself."""
-        for given, raw in zip(self._given, self._raw, strict=True):
-            if given is x:
-                return raw
-        return x
-
-    def is_known(self, x: sg.Output | Known) -> bool:
-        """Whether the value of an operand is known."""
-        return self._translator.known(self.raw(x)) is not None
-
     def known(self, i: int, x: sg.Output | Known) -> np.ndarray[Any, Any]:
         """The value of operand *i* = *x*, which must be known when the graph is built.
 
         Raises:
             Refused: it is not.
         """
-        found = self._translator.known(self.raw(x))
-        if found is not None and not found.is_symbolic:
-            array: np.ndarray[Any, Any] = found.array
-            return array
-        self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
-
-    def sizes(self, x: sg.Output | Known, i: int | None = None) -> tuple[Any, ...]:
-        """The sizes that an operand holds, as numbers or :class:`stopgrad.Dim`.
-
-        Raises:
-            Refused: they are not known when the graph is built.
-        """
-        found = self._translator.known(self.raw(x))
-        if found is None:
-            self.unknown(self._position(x) if i is None else i, "the model computes it")
-        return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
+        return self._numbers(i, x)
 
     def number(self, i: int, x: sg.Output | Known) -> Any:
         """The one number or symbolic size that operand *i* = *x* holds, which must be known.
@@ -232,21 +131,7 @@ class Call:
             self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
         return found.array.reshape(-1).tolist()[0]
 
-    def _position(self, x: object) -> int:
-        return next((i for i, given in enumerate(self._given) if given is x), 0)
-
-    def unknown(self, i: int, why: str) -> NoReturn:
-        """Refuse the node because operand *i* is not known when the graph is built."""
-        self.fail(
-            f"{self.operand_name(i)} must be known when the graph is built, and {why}; make it an "
-            "initializer, or fix the inputs that it is computed from with known={name: value}"
-        )
-
     # ------------------------------------------------------------------------------------------ building
-
-    def tensor(self, x: sg.Output | Known | Sequence[Any] | None) -> Any:
-        """An operand as an output, also if it is a :class:`Known`."""
-        return self._translator.tensor(x)
 
     def named(self, name: str) -> Any:
         """The value of a name in the graph around the node, as an output.

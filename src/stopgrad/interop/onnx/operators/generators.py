@@ -16,8 +16,8 @@ import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
-from stopgrad.interop.onnx.sizing import sizes_known
 from stopgrad.interop.shared.conversions import brought, product
+from stopgrad.interop.shared.sizing import sizes_known
 
 
 def _dtype(node: Call, default: DType) -> DType:

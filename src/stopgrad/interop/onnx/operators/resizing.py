@@ -16,10 +16,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
-from stopgrad.interop.shared.sampling import cubic_weights
-
-FEW = 4
-"""If a new element is made of more old ones than this, the weights are a matrix."""
+from stopgrad.interop.shared.sampling import cubic_weights, weighted
 
 
 class Axis:
@@ -168,14 +165,8 @@ def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> An
     numbers, weights = how.along(axis)
     if how.mode == "nearest":
         x = sg.take(x, np.take_along_axis(numbers, weights.argmax(axis=1)[:, None], 1)[:, 0], place)
-    elif weights.shape[1] <= FEW:
-        shares = [brought(along(column, place, x.ndim), x.dtype) for column in weights.T]
-        x = sg.add_n([sg.multiply(sg.take(x, at, place), w) for at, w in zip(numbers.T, shares, strict=True)])
     else:
-        bounded(axis.new * axis.old, "so large a size")
-        matrix = np.zeros((axis.new, axis.old))
-        np.add.at(matrix, (np.arange(axis.new)[:, None], numbers), weights)
-        x = sg.moveaxis(sg.tensordot(x, brought(matrix, x.dtype), [[place], [1]]), -1, place)
+        x = weighted(x, place, numbers, weights)
     if how.transform != "tf_crop_and_resize":
         return x
     where = how.places(axis)

@@ -10,8 +10,17 @@ import numpy as np
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Size, product
 from stopgrad.engines.onnxruntime.nodes.forms.convolutions import first, last, pads_of, steps
-from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
-from stopgrad.engines.onnxruntime.nodes.forms.windows import around, counted, inside_axes, spread, windows
+from stopgrad.engines.onnxruntime.nodes.forms.parts import number
+from stopgrad.engines.onnxruntime.nodes.forms.windows import (
+    Along,
+    around,
+    counted,
+    elements,
+    inside_axes,
+    spread,
+    summed,
+    windows,
+)
 from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
@@ -19,8 +28,6 @@ from stopgrad.ops.neural.windows import Geometry, Padding
 
 _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 """The dtypes for which the runtime has AveragePool."""
-
-_INT64 = np.dtype(np.int64)
 
 
 def _read(
@@ -37,55 +44,85 @@ def _read(
     return x, found | pads
 
 
-def _most(xp: Writing, x: Array, geometry: Mapping[str, Any], places: bool) -> list[Any]:
-    """The largest elements, channels first, and, with *places*, their positions in the operand."""
-    ksize, steps_ = geometry["ksize"], (geometry["strides"], geometry["padding"], geometry["dilations"])
+def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Any:
+    """The largest elements, channels first."""
+    ksize, steps_ = geometry["ksize"], _geometry(geometry)
     shape = (x.shape[0], x.shape[-1], *counted(x.shape[1:-1], ksize, steps_))
     x, attributes = _read(xp, x, ksize, steps_, -np.inf)
-    kinds = [(np.dtype(x.dtype), shape), (_INT64, shape)]
-    made: list[Any] = xp.write("MaxPool", [first(xp, x)], kinds if places else kinds[:1], **attributes)
-    return made
-
-
-def _places(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The operand, padded if no attribute can express it, and for each window the position of its maximum.
-
-    Positions count channels first; of equal elements the first is chosen.
-    """
-    steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
-    wide, _ = _read(xp, x, geometry["ksize"], steps_, -np.inf)
-    at = _most(xp, x, geometry, True)[1]
-    return wide, at
+    return xp.write("MaxPool", [first(xp, x)], [(np.dtype(x.dtype), shape)], **attributes)[0]
 
 
 def _max_pool(xp: Writing, x: Array, **geometry: Any) -> Any:
-    return last(xp, _most(xp, x, geometry, False)[0])
+    return last(xp, _most(xp, x, geometry))
 
 
-def _max_pool_grad(xp: Writing, x: Array, g: Array, **geometry: Any) -> Any:
-    wide, at = _places(xp, x, geometry)
-    shape = (wide.shape[0], wide.shape[-1], *wide.shape[1:-1])
-    count = product(shape)
-    flat, at = xp.zeros((count,), g.dtype), reshaped(xp, at, (product(at.shape), 1))
-    g = reshaped(xp, first(xp, g), (product(g.shape),))
-    made = xp.node("ScatterND", [flat, at, g], g.dtype, (count,), reduction="add")
-    made = last(xp, reshaped(xp, made, shape))
-    return made if wide is x else _trimmed(xp, made, x, geometry)
+def _geometry(attributes: Mapping[str, Any]) -> Geometry:
+    return attributes["strides"], attributes["padding"], attributes["dilations"]
 
 
-def _trimmed(xp: Writing, made: Array, x: Array, geometry: Mapping[str, Any]) -> Any:
-    steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
-    pairs = around(x.shape[1:-1], geometry["ksize"], steps_)
-    return xp.padded(made, [(0, 0), *((-low, -high) for low, high in pairs), (0, 0)])
+def _of_one_axis(attributes: Mapping[str, Any], i: int) -> dict[str, Any]:
+    """The attributes of pooling along one spatial axis alone."""
+    padding = attributes["padding"]
+    if not isinstance(padding, str):
+        padding = tuple(pair if j == i else (0, 0) for j, pair in enumerate(padding))
+    per_axis = {name: attributes[name] for name in ("ksize", "strides", "dilations")}
+    return {"padding": padding} | {
+        name: tuple(n if j == i else 1 for j, n in enumerate(numbers)) for name, numbers in per_axis.items()
+    }
 
 
-def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **geometry: Any) -> Any:
-    wide, at = _places(xp, x, geometry)
-    if wide is not x:
-        steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
-        h = xp.padded(h, [(0, 0), *around(x.shape[1:-1], geometry["ksize"], steps_), (0, 0)])
-    flat = reshaped(xp, first(xp, h), (product(h.shape),))
-    return last(xp, xp.take(flat, at, 0))
+def _by_axis(xp: Writing, x: Array, attributes: Mapping[str, Any]) -> list[tuple[Along, list[Any], Any]]:
+    """Pooling as one spatial axis after another, the last axis first.
+
+    The first of the largest elements of a window, row by row, is the first in the first of the rows that hold
+    one. So it can be found along one axis after another, by comparisons. MaxPool itself could say where it
+    is, but not on WebGPU.
+
+    Returns:
+        For each axis, from the first on: its windows, their elements by the position in the window, and the
+        largest of these.
+    """
+    found: list[tuple[Along, list[Any], Any]] = []
+    whole = _most(xp, x, attributes)
+    for i in reversed(range(len(attributes["ksize"]))):
+        one = _of_one_axis(attributes, i)
+        counts = counted(x.shape[1:-1], one["ksize"], _geometry(one))
+        low, high = around(x.shape[1:-1], one["ksize"], _geometry(one))[i]
+        sizes = {name: one[name][i] for name in ("ksize", "strides", "dilations")}
+        along = Along(i + 2, x.shape[i + 1], counts[i], low, *sizes.values())
+        wide = first(xp, x)
+        ahead = [(low, high) if axis == along.axis else (0, 0) for axis in range(len(wide.shape))]
+        wide = xp.padded(wide, ahead, number(np.nan, x.dtype))  # Padding is no element, and equals nothing.
+        most = _most(xp, x, one) if i else whole
+        found.append((along, elements(xp, wide, along), most))
+        x = last(xp, most)
+    return found[::-1]
+
+
+def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Any:
+    if 0 in (*x.shape, *g.shape):
+        return xp.zeros(x.shape, g.dtype)
+    g = first(xp, g)
+    for along, parts, most in _by_axis(xp, x, attributes):
+        given, free = [], number(1, g.dtype)  # Of elements that tie, the first takes all.
+        for part in parts:  # Products, of which the runtime makes six in the time of one Where.
+            chosen = xp.astype(xp.equal(part, most), g.dtype) * free
+            given.append(chosen * g)
+            free = free - chosen
+        g = summed(xp, given, along)
+    return last(xp, g)
+
+
+def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Any) -> Any:
+    h, zero = first(xp, h), number(0, h.dtype)
+    for along, parts, most in reversed(_by_axis(xp, x, attributes)):
+        ahead = along.reaching()
+        wide = xp.padded(h, [ahead if axis == along.axis else (0, 0) for axis in range(len(h.shape))])
+        found: Any = zero
+        for part, other in zip(reversed(parts), reversed(elements(xp, wide, along)), strict=True):
+            found = xp.where(xp.equal(part, most), other, found)
+        h = found
+    return last(xp, h)
 
 
 # --------------------------------------------------------------------------------------------- averages

@@ -1,13 +1,15 @@
 """Windows over the spatial axes of [batch, spatial..., channels], for what no operator of ONNX computes.
 
 Along one axis, windows of size k are gathered by a matrix of indices, [count, k]. The reverse, which adds
-them up where they came from, is a product with a matrix of zeros and ones. Both go axis by axis.
+them up where they came from, is a product with a matrix of zeros and ones. Both go axis by axis. Where the
+size of the windows is known, their elements can also be taken by slices, one for each position.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,3 +102,62 @@ def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], 
         behind = product(counts[i + 1 :]) * channels
         g = xp.matmul(xp.sum(matrix, axis=2), reshaped(xp, g, (batch, *spatial[:i], counts[i], behind)))
     return reshaped(xp, g, (batch, *spatial, channels))
+
+
+# -------------------------------------------------------------------------------------- along one axis
+
+
+class Along(NamedTuple):
+    """Windows along one axis of a value.
+
+    Attributes:
+        axis: the number of the axis.
+        size: of the axis.
+        count: of windows.
+        low: how many elements are added before the first.
+        ksize, stride, dilation: of the windows.
+    """
+
+    axis: int
+    size: Any
+    count: Any
+    low: Any
+    ksize: int
+    stride: int
+    dilation: int
+
+    def reaching(self) -> tuple[Any, Any]:
+        """How many elements to add before and after the axis, so that all windows lie in it."""
+        full = (self.count - 1) * self.stride + reach(self.ksize, self.dilation)
+        return self.low, full - self.low - self.size
+
+
+def elements(xp: Writing, x: Array, along: Along) -> list[Any]:
+    """The elements of all windows of a padded value, by their position in the window."""
+    places = [i * along.dilation for i in range(along.ksize)]
+    return [xp.part(x, along.axis, place, along.count, along.stride) for place in places]
+
+
+def summed(xp: Writing, parts: Sequence[Array], along: Along) -> Any:
+    """Adds up the elements of all windows where they came from, along an axis of the first size.
+
+    Elements whose places have the same remainder by the stride are neighbours there: they are added up
+    shifted, and then the remainders take turns.
+    """
+    stride, axis, ndim = along.stride, along.axis, len(parts[0].shape)
+    most = (along.ksize - 1) * along.dilation // stride
+    turns: list[list[Any]] = [[] for _ in range(stride)]
+    for i, part in enumerate(parts):
+        shift, turn = divmod(i * along.dilation, stride)
+        turns[turn].append(
+            xp.padded(part, [(shift, most - shift) if a == axis else (0, 0) for a in range(ndim)])
+        )
+    length = along.count + most
+    shape = tuple(length if a == axis else n for a, n in enumerate(parts[0].shape))
+    none = xp.zeros(shape, parts[0].dtype) if not all(turns) else None
+    sums = [functools.reduce(xp.add, one) if one else none for one in turns]
+    x = sums[0]
+    if stride > 1:
+        x = reshaped(xp, xp.stack(sums, axis + 1), (*shape[:axis], length * stride, *shape[axis + 1 :]))
+    rest = (-along.low, along.size + along.low - length * stride)
+    return xp.padded(x, [rest if a == axis else (0, 0) for a in range(ndim)])

@@ -1,0 +1,92 @@
+"""Takes parts out of graphs, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.base.errors import FileError
+from stopgrad.interop.tensorflow.messages import AttrValue
+from stopgrad.interop.tensorflow.nodes import Argument, Body, Node, Source
+
+
+class Part(NamedTuple):
+    """A part of a graph, whose arguments are called ``argument_0`` and so on.
+
+    Attributes:
+        nodes: by name.
+        outputs: what is asked of it.
+    """
+
+    nodes: dict[str, Node]
+    outputs: list[Source]
+
+    def as_function(self, name: str, count: int) -> Body:
+        """The part as a function of so many arguments."""
+        return Body(name, [Argument(_argument(k), 0) for k in range(count)], self.nodes, self.outputs)
+
+
+def _argument(k: int) -> str:
+    return f"argument_{k}"
+
+
+def extracted(
+    nodes: dict[str, Node],
+    wanted: Sequence[Source],
+    argument: Callable[[Source], int | None],
+    inside: Callable[[str], bool],
+) -> Part:
+    """The part of a graph that computes some results.
+
+    Args:
+        nodes: of the graph.
+        wanted: the results.
+        argument: tells which argument a result is; None for what belongs to the part.
+        inside: tells whether a node that only runs before another one belongs to the part.
+    """
+
+    def read(source: Source) -> Source:
+        k = argument(source)
+        return source if k is None else (_argument(k), 0)
+
+    outputs = [read(source) for source in wanted]
+    found: dict[str, Node] = {}
+    waiting = [new[0] for old, new in zip(wanted, outputs, strict=True) if old is new]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        node = nodes.get(name)
+        if node is None:
+            raise FileError(f"a node reads {name!r}, which is not there")
+        inputs = [read(source) for source in node.inputs]
+        before = [one for one in node.controls if inside(one)]
+        found[name] = Node(name, node.op, inputs, before, node.attributes)
+        waiting += [new[0] for old, new in zip(node.inputs, inputs, strict=True) if old is new]
+        waiting += before
+    return Part(found, outputs)
+
+
+def function_attribute(*names: str) -> Any:
+    """An attribute that names a function, or several."""
+    found = AttrValue()
+    if len(names) == 1:
+        found.func.name = names[0]
+    else:
+        for name in names:
+            found.list.func.add().name = name
+    return found
+
+
+def types(count: int) -> Any:
+    """An attribute that lists so many types."""
+    found = AttrValue()
+    found.list.type.extend([0] * count)
+    return found
+
+
+def unused(nodes: Container[str], name: str) -> str:
+    """A name that no node has."""
+    while name in nodes:
+        name = f"{name}_"
+    return name

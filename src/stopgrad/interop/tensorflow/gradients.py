@@ -1,0 +1,88 @@
+"""Operations that have gradients of their own: custom gradients, and functions with a gradient function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.interop.tensorflow.operators.activations import is_swish
+from stopgrad.interop.tensorflow.operators.calling import Call, Function, Rule
+from stopgrad.interop.tensorflow.operators.structure import gated
+
+
+def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
+    """The results of a node with the attribute ``_gradient_op_type``.
+
+    TensorFlow asks a registry for the gradient of that name, which only the program that built the graph has;
+    a SavedModel may hold it as a function. Where there is none, asking for the gradient is an error, but for
+    swish, whose own gradient is the derivative of what the node hands on, computed with less memory.
+    """
+    function = node.library.registered.get(mark)
+    if function is not None:
+        return _custom(node, rule, function)
+    if is_swish(node.operands):
+        return tuple(node.ruled(rule))
+    message = (
+        f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which the file does not hold; "
+        "save the model with tf.saved_model.SaveOptions(experimental_custom_gradients=True)"
+    )
+    made = node.ruled(rule)
+    ys = made if isinstance(made, tuple) else (made,)
+    return [_prevented(node, node.tensor(y), message) for y in ys]
+
+
+def _prevented(node: Call, y: Any, message: str) -> Any:
+    carries = isinstance(y, sg.Output) and y.dtype.is_differentiable
+    return gated(node, sg.prevent_gradient, y, message) if carries else y
+
+
+def _custom(node: Call, rule: Rule, function: str) -> Sequence[Any]:
+    """A node whose gradient a function computes from the cotangents of its results.
+
+    The function returns gradients for the last operands; the operands before them are results of the custom
+    function, which the node only hands on.
+    """
+
+    def forward(*xs: sg.Output) -> Any:
+        made = rule(node, *xs)
+        ys = [node.tensor(y) for y in (made if isinstance(made, tuple) else (made,))]
+
+        def gradient(*cotangents: sg.Output) -> list[Any]:
+            with node.inside():
+                pulled = node.call(Function(function, {}), cotangents)
+            if len(pulled) > len(xs):
+                node.fail(f"its gradient function {function!r} returns more gradients than it has operands")
+            all_of_them = [*[None] * (len(xs) - len(pulled)), *pulled]
+            return _for_floats(xs, all_of_them)
+
+        return ys, gradient
+
+    return _built(node, forward)
+
+
+def called(node: Call, name: str) -> Sequence[Any]:
+    """The results of a function that an operation's name calls; with its gradient function, if it has one."""
+    function = node.library.gradients.get(name)
+    if function is None:
+        return node.call_known(Function(name, node.open_attributes), node.operands)
+
+    def forward(*xs: sg.Output) -> Any:
+        ys = node.call(Function(name, node.open_attributes), xs)
+
+        def gradient(*cotangents: sg.Output) -> list[Any]:
+            with node.inside():
+                pulled = node.call(Function(function, node.open_attributes), [*xs, *cotangents])
+            return _for_floats(xs, pulled)
+
+        return ys, gradient
+
+    return _built(node, forward)
+
+
+def _for_floats(xs: Sequence[sg.Output], gradients: Sequence[Any]) -> list[Any]:
+    return [g for x, g in zip(xs, gradients, strict=True) if x.dtype.is_differentiable]
+
+
+def _built(node: Call, forward: Any) -> list[Any]:
+    return list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))

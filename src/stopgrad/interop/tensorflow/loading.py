@@ -1,0 +1,333 @@
+"""TensorFlow's graphs and SavedModels as graphs of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
+from stopgrad.graph.builder import Inside
+from stopgrad.graph.operands import as_array, shorten
+from stopgrad.graph.public import guarded
+from stopgrad.interop.imported import Model
+from stopgrad.interop.shared.building import RANDOM, label_from, leaves_by_name, raise_for, scope_from
+from stopgrad.interop.shared.conversions import Refused
+from stopgrad.interop.tensorflow.checking import check_operations, check_sizes
+from stopgrad.interop.tensorflow.evidence import weights_of
+from stopgrad.interop.tensorflow.functions import Library, functions_in
+from stopgrad.interop.tensorflow.nodes import Node, Source, graph_body
+from stopgrad.interop.tensorflow.operators.calling import Known
+from stopgrad.interop.tensorflow.reading import (
+    GraphSource,
+    check_filled,
+    dtype_of_number,
+    read,
+    shape_from,
+    type_name,
+)
+from stopgrad.interop.tensorflow.translating import KNOWN_OPERATIONS, Space, Translator, most_nodes
+
+SIGNATURE = "serving_default"
+"""The signature of a SavedModel that is loaded if none is named."""
+_SILENT = frozenset(
+    {"NoOp", "Assert", "Const", "Placeholder", "VarHandleOp", "SaveV2", "RestoreV2", "PrintV2"}
+)
+"""Operations that are no outputs by themselves, though nothing reads them."""
+_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
+"""How the names of operations that draw begin."""
+
+
+@guarded("load")
+def load(
+    source: GraphSource,
+    outputs: str | Iterable[str] | None = None,
+    *,
+    signature: str | None = None,
+    known: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Any] | None = None,
+) -> Model:
+    """A TensorFlow graph as a graph of this library's operations, to differentiate, check, explain and run.
+
+    TensorFlow need not be installed. Frozen graphs of TensorFlow 1 and 2 are read, and SavedModels, of which
+    one signature is loaded, with the variables of its checkpoint. Each node becomes operations in a scope of
+    its name; reports show the node in place of a source line. Functions are inlined; loops and branches, also
+    those of TensorFlow 1 (``Switch``, ``Merge``, ``Enter``), become ours, and a loop has a gradient where the
+    graph tells how many steps it makes at most.
+
+    ``StopGradient`` and ``PreventGradient`` are gates of ours. A custom gradient is kept where the file holds
+    its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
+
+    Parameters of a SavedModel are its floating-point variables. Of a frozen graph they are the constants that
+    were variables, as the names of what reads them tell, or that convolutions, matrix products, biases,
+    normalisations and embeddings use as weights; all others are constants. Unknown sizes are symbolic.
+    Random numbers come from one more parameter, ``"random_key"``, unless the node has a seed; they are
+    not TensorFlow's.
+
+    A file is only read: nothing in it is executed, and only a SavedModel's own folder is opened.
+
+    Args:
+        source: the path of a graph (``.pb``, or ``.pbtxt`` in text form) or of a SavedModel's folder; the
+            bytes of a ``GraphDef``, or TensorFlow's ``GraphDef`` itself.
+        outputs: names of nodes, or of their results as in ``"split:1"``; by default those of the signature,
+            or of a graph what no other node reads.
+        signature: of a SavedModel; by default ``"serving_default"``, or the only one.
+        known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
+            values and no longer inputs.
+        shapes: sizes by the names of inputs, where the graph leaves them open: numbers, names, or None.
+
+    Returns:
+        A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
+        the output; or, where there are several, a dict of them by name.
+
+    Raises:
+        MissingFileError: there is no such file.
+        FileError: the file is damaged, or reaches outside of its folder.
+        GraphError: operations are unknown, or nodes cannot be translated; all are named at once.
+        ArgumentError, DTypeError, ShapeError: an argument does not fit the graph.
+
+    References:
+        https://www.tensorflow.org/guide/saved_model,
+        https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/graph.proto
+    """
+    for what, given in (("known", known), ("shapes", shapes)):
+        if given is not None and not isinstance(given, Mapping):
+            raise ArgumentError(f"{what} is a dict by the names of inputs, not {shorten(given)}")
+    with np.errstate(all="ignore"):  # Whatever numbers a file holds.
+        loading = _Loading(source, dict(known or {}), dict(shapes or {}))
+        return loading.model(outputs, signature)
+
+
+class _Loading:
+    """A graph that is being loaded."""
+
+    def __init__(self, source: GraphSource, known: dict[str, Any], shapes: dict[str, Any]) -> None:
+        self.source = read(source)
+        self.known, self.shapes = known, shapes
+        self.name = self.source.name
+        graph = self.source.graph
+        raw = [*graph.node, *[node for f in graph.library.function for node in f.node_def]]
+        check_filled((node.attr["value"].tensor for node in raw if node.op == "Const"), self.name)
+        self.count = len(raw)
+        self.library = Library(graph)
+        self.body = self.library.add(graph_body(graph, self.name))
+        self.inputs: dict[str, Any] = {}
+
+    def model(self, outputs: str | Iterable[str] | None, signature: str | None) -> Model:
+        feeds, fetches = self._asked(outputs, signature)
+        wanted = list(fetches.values())
+        order = self.library.order(self.body, wanted)
+        check_sizes(order, self.library, self.name, most_nodes(self.count))
+        check_operations(order, self.library, KNOWN_OPERATIONS, self.name)
+        weights = weights_of(self.body, order, self.library)
+        graph = sg.Graph()
+        translator = Translator(self.library, self.name, self.count, weights, self.source.bundle)
+        with graph.as_default():
+            self._place(translator, feeds, order)
+            key = None
+            if self._draws(order):
+                key = translator.random_key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
+            self._restore(translator)
+            space = Space(self.body, {})
+            made = translator.run(self.body, wanted, space)
+            raise_for(translator.refusals, self.name)
+            found = {name: self._output(translator, name, y) for name, y in zip(fetches, made, strict=True)}
+        parameters = dict(translator.parameters)
+        if key is not None and translator.drawn:
+            parameters[RANDOM] = key
+        names = list(found)
+        return Model(
+            graph,
+            self.inputs,
+            found,
+            parameters,
+            leaves=lambda args, kwargs: leaves_by_name(self.name, list(self.inputs), args, kwargs),
+            rebuild=lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True)),
+            name=self.name,
+        )
+
+    # -------------------------------------------------------------------------------- inputs and outputs
+
+    def _asked(
+        self, outputs: str | Iterable[str] | None, signature: str | None
+    ) -> tuple[dict[str, str], dict[str, Source]]:
+        """The placeholders by the names of inputs, and results by the names of outputs."""
+        meta = self.source.meta
+        chosen = None if meta is None else self._signature(signature)
+        if meta is None and signature is not None:
+            raise ArgumentError(f"{self.name} is no SavedModel and has no signatures; give outputs=")
+        feeds: dict[str, str] = {}
+        if chosen is not None:
+            feeds = {key: _node_of(info.name) for key, info in sorted(chosen.inputs.items())}
+        if outputs is None and chosen is not None:
+            return feeds, {key: self._source(info.name) for key, info in sorted(chosen.outputs.items())}
+        if outputs is None:
+            return feeds, self._unread()
+        names = [outputs] if isinstance(outputs, str) else list(outputs)
+        if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+            raise ArgumentError(f"outputs are names of nodes, each once, not {shorten(outputs)}")
+        return feeds, {name: self._source(name) for name in names}
+
+    def _signature(self, signature: str | None) -> Any:
+        found = {
+            name: one
+            for name, one in self.source.meta.signature_def.items()
+            if not name.startswith("__saved_model") and len(one.outputs)
+        }
+        if signature is None and SIGNATURE not in found and len(found) != 1:
+            raise ArgumentError(
+                f"{self.name} has the signatures {shorten(sorted(found))}; name one with signature="
+            )
+        name = signature or (SIGNATURE if SIGNATURE in found else next(iter(found)))
+        if name not in found:
+            raise ArgumentError(f"{self.name} has no signature {name!r}; it has {shorten(sorted(found))}")
+        return found[name]
+
+    def _source(self, name: str) -> Source:
+        node, colon, index = name.rpartition(":")
+        found = (node, int(index)) if colon and index.isdecimal() else (name, 0)
+        if found[0] not in self.body.nodes:
+            raise ArgumentError(
+                f"{self.name} has no node {found[0]!r}; it has {shorten(sorted(self.body.nodes)[:50])}"
+            )
+        return found
+
+    def _unread(self) -> dict[str, Source]:
+        """The results that nothing reads."""
+        read_here = {x for node in self.body.nodes.values() for x in node.inputs}
+        last = [
+            node
+            for node in self.body.nodes.values()
+            if node.op not in _SILENT and not any(name == node.name for name, _ in read_here)
+        ]
+        found: dict[str, Source] = {}
+        for node in last:
+            for i in range(max(node.outputs, 1)):
+                found[node.name if node.outputs < 2 else f"{node.name}:{i}"] = node.name, i
+        if not found:
+            raise ArgumentError(f"every node of {self.name} is read by another; name outputs=")
+        return found
+
+    def _place(self, translator: Translator, feeds: Mapping[str, str], order: Sequence[Node]) -> None:
+        """Make the placeholders that the results need, and all of a signature."""
+        called = {node: name for name, node in feeds.items()}
+        needed = [node.name for node in order if node.op == "Placeholder"]
+        for node_name in dict.fromkeys([*feeds.values(), *needed]):
+            node = self.body.nodes.get(node_name)
+            name = called.get(node_name, node_name)
+            if node is None or node.op != "Placeholder":
+                raise FileError(
+                    f"the input {name!r} of {self.name} is {node_name!r}, which is no placeholder"
+                )
+            if name in self.known:
+                translator.placeholders[node_name] = self._fixed(node, name, self.known.pop(name))
+            else:
+                made = self._placeholder(node, name)
+                translator.placeholders[node_name] = self.inputs[name] = made
+        for what, given in (("known", self.known), ("shapes", self.shapes)):
+            if given:
+                raise ArgumentError(
+                    f"{what} names {next(iter(given))!r}, which is no input; the model has "
+                    f"{shorten(list(self.inputs))}"
+                )
+
+    def _declared(self, node: Node, name: str) -> tuple[Any, Any]:
+        """The element type and sizes that a placeholder declares."""
+        number = node.attributes["dtype"].type if "dtype" in node.attributes else 0
+        dtype = dtype_of_number(number)
+        if dtype is None:
+            raise DTypeError(
+                f"the input {name!r} of {self.name} has the element type {type_name(number)}, which there "
+                "is not here; ask for outputs that do not need it"
+            )
+        shape = shape_from(node.attributes["shape"].shape) if "shape" in node.attributes else None
+        return dtype, None if shape == () and _is_old(self.source.graph) else shape
+
+    def _placeholder(self, node: Node, name: str) -> Any:
+        dtype, shape = self._declared(node, name)
+        given = self.shapes.pop(name, None)
+        if given is not None:
+            shape = _merged(shape, given, name, self.name)
+        if shape is None:
+            raise ShapeError(
+                f"the input {name!r} of {self.name} has no shape, not even a number of axes; give it with "
+                f"shapes={{{name!r}: (None, 3)}}"
+            )
+        head, _, last = label_from(name).rpartition("/")
+        with Inside(prefix=scope_from(head)):
+            return sg.placeholder(dtype, list(shape), name=last or "input")
+
+    def _fixed(self, node: Node, name: str, value: Any) -> Known:
+        """The value to which an input is fixed."""
+        dtype, shape = self._declared(node, name)
+        array = as_array(value, dtype if isinstance(value, (int, float, bool, list, tuple)) else None)
+        if array.dtype != dtype.numpy:
+            raise DTypeError(f"known: the input {name!r} is {dtype.name}, not {array.dtype}")
+        if shape is not None:
+            _merged(shape, array.shape, name, self.name)
+        return Known(np.array(array))
+
+    # --------------------------------------------------------------------------------------- building
+
+    def _restore(self, translator: Translator) -> None:
+        """Give the variables what the checkpoint holds for them, as TensorFlow does: by the graph itself."""
+        meta = self.source.meta
+        name = "" if meta is None or self.source.bundle is None else meta.saver_def.restore_op_name
+        if not name:
+            return
+        wanted = [(_node_of(name), 0)]
+        file_name = _node_of(meta.saver_def.filename_tensor_name)
+        space = Space(self.body, {file_name: [Known(np.asarray(b"", object))]} if file_name else {})
+        for node in self.library.order(self.body, wanted):
+            if node.name not in space.values:
+                translator.translate(node, space)
+        raise_for(translator.refusals, self.name)
+
+    def _draws(self, order: Sequence[Node]) -> bool:
+        """Whether any node may draw random numbers."""
+        waiting, seen = [*order], set[str]()
+        while waiting:
+            node = waiting.pop()
+            if node.op.startswith(_RANDOM):
+                return True
+            for name in functions_in(node):
+                if name in self.library and name not in seen:
+                    seen.add(name)
+                    waiting += self.library.order(self.library.body(name))
+        return False
+
+    def _output(self, translator: Translator, name: str, y: Any) -> Any:
+        try:
+            found = translator.tensor(y)
+        except Refused as error:
+            raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
+        if not isinstance(found, sg.Output):
+            raise GraphError(f"the output {name!r} of {self.name} is no tensor, but a {type(y).__name__}")
+        return found
+
+
+def _node_of(name: str) -> str:
+    """The node of a result's name."""
+    node, colon, index = name.rpartition(":")
+    return node if colon and index.isdecimal() else name.removeprefix("^")
+
+
+def _is_old(graph: Any) -> bool:
+    """Whether a placeholder's shape ``[]`` may mean that it is unknown, as in early graphs."""
+    return 0 < graph.versions.producer < 24
+
+
+def _merged(shape: Any, given: Any, name: str, file: str) -> Any:
+    """Sizes that a placeholder declares, with those that are given where it leaves them open."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise ArgumentError(f"shapes: the sizes of {name!r} are a list of numbers or names, not {given!r}")
+    if shape is None:
+        return list(given)
+    fits = len(shape) == len(given) and all(
+        a is None or b is None or a == b for a, b in zip(shape, given, strict=False)
+    )
+    if not fits:
+        raise ShapeError(f"the input {name!r} of {file} has the sizes {list(shape)}, not {list(given)}")
+    return [b if a is None else a for a, b in zip(shape, given, strict=True)]

@@ -1,0 +1,120 @@
+"""Branches and loops of functions, as control flow of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.interop.shared.conversions import Refused
+from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known, Table, knows_all
+from stopgrad.interop.tensorflow.operators.lists import TensorList
+from stopgrad.interop.tensorflow.operators.loops import Loop
+
+_ERRORS = (Refused, sg.ShapeError, sg.DTypeError, sg.ArgumentError, sg.GraphError)
+
+
+# ------------------------------------------------------------------------------------------------ branches
+
+
+class _Results:
+    """What branches return: tensors, and what all of them hand on."""
+
+    def __init__(self, node: Call) -> None:
+        self.node = node
+        self.first: list[Any] | None = None
+
+    def tensors(self, found: Sequence[Any]) -> list[Any]:
+        """The tensors among the results of a branch, with the elements of lists."""
+        if self.first is None:
+            self.first = list(found)
+        made = []
+        for one, other in zip(self.first, found, strict=True):
+            if one is other and not isinstance(one, (sg.Output, Known, TensorList)):
+                continue
+            if isinstance(other, TensorList):
+                made.append(other.rows())
+            elif isinstance(other, (sg.Output, Known)):
+                made.append(self.node.tensor(other))
+            else:
+                raise Refused("its branches return different resources")
+        return made
+
+    def rebuilt(self, made: Sequence[Any]) -> tuple[Any, ...]:
+        """The results, from the tensors that the branch that was chosen returned."""
+        assert self.first is not None
+        left = iter(made)
+        found: list[Any] = []
+        for one in self.first:
+            if isinstance(one, TensorList):
+                found.append(TensorList(one.length, None, None, next(left)))
+            else:
+                found.append(next(left) if isinstance(one, (sg.Output, Known)) else one)
+        return tuple(found)
+
+
+def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> Any:
+    """One of several functions; *build* gets them as functions without arguments."""
+    results = _Results(node)
+
+    def branch(function: Function) -> Callable[[], list[Any]]:
+        def run() -> list[Any]:
+            with node.inside():
+                return results.tensors(node.call_known(function, args))
+
+        return run
+
+    with node.trying():
+        made = build([branch(function) for function in functions])
+    made = made if isinstance(made, (list, tuple)) else [made]
+    return results.rebuilt(made)
+
+
+def _truth(node: Call, x: sg.Output) -> Any:
+    """Whether a scalar is true; a number is where it is not 0, other tensors where they have elements."""
+    if x.ndim:
+        return sg.constant(True) if 0 not in x.shape else sg.constant(False)
+    return x if x.dtype is sg.bool_ else sg.not_equal(x, sg.cast(0, x.dtype))
+
+
+@knows_all
+def _if(node: Call, condition: Any, *args: Any) -> Any:
+    """One branch if the condition is known; otherwise a ``cond`` of both."""
+    branches = [node.attribute("then_branch"), node.attribute("else_branch")]
+    if node.is_known(condition) and isinstance(condition, Known) and not condition.is_symbolic:
+        return tuple(node.call_known(branches[0 if bool(condition.array.any()) else 1], args))
+    truth = _truth(node, node.tensor(condition))
+    return _chosen(node, branches, args, lambda both: sg.cond(truth, *both))
+
+
+@knows_all
+def _case(node: Call, index: Any, *args: Any) -> Any:
+    """The function of an index; the last one if there is none of that index."""
+    branches: list[Function] = node.attribute("branches")
+    if isinstance(index, Known) and not index.is_symbolic:
+        i = int(index.array.reshape(-1)[0])
+        return tuple(node.call_known(branches[i if 0 <= i < len(branches) else -1], args))
+    place = node.tensor(index)
+    last = np.int32(len(branches) - 1)
+    place = sg.where(sg.less(place, np.int32(0)), last, place)
+    return _chosen(node, branches, args, lambda all_of_them: sg.switch(place, all_of_them))
+
+
+# --------------------------------------------------------------------------------------------------- loops
+
+
+@knows_all
+def _while(node: Call, *states: Any) -> Any:
+    return Loop(node, node.attribute("cond"), node.attribute("body"), states).built()
+
+
+CONTROL: Table = {
+    "If": _if,
+    "StatelessIf": _if,
+    "Case": _case,
+    "StatelessCase": _case,
+    "While": _while,
+    "StatelessWhile": _while,
+}

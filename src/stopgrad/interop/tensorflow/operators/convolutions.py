@@ -1,0 +1,100 @@
+"""Convolutions over two or three axes, by channel, and their gradients as operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.tensorflow.operators.spatial import Spatial
+
+
+def _convolved(found: Spatial, x: sg.Output, filters: sg.Output, groups: int | None = None) -> Any:
+    y = sg.conv(found.last(x), filters, found.strides, found.padding, found.dilations, groups)
+    return found.own(y)
+
+
+def convolution(node: Call, x: sg.Output, filters: sg.Output) -> Any:
+    """The groups follow from the numbers of channels."""
+    return _convolved(Spatial(node, filters.ndim - 2), x, filters)
+
+
+def _backprop_input(
+    found: Spatial, sizes: Any, filters: sg.Output, g: sg.Output, groups: int | None = None
+) -> Any:
+    """The gradient of a convolution with respect to its input: a transposed convolution."""
+    return found.own(
+        sg.conv2d_backprop_input(
+            found.sizes_last(sizes),
+            filters,
+            found.last(g),
+            found.strides,
+            found.padding,
+            found.dilations,
+            groups,
+        )
+    )
+
+
+def _backprop_filter(
+    found: Spatial, x: sg.Output, sizes: Any, g: sg.Output, groups: int | None = None
+) -> Any:
+    return sg.conv2d_backprop_filter(
+        found.last(x), sizes, found.last(g), found.strides, found.padding, found.dilations, groups
+    )
+
+
+@knows(0)
+def _conv_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output) -> Any:
+    found, shape = Spatial(node, filters.ndim - 2), list(node.sizes(sizes))
+    if len(shape) == found.rank:  # The spatial sizes alone.
+        channels = filters.shape[-2]
+        shape = [g.shape[0], channels, *shape] if found.first else [g.shape[0], *shape, channels]
+    return _backprop_input(found, shape, filters, g)
+
+
+@knows(1)
+def _conv_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> Any:
+    return _backprop_filter(Spatial(node, x.ndim - 2), x, list(node.sizes(sizes)), g)
+
+
+# ------------------------------------------------------------------------------------------- by channel
+
+
+def _grouped(filters: Any) -> tuple[list[Any], int]:
+    """The shape of filters for each channel, [window, channels, multiplier], as grouped ones; the groups."""
+    *window, channels, multiplier = filters
+    if isinstance(channels, sg.Dim) or isinstance(multiplier, sg.Dim):
+        raise sg.ShapeError("filters for each channel have sizes that are numbers")
+    return [*window, 1, channels * multiplier], int(channels)
+
+
+def depthwise(node: Call, x: sg.Output, filters: sg.Output) -> Any:
+    shape, channels = _grouped(filters.shape)
+    return _convolved(Spatial(node, 2), x, sg.reshape(filters, shape), channels)
+
+
+@knows(0)
+def _depthwise_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output) -> Any:
+    shape, channels = _grouped(filters.shape)
+    return _backprop_input(Spatial(node, 2), list(node.sizes(sizes)), sg.reshape(filters, shape), g, channels)
+
+
+@knows(1)
+def _depthwise_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> Any:
+    whole = list(node.sizes(sizes))
+    shape, channels = _grouped(whole)
+    return sg.reshape(_backprop_filter(Spatial(node, 2), x, shape, g, channels), whole)
+
+
+CONVOLUTIONS: Table = {
+    "Conv2D": convolution,
+    "Conv3D": convolution,
+    "DepthwiseConv2dNative": depthwise,
+    "Conv2DBackpropInput": _conv_backprop_input,
+    "Conv2DBackpropFilter": _conv_backprop_filter,
+    "Conv3DBackpropInputV2": _conv_backprop_input,
+    "Conv3DBackpropFilterV2": _conv_backprop_filter,
+    "DepthwiseConv2dNativeBackpropInput": _depthwise_backprop_input,
+    "DepthwiseConv2dNativeBackpropFilter": _depthwise_backprop_filter,
+}

@@ -1,0 +1,273 @@
+"""Elementwise operations: arithmetic, logic, bits, comparisons, casts, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.base.types import DType
+from stopgrad.interop.shared.conversions import brought
+from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table
+
+
+def unary(function: Callable[..., Any]) -> Rule:
+    """A rule for one operand, from a function of it."""
+    return lambda node, x: function(x)
+
+
+def binary(function: Callable[..., Any]) -> Rule:
+    """A rule for two operands, from a function of them."""
+    return lambda node, x, y: function(x, y)
+
+
+def _quotient(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    """``Div`` truncates the quotient of integers."""
+    return sg.truncatediv(x, y) if x.dtype.is_integer else sg.realdiv(x, y)
+
+
+def _sum(node: Call, *xs: sg.Output) -> Any:
+    return sg.add_n(list(xs))
+
+
+def _approximately_equal(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    distance = sg.abs(sg.subtract(x, y))
+    return sg.less(distance, brought(node.attribute("tolerance", 1e-5), distance.dtype))
+
+
+def _compared(function: Callable[..., Any], otherwise: bool) -> Rule:
+    """``Equal`` and ``NotEqual``, which may answer for shapes that do not broadcast."""
+
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+        if not node.attribute("incompatible_shape_error", True):
+            try:
+                sg.broadcast_static_shape(tuple(x.shape), tuple(y.shape))
+            except sg.ShapeError:
+                return sg.constant(np.asarray(otherwise), sg.bool_)
+        return function(x, y)
+
+    return rule
+
+
+def _shifted_right(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    """Shifting by more than there are bits leaves only the sign, as by one less."""
+    last = brought(x.dtype.itemsize * 8 - 1, y.dtype)
+    return sg.right_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
+
+
+def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    last = brought(x.dtype.itemsize * 8 - 1, y.dtype)
+    return sg.left_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
+
+
+def _zero_at_zero(function: Callable[..., Any]) -> Rule:
+    """A rule for a product that is 0 where x is 0; TensorFlow's gradient towards x is 0 there, too."""
+
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+        zero = brought(0, x.dtype)
+        return function(sg.where(sg.equal(x, zero), zero, x), y)
+
+    return rule
+
+
+def ungraded(x: sg.Output) -> Any:
+    """An operand to which TensorFlow defines no gradient; a stop says so, unless it is a constant."""
+    return (
+        x if x.op.type == "Const" or not x.dtype.is_differentiable else sg.stop_gradient(x, name="ungraded")
+    )
+
+
+def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> Any:
+    number = np.unique(node.known(order))
+    if number.size != 1 or number[0] != int(number[0]) or number[0] < 0:
+        node.fail("its order is one natural number here")
+    return sg.polygamma(int(number[0]), x)
+
+
+# -------------------------------------------------------------------------------------------------- casts
+
+
+def wanted_dtype(node: Call, name: str, default: DType | None = None) -> DType:
+    """The element type that an attribute names, after a check that we have it."""
+    found = node.attribute(name, default)
+    if not isinstance(found, DType):
+        node.fail(f"there is no element type here for its attribute {name}")
+    return found
+
+
+def _cast(node: Call, x: sg.Output) -> Any:
+    return brought(x, wanted_dtype(node, "DstT"))
+
+
+def _bitcast(node: Call, x: sg.Output) -> Any:
+    """The same bits as another type: for known values, and between integers of one width."""
+    dtype = wanted_dtype(node, "type")
+    if dtype is x.dtype:
+        return x
+    if dtype.is_integer and x.dtype.is_integer and dtype.itemsize == x.dtype.itemsize:  # A cast wraps.
+        return sg.cast(x, dtype)
+    if dtype.itemsize != x.dtype.itemsize:
+        node.fail("bits are taken for an element type of the same width")
+    return sg.constant(np.array(node.known(x)).view(dtype.numpy), dtype)
+
+
+def _complex(node: Call, real: sg.Output, imag: sg.Output) -> Any:
+    return sg.complex(real, imag)
+
+
+# ------------------------------------------------------------------------------------------------ choices
+
+
+def _select(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Any:
+    """TensorFlow 1's choice: a vector of conditions chooses rows."""
+    if condition.ndim == 1 and x.ndim > 1:
+        condition = sg.reshape(condition, [condition.shape[0]] + [1] * (x.ndim - 1))
+    return sg.where(condition, x, y)
+
+
+def _select_v2(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Any:
+    return sg.where(condition, x, y)
+
+
+def _clipped(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> Any:
+    """The gradient reaches x up to and including the bounds, and beyond them the bounds."""
+    below, above = sg.less(x, low), sg.greater(x, high)
+    return sg.where(below, low, sg.where(above, high, x))
+
+
+# ---------------------------------------------------------------- gradients of operations, as operations
+
+
+def _of_result(slope: Callable[[sg.Output], Any]) -> Rule:
+    """A rule for g · slope(y), where y is the result of the function whose gradient it is."""
+    return lambda node, y, g: sg.multiply(g, slope(y))
+
+
+def _tanh_slope(y: sg.Output) -> Any:
+    return sg.subtract(brought(1, y.dtype), sg.square(sg.conj(y) if y.dtype.is_complex else y))
+
+
+def _sigmoid_slope(y: sg.Output) -> Any:
+    y = sg.conj(y) if y.dtype.is_complex else y
+    return sg.multiply(y, sg.subtract(brought(1, y.dtype), y))
+
+
+def _sqrt_grad(node: Call, y: sg.Output, g: sg.Output) -> Any:
+    return sg.realdiv(sg.multiply(g, brought(0.5, g.dtype)), y)
+
+
+def _rsqrt_slope(y: sg.Output) -> Any:
+    return sg.multiply(sg.multiply(y, brought(-0.5, y.dtype)), sg.square(y))
+
+
+def _reciprocal_slope(y: sg.Output) -> Any:
+    return sg.negative(sg.square(y))
+
+
+ELEMENTWISE: Table = {
+    "Add": binary(sg.add),
+    "AddV2": binary(sg.add),
+    "AddN": _sum,
+    "AccumulateNV2": _sum,
+    "Sub": binary(sg.subtract),
+    "Mul": binary(sg.multiply),
+    "MulNoNan": binary(sg.multiply_no_nan),
+    "Div": _quotient,
+    "RealDiv": binary(sg.realdiv),
+    "DivNoNan": binary(sg.divide_no_nan),
+    "FloorDiv": binary(sg.floordiv),
+    "TruncateDiv": binary(sg.truncatediv),
+    "FloorMod": binary(sg.floormod),
+    "Mod": binary(sg.truncatemod),
+    "TruncateMod": binary(sg.truncatemod),
+    "Pow": binary(sg.pow),
+    "Maximum": binary(sg.maximum),
+    "Minimum": binary(sg.minimum),
+    "SquaredDifference": binary(sg.squared_difference),
+    "Xlogy": _zero_at_zero(sg.xlogy),
+    "Xlog1py": _zero_at_zero(sg.xlog1py),
+    "Xdivy": _zero_at_zero(sg.xdivy),
+    "Atan2": binary(sg.atan2),
+    "NextAfter": binary(sg.nextafter),
+    "Igamma": binary(sg.igamma),
+    "Igammac": binary(sg.igammac),
+    "Betainc": lambda node, a, b, x: sg.betainc(a, b, x),
+    "Polygamma": _polygamma,
+    "Neg": unary(sg.negative),
+    "Abs": unary(sg.abs),
+    "ComplexAbs": unary(sg.abs),
+    "Sign": unary(sg.sign),
+    "Ceil": unary(sg.ceil),
+    "Floor": unary(sg.floor),
+    "Round": unary(sg.round),
+    "Rint": unary(sg.rint),
+    "Sqrt": unary(sg.sqrt),
+    "Rsqrt": unary(sg.rsqrt),
+    "Square": unary(sg.square),
+    "Reciprocal": unary(sg.reciprocal),
+    "Inv": unary(sg.reciprocal),
+    "Exp": unary(sg.exp),
+    "Expm1": unary(sg.expm1),
+    "Log": unary(sg.log),
+    "Log1p": unary(sg.log1p),
+    "Sin": unary(sg.sin),
+    "Cos": unary(sg.cos),
+    "Tan": unary(sg.tan),
+    "Asin": unary(sg.asin),
+    "Acos": unary(sg.acos),
+    "Atan": unary(sg.atan),
+    "Sinh": unary(sg.sinh),
+    "Cosh": unary(sg.cosh),
+    "Tanh": unary(sg.tanh),
+    "Asinh": unary(sg.asinh),
+    "Acosh": unary(sg.acosh),
+    "Atanh": unary(sg.atanh),
+    "Sigmoid": unary(sg.sigmoid),
+    "Erf": unary(sg.erf),
+    "Erfc": unary(sg.erfc),
+    "Erfinv": unary(sg.erfinv),
+    "Ndtri": unary(sg.ndtri),
+    "Lgamma": unary(sg.lgamma),
+    "Digamma": unary(sg.digamma),
+    "BesselI0": unary(sg.bessel_i0),
+    "BesselI0e": unary(sg.bessel_i0e),
+    "BesselI1": unary(sg.bessel_i1),
+    "BesselI1e": unary(sg.bessel_i1e),
+    "IsNan": unary(sg.is_nan),
+    "IsInf": unary(sg.is_inf),
+    "IsFinite": unary(sg.is_finite),
+    "LogicalNot": unary(sg.logical_not),
+    "LogicalAnd": binary(sg.logical_and),
+    "LogicalOr": binary(sg.logical_or),
+    "Equal": _compared(sg.equal, False),
+    "NotEqual": _compared(sg.not_equal, True),
+    "ApproximateEqual": _approximately_equal,
+    "Less": binary(sg.less),
+    "LessEqual": binary(sg.less_equal),
+    "Greater": binary(sg.greater),
+    "GreaterEqual": binary(sg.greater_equal),
+    "BitwiseAnd": binary(sg.bitwise_and),
+    "BitwiseOr": binary(sg.bitwise_or),
+    "BitwiseXor": binary(sg.bitwise_xor),
+    "Invert": unary(sg.invert),
+    "LeftShift": _shifted_left,
+    "RightShift": _shifted_right,
+    "Cast": _cast,
+    "Bitcast": _bitcast,
+    "Complex": _complex,
+    "Real": unary(sg.real),
+    "Imag": unary(sg.imag),
+    "Conj": unary(sg.conj),
+    "Angle": unary(sg.angle),
+    "Select": _select,
+    "SelectV2": _select_v2,
+    "ClipByValue": _clipped,
+    "TanhGrad": _of_result(_tanh_slope),
+    "SigmoidGrad": _of_result(_sigmoid_slope),
+    "SqrtGrad": _sqrt_grad,
+    "RsqrtGrad": _of_result(_rsqrt_slope),
+    "ReciprocalGrad": _of_result(_reciprocal_slope),
+    "InvGrad": _of_result(_reciprocal_slope),
+}

@@ -1,0 +1,118 @@
+"""Pooling: the largest element or the mean of each window, and the gradients as operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.interop.shared.conversions import along, brought, pulled, static
+from stopgrad.interop.shared.pooling import max_places, places
+from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
+from stopgrad.interop.tensorflow.operators.spatial import Spatial
+
+
+class Pooling(Spatial):
+    """The attributes of a pooling operation.
+
+    Attributes:
+        window: its size along each spatial axis.
+    """
+
+    def __init__(
+        self, node: Call, rank: int, ksize: Sequence[int] | None = None, strides: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(node, rank, strides)
+        ksize = node.attribute("ksize") if ksize is None else ksize
+        for given in (ksize, node.attribute("strides") if strides is None else strides):
+            if (
+                given is None
+                or len(given) != rank + 2
+                or given[0] != 1
+                or given[1 if self.first else -1] != 1
+            ):
+                node.fail("pooling over the batch or the channels is not there")
+        self.window = self.inner(node, "ksize", ksize or ())
+
+    def largest(self, x: sg.Output) -> Any:
+        """The largest elements, of a tensor with the channels last."""
+        return sg.max_pool(x, self.window, self.strides, self.padding)
+
+    def mean(self, x: sg.Output) -> Any:
+        """The means, in which padding does not count, of a tensor with the channels last."""
+        return sg.avg_pool(x, self.window, self.strides, self.padding)
+
+
+def _pooled(method: Callable[[Pooling, sg.Output], Any]) -> Rule:
+    def rule(node: Call, x: sg.Output) -> Any:
+        found = Pooling(node, x.ndim - 2)
+        values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
+        return brought(found.own(method(found, found.last(values))), x.dtype)
+
+    return rule
+
+
+@knows(1, 2)
+def _max_pool_v2(node: Call, x: sg.Output, ksize: sg.Output | Known, strides: sg.Output | Known) -> Any:
+    numbers = [[int(n) for n in node.known(given).reshape(-1).tolist()] for given in (ksize, strides)]
+    found = Pooling(node, x.ndim - 2, *numbers)
+    return found.own(found.largest(found.last(x)))
+
+
+def _max_pool_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Any:
+    found = Pooling(node, x.ndim - 2)
+    (back,) = pulled(found.largest, [found.last(x)], [found.last(g)])
+    return found.own(back)
+
+
+def _max_pool_grad_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Any:
+    """The transpose of the gradient: each window's element of g at the place of its largest element."""
+    found = Pooling(node, x.ndim - 2)
+    image = found.last(x)
+    start = sg.zeros(list(found.last(y).shape), g.dtype)
+    (back,) = pulled(lambda z: tuple(pulled(found.largest, [image], [z])), [start], [found.last(g)])
+    return found.own(back)
+
+
+@knows(0)
+def _avg_pool_grad(node: Call, shape: sg.Output | Known, g: sg.Output) -> Any:
+    found = Pooling(node, g.ndim - 2)
+    start = sg.zeros(found.sizes_last(node.sizes(shape)), g.dtype)
+    (back,) = pulled(found.mean, [start], [found.last(g)])
+    return found.own(back)
+
+
+def _max_pool_with_argmax(node: Call, x: sg.Output) -> Any:
+    """The largest elements, and the number of each in its image, or in the whole batch."""
+    found = Pooling(node, 2)
+    y = found.largest(x)
+    sizes, counts = (static(z.shape[1:-1], "the indices of maxima") for z in (x, y))
+    before = []
+    for size, count, k, step in zip(sizes, counts, found.window, found.strides, strict=True):
+        before.append(max((count - 1) * step + k - size, 0) // 2 if found.padding == "SAME" else 0)
+    windows = places(counts, found.window, found.strides, [1, 1], before)
+    pixels = sg.transpose(max_places(sg.transpose(x, (0, 3, 1, 2)), windows), (0, 2, 3, 1))
+    channels = x.shape[3]
+    number = sg.multiply(pixels, brought(channels, sg.int64, x))
+    number = sg.add(number, along(sg.range(0, channels, dtype=sg.int64), 3, 4))
+    if node.attribute("include_batch_in_index", False):
+        image = brought(math.prod(sizes) * channels, sg.int64, x)
+        number = sg.add(number, sg.multiply(along(sg.range(0, x.shape[0], dtype=sg.int64), 0, 4), image))
+    return y, brought(number, node.attribute("Targmax", sg.int64))
+
+
+POOLING: Table = {
+    "MaxPool": _pooled(Pooling.largest),
+    "MaxPoolV2": _max_pool_v2,
+    "MaxPool3D": _pooled(Pooling.largest),
+    "AvgPool": _pooled(Pooling.mean),
+    "AvgPool3D": _pooled(Pooling.mean),
+    "MaxPoolWithArgmax": _max_pool_with_argmax,
+    "MaxPoolGrad": _max_pool_grad,
+    "MaxPool3DGrad": _max_pool_grad,
+    "MaxPoolGradGrad": _max_pool_grad_grad,
+    "MaxPool3DGradGrad": _max_pool_grad_grad,
+    "AvgPoolGrad": _avg_pool_grad,
+    "AvgPool3DGrad": _avg_pool_grad,
+}

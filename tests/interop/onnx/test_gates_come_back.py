@@ -1,0 +1,299 @@
+"""Every gate, in every kind of body, out to ONNX and back: derivatives of both orders are as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from stopgrad.errors import GradientError
+from together import together
+
+import stopgrad as sg
+import stopgrad.onnx as sgo
+
+X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+
+
+@sg.custom_gradient
+def sevenfold(x: Any) -> Any:
+    return sg.tanh(x), lambda g: g * 7.0
+
+
+@sg.custom_gradient
+def keeping(x: Any) -> Any:
+    e = sg.exp(-sg.abs(x))
+    return sg.log(1.0 + e), lambda g: g * e * x
+
+
+@sg.custom_gradient
+def pair(x: Any, k: Any) -> Any:
+    return (x * k, sg.sin(x)), lambda g, h: (g * 2.0 + h * x, None)
+
+
+@sg.custom_gradient
+def sized(x: Any) -> Any:
+    """Its gradient has sizes that its cotangent does not tell."""
+    return sg.reduce_sum(x * x, axis=0), lambda g: sg.broadcast_to(g * 0.5, x.shape)
+
+
+@sg.custom_gradient
+def gated(x: Any) -> Any:
+    """Gates and a custom gradient in a gradient function."""
+    return x * x, lambda g: sg.stop_gradient(g * x) + sevenfold(x) * sg.scale_gradient(g, 0.5)
+
+
+vjp = sg.custom_vjp(lambda x: x * x * x)
+vjp.defvjp(lambda x: (x * x * x, (x, sg.cos(x))), lambda kept, g: (kept[0] * kept[1] * g,))
+jvp = sg.custom_jvp(lambda x: sg.log(1.0 + sg.exp(x)))
+jvp.defjvp(lambda xs, ts: (jvp(*xs), ts[0] * sg.sigmoid(xs[0]) * 3.0))
+
+
+def closing(x: Any, w: Any) -> Any:
+    """A custom gradient whose two functions use tensors from outside."""
+    return sg.custom_gradient(lambda x: (x * sg.reduce_sum(w), lambda g: g * sg.reduce_max(w)))(x)
+
+
+def unseen(x: Any) -> Any:
+    with sg.no_gradient():
+        hidden = sg.exp(x)
+    return hidden * x
+
+
+Gate = Callable[[Any, Any, Any], Any]
+GATES: dict[str, Gate] = {
+    "stop": lambda x, w, on: sg.stop_gradient(x) * x,
+    "stop wrt": lambda x, w, on: sg.stop_gradient(x * sg.reduce_sum(w), wrt=[w]),
+    "stop when": lambda x, w, on: sg.stop_gradient(x, when=on) * x,
+    "stop when not": lambda x, w, on: sg.stop_gradient(x, when=sg.logical_not(on)) * x,
+    "stop wrt when": lambda x, w, on: sg.stop_gradient(x * sg.reduce_sum(w), wrt=[w], when=on),
+    "no_gradient": lambda x, w, on: unseen(x),
+    "zero": lambda x, w, on: sg.zero_gradient(x) * x,
+    "scale": lambda x, w, on: sg.scale_gradient(x, 0.25),
+    "scale by a tensor": lambda x, w, on: sg.scale_gradient(x, sg.reduce_mean(w)),
+    "reverse": lambda x, w, on: sg.reverse_gradient(x, 2.0),
+    "clip": lambda x, w, on: sg.clip_gradient(x * x, -0.1, 0.1),
+    "clip norm": lambda x, w, on: sg.clip_gradient_norm(x * x, 0.1),
+    "straight through": lambda x, w, on: sg.straight_through(sg.round(x), sg.sin(x)),
+    "prevent": lambda x, w, on: sg.prevent_gradient(x, "never here"),
+    "probe": lambda x, w, on: sg.probe(x, "here") * x,
+    "custom": lambda x, w, on: sevenfold(x) * x,
+    "custom, kept": lambda x, w, on: keeping(x),
+    "custom, pair": lambda x, w, on: sg.add(*pair(x, sg.reduce_sum(w))),
+    "custom, sizes": lambda x, w, on: sized(x) + x,
+    "custom, gates": lambda x, w, on: gated(x),
+    "custom, closing": lambda x, w, on: closing(x, w),
+    "custom_vjp": lambda x, w, on: vjp(x),
+    "custom_jvp": lambda x, w, on: jvp(x),
+}
+
+
+def summed(made: Any) -> Any:
+    return made[0] + sg.reduce_sum(made[1], axis=0)
+
+
+Inside = Callable[[Gate, Any, Any, Any], Any]
+BODIES: dict[str, Inside] = {
+    "graph": lambda gate, x, w, on: gate(x, w, on),
+    "cond": lambda gate, x, w, on: sg.cond(on, lambda: gate(x, w, on), lambda: x),
+    "while": lambda gate, x, w, on: sg.while_loop(
+        lambda i, a: sg.reduce_max(i) < 2.5,
+        lambda i, a: [i + 1.0, 0.5 * gate(a, w, on)],
+        [sg.reduce_sum(x * 0.0), x],
+        maximum_iterations=4,
+    )[1],
+    "scan": lambda gate, x, w, on: summed(
+        sg.scan(lambda a, t: (0.5 * gate(a, w, on) + t, a), x, sg.stack([x, x * 0.1]))
+    ),
+    "loop in cond": lambda gate, x, w, on: sg.cond(
+        on, lambda: sg.fori_loop(0, 2, lambda i, a: 0.5 * gate(a, w, on), x), lambda: x * 2.0
+    ),
+}
+
+
+def built(gate: str, body: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    x = sg.placeholder(sg.float32, ["batch", 3], name="x")
+    on = sg.placeholder(sg.bool_, [], name="on")
+    rng = np.random.default_rng(1)
+    w, v = (sg.parameter(rng.normal(size=(3, 3)).astype(np.float32) * 0.5, name=name) for name in "wv")
+    y = sg.reduce_sum(sg.square(BODIES[body](GATES[gate], x @ w, w, on) @ v))
+    return y, {"x": x, "on": on}, {"x": x, "w": w, "v": v}
+
+
+def derivatives(y: Any, inputs: dict[str, Any], xs: dict[str, Any]) -> Any:
+    """The value, the gradients, and those of the gradients' squared norm; or what an error says."""
+    graph = y.op.graph
+    with graph.as_default():
+        try:
+            first = [g for g in sg.gradients(y, list(xs.values())) if g is not None]
+            norm = sg.add_n([sg.reduce_sum(sg.square(g)) for g in first])
+            second = sg.gradients(norm, list(xs.values()))
+        except GradientError as error:
+            return error.message.splitlines()[0]
+    fed = {inputs["x"]: X, inputs["on"]: np.array(True)}
+    with sg.Session(graph, engine="numpy") as session:
+        return session.run([y, first, [g for g in second if g is not None]], fed)
+
+
+def statuses(y: Any, xs: dict[str, Any]) -> list[str]:
+    found = sg.explain(y, list(xs.values()))
+    return [found[x].status for x in xs.values()]
+
+
+def agree(model: Any, y: Any, inputs: dict[str, Any], xs: dict[str, Any]) -> None:
+    back = sgo.load(model)
+    own = {"x": back.inputs["x"], "w": back.parameters["w"], "v": back.parameters["v"]}
+    z = back.outputs["y"]
+    assert statuses(z, own) == statuses(y, xs)
+    found, wanted = derivatives(z, back.inputs, own), derivatives(y, inputs, xs)
+    if isinstance(wanted, str):
+        assert isinstance(found, str)
+        assert "never here" in found
+        return
+    for one, other in zip(sg.tree.leaves(found), sg.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-5)
+
+
+CASES = [pytest.param(gate, body, id=f"{gate} in {body}") for body in BODIES for gate in GATES]
+
+
+@pytest.mark.slow
+@together(("gate", "body"), CASES, parts=4)
+def test_gates_in_bodies(gate: str, body: str) -> None:
+    with sg.Graph().as_default():
+        y, inputs, xs = built(gate, body)
+    model = sgo.to_model({"y": y}, inputs)
+    onnx.checker.check_model(model, full_check=True)
+    agree(model, y, inputs, xs)
+
+
+def in_function(model: Any) -> Any:
+    """The same model, whose nodes stand in a function of its own."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    given = [x.name for x in graph.input] + [t.name for t in graph.initializer]
+    results = [y.name for y in graph.output]
+    whole = onnx.helper.make_function("own", "whole", given, results, graph.node, made.opset_import)
+    made.functions.append(whole)
+    del graph.node[:]
+    graph.node.append(onnx.helper.make_node("whole", given, results, domain="own"))
+    made.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", GATES)
+def test_gates_in_functions(gate: str) -> None:
+    with sg.Graph().as_default():
+        y, inputs, xs = built(gate, "cond")
+    agree(in_function(sgo.to_model({"y": y}, inputs)), y, inputs, xs)
+
+
+# --------------------------------------------------------------------------------------- custom gradients
+
+
+def sevens() -> Any:
+    """A model of ``sum(tanh(x * w))``, whose gradient is said to be 7 times the cotangent."""
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, ["batch", 3], name="x")
+        w = sg.parameter(np.ones(3, np.float32), name="w")
+        return sgo.to_model({"y": sg.reduce_sum(sevenfold(x * w))}, {"x": x})
+
+
+def test_a_custom_gradient_is_the_functions_own_after_it_has_come_back() -> None:
+    model = sevens()
+    assert [f.name for f in model.functions] == ["CustomGradient_0", "gradient_of_CustomGradient_0"]
+    back = sgo.load(model)
+    found = sg.grad(lambda p: back.apply(p, X))(back.values())
+    np.testing.assert_allclose(found["w"], 7.0 * X.sum(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(back(X), np.tanh(X).sum(), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_runtimes_compute_the_function() -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    with sg.Graph().as_default():
+        y, inputs, _ = built("custom, gates", "while")
+    session = runtime.InferenceSession(sgo.to_model({"y": y}, inputs).SerializeToString())
+    with sg.Session(y.op.graph, engine="numpy") as own:
+        expected = own.run(y, {inputs["x"]: X, inputs["on"]: np.array(True)})
+    (found,) = session.run(None, {"x": X, "on": np.array(True)})
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_gradient_function_that_onnx_cannot_express_is_refused_and_the_cure_works() -> None:
+    @sg.custom_gradient
+    def factorised(x: Any) -> Any:
+        return x * 2.0, lambda g: g * sg.reduce_sum(sg.linalg.svd(x)[0])
+
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [4, 3], name="x")
+        y = sg.reduce_sum(factorised(x))
+        with pytest.raises(sg.EngineError, match="gradient function has no form in ONNX") as caught:
+            sgo.to_model({"y": y})
+        assert "gates=False" in str(caught.value)
+        plain = sgo.to_model({"y": y}, gates=False)
+    assert not plain.functions
+    np.testing.assert_allclose(sgo.load(plain)(X), 2.0 * X.sum(), rtol=1e-6)
+
+
+def test_a_gradient_function_that_calls_python_is_refused() -> None:
+    @sg.custom_gradient
+    def told(x: Any) -> Any:
+        def gradient(g: Any) -> Any:
+            sg.debug_callback(lambda a: None, g)
+            return g
+
+        return x * 2.0, gradient
+
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [4, 3], name="x")
+        with pytest.raises(sg.EngineError, match=r"gradient function.*gates=False"):
+            sgo.to_model({"y": sg.reduce_sum(told(x))})
+
+
+def changed(model: Any, **attributes: Any) -> Any:
+    """A model whose call of a custom gradient says something else."""
+    node = next(node for node in model.graph.node if node.domain == "stopgrad")
+    kept = [a for a in node.attribute if a.name not in attributes]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    given = {key: value for key, value in attributes.items() if value is not None}
+    node.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in given.items())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"gradient": "elsewhere"}, "lacks its gradient function, stopgrad::elsewhere"),
+        ({"kept": None}, "lacks kept"),
+        ({"kept": "0 0"}, "does not fit"),
+        ({"kept": "0 1 2 3"}, "does not fit"),
+        ({"returned": "-1"}, "does not fit"),
+        ({"returned": "4"}, "does not fit"),
+        ({"returned": "one"}, "cannot be read"),
+        ({"asked": -5}, "does not fit"),
+        ({"kept": 3}, "cannot be read"),
+    ],
+)
+def test_calls_that_say_something_else_are_refused(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(sg.GraphError, match=why):
+        sgo.load(changed(sevens(), **said))
+
+
+def test_a_gradient_function_that_needs_itself_is_refused() -> None:
+    model = sevens()
+    own = next(f for f in model.functions if f.name == "gradient_of_CustomGradient_0")
+    call = next(node for node in model.graph.node if node.domain == "stopgrad")
+    again = own.node.add()
+    again.CopyFrom(call)
+    again.input[:], again.output[:] = ["g0", "x0"], ["again"]
+    own.node.append(onnx.helper.make_node("Add", ["again", own.output[0]], ["more"]))
+    own.output[0] = "more"
+    own.opset_import.append(onnx.helper.make_opsetid("stopgrad", 1))
+    with pytest.raises(sg.FileError, match="one calls itself"):
+        sgo.load(model)
