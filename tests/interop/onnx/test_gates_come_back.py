@@ -297,3 +297,18 @@ def test_a_gradient_function_that_needs_itself_is_refused() -> None:
     own.opset_import.append(onnx.helper.make_opsetid("stopgrad", 1))
     with pytest.raises(sg.FileError, match="one calls itself"):
         sgo.load(model)
+
+
+def test_a_gradient_function_whose_unread_inputs_a_tool_has_dropped_is_read_by_name() -> None:
+    with sg.Graph().as_default():
+        y, inputs, xs = built("custom_vjp", "graph")
+    model = sgo.to_model({"y": y}, inputs)
+    own = next(f for f in model.functions if f.name == "gradient_of_CustomGradient_0")
+    read = {x for node in own.node for x in node.input}
+    kept = [x for x in own.input if x in read]
+    assert len(kept) < len(own.input)
+    own.input[:] = kept
+    agree(model, y, inputs, xs)
+    own.input[0] = own.node[-1].input[1] = "elsewhere"
+    with pytest.raises(sg.GraphError, match="input 'elsewhere', which the call has no operand for"):
+        sgo.load(model)

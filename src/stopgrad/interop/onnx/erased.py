@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from stopgrad.interop.onnx.checking import GATES, gate_of, graphs_in, is_custom, read_in
+from stopgrad.interop.onnx.checking import GATES, all_nodes, gate_of, graphs_in, is_custom, read_in
 from stopgrad.interop.onnx.reading import domain_of, text
 
 LISTED = "stopgrad.gates"
@@ -189,8 +189,7 @@ class Restored(NamedTuple):
 def restored(model: onnx.ModelProto) -> Restored:
     """A model with the gates and gradient functions that its metadata list and tools have erased."""
     gates, functions = listed(model)
-    nodes = [node for graph, _ in _graphs(model) for node in graph.node if is_gate(node)] if gates else []
-    there = {text(y) for node in nodes for y in node.output}
+    there = {text(y) for node in all_nodes(model) if is_gate(node) for y in node.output} if gates else set()
     missing = [one for one in gates if text(one.node.output[0]) not in there]
     have = {text(f.name) for f in model.functions if domain_of(f) == GATES}
     functions = [f for f in functions if text(f.name) not in have]
