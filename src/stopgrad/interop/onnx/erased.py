@@ -266,13 +266,15 @@ class _Putting:
 
     def _put(self, one: Listed) -> bool:
         graph = self.graphs.get(one.where)
-        if graph is None or len({pair.operand for pair in one.pairs}) < len(one.pairs):
+        alone = self._by_name.get(text(one.node.name)) is one and len({p.operand for p in one.pairs})
+        if graph is None or alone != len(one.pairs):  # Else it is not clear whose readers are whose.
             return False
         if not all(self._now(pair, graph) for pair in one.pairs):
             return False
         if not _visible(one.node.input, one.where, self.graphs):
             return False
         graph.node.add().CopyFrom(one.node)
+        del self._by_name[text(one.node.name)]
         return True
 
     def _now(self, pair: Pair, graph: onnx.GraphProto) -> bool:
