@@ -31,7 +31,7 @@ def disagreements(
     expected = dict(written.values)
     for name in wrt:
         wanted = written.gradients[name]
-        zeros = np.zeros(sources[name].shape, sources[name].dtype.numpy)
+        zeros = np.zeros_like(written.fed[name] if name in written.fed else model.values()[name])
         expected[f"gradient of {name}"] = zeros if wanted is None else wanted
         found.setdefault(f"gradient of {name}", zeros)
     lost = [name for name in written.gradients if name not in sources]

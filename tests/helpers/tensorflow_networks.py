@@ -152,7 +152,9 @@ LARGE: dict[str, Callable[[], Any]] = {
 # ------------------------------------------------------------------------------------------------ written
 
 
-def network(build: Callable[[], Any], lowered: bool = False, seed: int = 0) -> Written:
+def network(
+    build: Callable[[], Any], lowered: bool = False, batch: int | None = None, seed: int = 0
+) -> Written:
     """A network with random weights, frozen; its values, and the gradients of inputs and weights.
 
     TensorFlow differentiates the network itself, since it cannot differentiate loops that are frozen. Weights
@@ -165,13 +167,13 @@ def network(build: Callable[[], Any], lowered: bool = False, seed: int = 0) -> W
             low = 0.5 if "variance" in variable.path or "gamma" in variable.path else -0.5
             variable.assign(rng.uniform(low, low + 1.0, variable.shape))
     called = tf.function(lambda x: model(x, training=False))
-    spec = tf.TensorSpec((2, *model.inputs[0].shape[1:]), model.inputs[0].dtype)
+    spec = tf.TensorSpec((batch, *model.inputs[0].shape[1:]), model.inputs[0].dtype)
     frozen = convert_variables_to_constants_v2(
         called.get_concrete_function(spec), lower_control_flow=lowered, aggressive_inlining=lowered
     )
     definition = frozen.graph.as_graph_def()
     (name,), (result,) = [x.op.name for x in frozen.inputs], [y.name for y in frozen.outputs]
-    given = _drawn(rng, spec)
+    given = _drawn(rng, (2, *spec.shape[1:]), spec.dtype)
     weights = [variable.value for variable in model.trainable_variables]
     with tf.GradientTape() as tape:
         x = tf.constant(given)
@@ -190,10 +192,10 @@ def network(build: Callable[[], Any], lowered: bool = False, seed: int = 0) -> W
     return Written(definition.SerializeToString(), {name: given}, {result: y.numpy()}, {result: g}, gradients)
 
 
-def _drawn(rng: np.random.Generator, x: Any) -> Array:
-    if x.dtype.is_integer:
-        return rng.integers(0, 11, x.shape).astype(x.dtype.as_numpy_dtype)
-    return rng.uniform(-1, 1, x.shape).astype(x.dtype.as_numpy_dtype)
+def _drawn(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+    if dtype.is_integer:
+        return rng.integers(0, 11, shape).astype(dtype.as_numpy_dtype)
+    return rng.uniform(-1, 1, shape).astype(dtype.as_numpy_dtype)
 
 
 def _constants(definition: Any) -> dict[bytes, str]:

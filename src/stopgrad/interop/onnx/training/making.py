@@ -192,10 +192,10 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         if shapes.differ:
             used, _ = weighed(source._replace(model=shapes.inference), {}, named)
     constants = {name for name, verdict in verdicts.items() if not verdict.weight}
-    model_of_loss = _wired(trained, asked, shapes, constants)
+    judging = _wired(trained, asked, shapes, constants)
     if asked.precision is not None:
-        model_of_loss = lowered(model_of_loss, asked.precision)
-    judgement = judged(model_of_loss, asked.loss, asked.outputs, [*shapes.statistics.values()])
+        judging = lowered(judging, asked.precision)
+    judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
     if shapes.differ or asked.precision is not None:
