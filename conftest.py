@@ -24,6 +24,8 @@ from stopgrad.engines.xla.options import compile_lowered
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
 os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
+# All kernels, whether they pay on this machine or not.
+os.environ.setdefault("STOPGRAD_NATIVE", "1")
 # Meshes of devices are there in every process of the tests; what names none computes on the first.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # For programs that are many, tiny and run once: half of the tests' time went into making them fast. Of plain

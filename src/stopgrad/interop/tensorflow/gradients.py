@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.interop.tensorflow.operators.activations import is_swish
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Rule
 from stopgrad.interop.tensorflow.operators.structure import gated
 
@@ -14,11 +15,14 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
     """The results of a node with the attribute ``_gradient_op_type``.
 
     TensorFlow asks a registry for the gradient of that name, which only the program that built the graph has;
-    a SavedModel may hold it as a function. Where there is none, asking for the gradient is an error.
+    a SavedModel may hold it as a function. Where there is none, asking for the gradient is an error, but for
+    swish, whose own gradient is the derivative of what the node hands on, computed with less memory.
     """
     function = node.library.registered.get(mark)
     if function is not None:
         return _custom(node, rule, function)
+    if is_swish(node.operands):
+        return tuple(node.ruled(rule))
     message = (
         f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which the file does not hold; "
         "save the model with tf.saved_model.SaveOptions(experimental_custom_gradients=True)"

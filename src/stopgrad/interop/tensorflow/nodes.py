@@ -180,6 +180,21 @@ class Body:
 # ------------------------------------------------------------------------------------------------ reading
 
 
+_LEAST = {
+    **dict.fromkeys(("Identity", "Snapshot", "Enter", "RefEnter", "Exit", "RefExit"), 1),
+    **dict.fromkeys(("NextIteration", "RefNextIteration", "LoopCond", "Merge", "RefMerge"), 1),
+    **dict.fromkeys(("Switch", "RefSwitch", "_SwitchN", "LogicalAnd"), 2),
+    **dict.fromkeys(("Less", "LessEqual", "Greater", "GreaterEqual", "Add", "AddV2"), 2),
+}
+"""How many operands operations have at least whose structure is read before they are translated."""
+
+
+def _made(node: Any, inputs: Sequence[Source], where: str) -> Node:
+    if len(inputs) < _LEAST.get(node.op, 0):
+        raise FileError(f"{where}: {node.op} {node.name!r} lacks an operand")
+    return Node(node.name, node.op, inputs, _controls(node), node.attr)
+
+
 def graph_body(graph: Any, name: str) -> Body:
     """A ``GraphDef``.
 
@@ -191,7 +206,7 @@ def graph_body(graph: Any, name: str) -> Body:
         if not node.name or node.name in nodes:
             raise FileError(f"{name} has {'two nodes' if node.name else 'a node'} called {node.name!r}")
         found = [_reference(text, name) for text in node.input if not text.startswith("^")]
-        nodes[node.name] = Node(node.name, node.op, found, _controls(node), node.attr)
+        nodes[node.name] = _made(node, found, name)
     return Body(name, [], nodes)
 
 
@@ -227,12 +242,10 @@ def function_body(function: Any) -> Body:
             raise FileError(f"{where} has two nodes or arguments called {node.name!r}")
         raw[node.name] = node
     nodes = {
-        node.name: Node(
-            node.name,
-            node.op,
+        node.name: _made(
+            node,
             [_inner(text, given, raw, where) for text in node.input if not text.startswith("^")],
-            _controls(node),
-            node.attr,
+            where,
         )
         for node in raw.values()
     }

@@ -44,9 +44,6 @@ def add_train_graph(commands: Commands) -> None:
         "(sgd:momentum=0.9,nesterov=true); adamw unless given",
     )
     parser.add_argument("-o", "--out", type=Path, metavar="FOLDER", help="where to write; made, or replaced")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only print what would be trained, and why; write nothing"
-    )
     for name, what in _PATTERNS.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar="PATTERN", help=what)
     parser.add_argument(
@@ -76,10 +73,16 @@ def add_train_graph(commands: Commands) -> None:
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
-    parser.add_argument(
-        "--explain", action="store_true", help="print where gradients flow in what is shipped"
-    )
+    for name, what in _SWITCHES.items():
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     parser.set_defaults(run=run, parser=parser)
+
+
+_SWITCHES = {
+    "dry-run": "only print what would be trained, and why; write nothing",
+    "split-shared": "hold parameters apart that the exporter merged since they began with the same numbers",
+    "explain": "print where gradients flow in what is shipped",
+}
 
 
 def _add_precision(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +112,7 @@ _PATTERNS = {
 
 _OPTIONS = (
     *("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule"),
-    *("mode", "precision", "loss_scale", "opset"),
+    *("mode", "precision", "loss_scale", "opset", "split_shared"),
 )
 """The options that are arguments of ``training`` as they are."""
 

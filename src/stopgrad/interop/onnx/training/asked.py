@@ -79,6 +79,7 @@ class Asked:
     learning_rate: float | None
     mode: str
     opset: int
+    split_shared: bool = False
     precision: DType | None = None
     loss_scale: float | None = None
 

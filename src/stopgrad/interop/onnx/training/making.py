@@ -40,6 +40,7 @@ from stopgrad.interop.onnx.training.plans import (
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
+from stopgrad.interop.onnx.weights.sharing import shared
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
@@ -87,6 +88,7 @@ def training(
     precision: str | None = None,
     loss_scale: float | None = None,
     opset: int = OPSET,
+    split_shared: bool = False,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -123,6 +125,8 @@ def training(
         loss_scale: the first factor of the gradients on their way, which adapts, as that of
             ``torch.amp.GradScaler``; by default 65536 with float16, else none.
         opset: of the files written, from 18 to 26.
+        split_shared: whether parameters that the exporter merged, since they began with the same numbers,
+            become tensors of their own again. Tied weights stay one.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -151,6 +155,7 @@ def training(
         learning_rate=learning_rate,
         mode=mode,
         opset=opset,
+        split_shared=bool(split_shared),
         precision=dtype,
         loss_scale=scale,
     )
@@ -174,10 +179,12 @@ class _Made:
 def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
     """The contents of the files; without the models if the *whole* is not asked for."""
     if isinstance(model, Model):
-        shapes, trained, used, verdicts = Forms(None, None), model, model, verdicts_of(model)
+        notes, shapes, trained, used, verdicts = [], Forms(None, None), model, model, verdicts_of(model)
     else:
         source = read(model)
-        shapes = forms(taken_in(source), asked.mode)
+        whole_model = taken_in(source)
+        notes = shared(whole_model, asked.split_shared)
+        shapes = forms(whole_model, asked.mode)
         asked = with_first_names(asked, shapes.training)
         named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
         trained, verdicts = weighed(source._replace(model=shapes.training), {}, named)
@@ -212,7 +219,7 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         {port.name: port.value.op.value.array for port in carried(step)},
         manifest_of(asked, step, plans) | {"tensors": told},
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
-        [*shapes.notes, *judgement.notes, *_notes(step)],
+        [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )
 
 

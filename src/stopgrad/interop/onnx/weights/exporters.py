@@ -68,9 +68,10 @@ class Told(NamedTuple):
     def read_by(self, node: onnx.NodeProto) -> list[str]:
         """The names of the module's parameters that the line reads for which a node was made."""
         line = next((text(e.value) for e in node.metadata_props if e.key == LINE), "") if self.inputs else ""
-        found = [
-            self.inputs.get(word, ("", "")) for word in re.findall(r"%(\w+)", line.partition("args =")[2])
-        ]
+        if "batch_norm" in line and text(node.op_type) != "BatchNormalization":
+            return []  # The exporter folded it into the layer before, whose line is lost.
+        read = re.findall(r"%(\w+)", line.partition("args =")[2])
+        found = [self.inputs.get(word, ("", "")) for word in read]
         return [name for kind, name in found if kind == "parameter"]
 
 

@@ -93,7 +93,7 @@ class Weighing:
         """A tensor of a program of ``torch.export`` that its signature does not have: it was computed."""
         if not self.told.inputs or "first state" in self.uses.places(name):
             return None
-        sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._sources(use)))
+        sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._made_from(use)))
         if sources:
             return Verdict(True, f"the exporter made it from {_listed(sources)}", sources)
         weight = not self.uses.places(name).isdisjoint(WEIGHTS)
@@ -104,8 +104,12 @@ class Weighing:
             return Verdict(True, why, self.unread)
         return None
 
-    def _sources(self, use: Use) -> list[str]:
-        """The module's parameters of which a use of a tensor without a name may be one."""
+    def _made_from(self, use: Use) -> list[str]:
+        """The module's parameters from which a tensor without a name that is used so may be made."""
+        return [name for name in self.sources(use) if name not in self._beside(use)]
+
+    def sources(self, use: Use) -> list[str]:
+        """The module's parameters that a use of a tensor may be one of, as far as the file says."""
         words = _RECURRENT.get(use.position, "") if use.operator in _LAYERS else ""
         end = f"_l{self._layers[id(use.node)]}" if words else ""
         place, found = use.place() or self.uses.beside(use), []
@@ -115,7 +119,7 @@ class Weighing:
                 fits = words in leaf and leaf.removesuffix("_reverse").endswith(end)
             else:
                 fits = place == "" or ("bias" in leaf) == (place == "bias")
-            if fits and name not in self._beside(use):
+            if fits:
                 found.append(name)
         return found
 

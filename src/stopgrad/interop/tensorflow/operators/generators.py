@@ -113,10 +113,13 @@ def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
         if step == 0 or not all(map(math.isfinite, (first, last, step))):
             node.fail("a range has steps that are not 0, and finite limits")
-        count = max(math.ceil((last - first) / step), 0)
-        if count > LARGEST:
+        count: Any = max(-((first - last) // step), 0)
+        if dtype.is_floating:  # Rounded as numbers of this type.
+            ends = np.asarray([first, last, step], dtype.numpy)
+            count = max(np.ceil((ends[1] - ends[0]) / ends[2]), 0)
+        if not count <= LARGEST:
             node.fail(f"a range has no {count:.1e} elements")
-        places = brought(sg.range(0, count, dtype=sg.int64), dtype)
+        places = brought(sg.range(0, int(count), dtype=sg.int64), dtype)
         return sg.add(brought(first, dtype), sg.multiply(places, brought(step, dtype)))
     return sg.range(first, last, step, dtype=dtype)
 

@@ -168,7 +168,6 @@ PRODUCTS: Table = {
     "MatrixTriangularSolve": _triangular,
     "MatrixDeterminant": unary(sg.det),
     "LogMatrixDeterminant": _logarithm_of_determinant,
-    "MatrixExponential": unary(sg.expm),
     "SelfAdjointEigV2": _eigen,
     "Svd": _singular,
     "Qr": _qr,
