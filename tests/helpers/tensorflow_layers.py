@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-
 Build = Callable[[], Any]
 
 
