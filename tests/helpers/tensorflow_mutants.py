@@ -109,7 +109,7 @@ def _change_function(r: random.Random, function: Any, graph: Any) -> None:
         function.ret[r.choice(sorted(function.ret))] = r.choice([*function.ret.values(), "x:y:0", "nobody"])
     elif choice == 2 and len(function.signature.input_arg):
         del function.signature.input_arg[r.randrange(len(function.signature.input_arg))]
-    else:
+    elif len(function.node_def):
         r.choice(list(function.node_def)).op = r.choice(others)  # It may call itself.
 
 
