@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
+from stopgrad.base.source import to_user
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
@@ -25,6 +27,7 @@ from stopgrad.interop.onnx.checking import (
     read_in,
     versions_of,
 )
+from stopgrad.interop.onnx.erased import restored
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
 from stopgrad.interop.onnx.patterns import matches, patterns_of
@@ -124,7 +127,7 @@ class _Loading:
 
     def __init__(self, source: Source, known: dict[str, Any], wanted: Sequence[str]) -> None:
         self.source, self.known, self.wanted = source, known, wanted
-        self.proto, self.name = source.model, source.name
+        self.proto, self.name = _with_gates(source), source.name
         self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
         self.alike: dict[str, int] = {}  # How many sizes would have these names.
@@ -292,6 +295,20 @@ class _Loading:
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return leaves_by_name(self.name, list(self.inputs), args, kwargs)
+
+
+def _with_gates(source: Source) -> Any:
+    """The model, with gates that tools have erased put back; the user is warned of those that cannot be."""
+    model, _, lost = restored(source.model)
+    if lost:
+        count = "a gate" if len(lost) == 1 else f"{len(lost)} gates"
+        warnings.warn(
+            f"{source.name} had {count} that an optimiser or inliner has erased, so gradients flow where "
+            f"they were cut or changed: {shorten(lost)}; load the file that was saved, and optimise only "
+            "what is never differentiated",
+            stacklevel=to_user(),
+        )
+    return model
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:

@@ -19,6 +19,7 @@ from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
+from stopgrad.interop.onnx.erased import list_gates
 from stopgrad.interop.onnx.weights.exporters import say
 from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
 from stopgrad.rewrite import erase_gates, rewrite
@@ -128,6 +129,7 @@ class Ready(NamedTuple):
         made = model_of(self.program, self.stored, beside=beside)
         made.producer_version = sg.__version__
         say(made, self.kinds)
+        list_gates(made)
         return made
 
 
