@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import dis
 import gc
+import os
+import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -137,12 +140,16 @@ class Injection:
         before, self._last[frame] = self._last.get(frame), frame.f_lasti
         if before is not None and places[before][0] in _INTERRUPTIBLE and _alike(places, before, frame):
             self.met += 1
-            if self._at is not None and self.met > self._at:
+            if self._raises():
                 where = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
                 self.place = f"{where}, after {places[before][0]}"
                 sys.settrace(None)
                 raise self._error
         return self._local
+
+    def _raises(self) -> bool:
+        """Whether the place that was just met is the one."""
+        return self._at is not None and self.met > self._at
 
     def __call__(self, function: Callable[[], Any]) -> bool:
         """Call a function; whether it was interrupted."""
@@ -158,3 +165,72 @@ class Injection:
             sys.settrace(before)
             self._last.clear()
         return False
+
+
+class Sampling(Injection):
+    """Calls a function once, and at one place in so many lets a fork of the process meet the exception.
+
+    For what takes long, has thousands of places, and survives a fork. A fork ends with what *check* says.
+
+    Args:
+        files: as of :class:`Injection`.
+        every: one place in so many.
+        check: is called in each fork, after the exception has gone through; an error that it raises is kept.
+        passed_over: whether a place is left out, since the fork would disturb what its parent is doing.
+
+    Attributes:
+        tried: the number of forks.
+        left_out: the numbers of the places that were passed over.
+        broken: what was wrong in forks.
+    """
+
+    def __init__(
+        self,
+        files: tuple[str, ...],
+        every: int,
+        check: Callable[[], object],
+        passed_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(files)
+        self._every, self._check, self._passed_over = every, check, passed_over
+        self._telling: int | None = None
+        self.tried = 0
+        self.left_out: list[int] = []
+        self.broken: list[str] = []
+
+    def _raises(self) -> bool:
+        at = self.met - 1
+        if at % self._every:
+            return False
+        if self._passed_over():
+            self.left_out.append(at)
+            return False
+        self._error = (Interrupt, MemoryError)[self.tried % 2]
+        self.tried += 1
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # What waits for ever ends by a signal.
+            self._telling = writing
+            return True
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            said = pipe.read().decode()
+        status = os.waitpid(child, 0)[1]
+        if said or status:
+            self.broken.append(f"place {at}, status {status}: {said}")
+        return False
+
+    def __call__(self, function: Callable[[], Any]) -> bool:
+        """Call a function; in forks, check what it left and end."""
+        try:
+            interrupted = super().__call__(function)
+            if self._telling is not None:
+                self._check()
+        except BaseException:
+            if self._telling is None:
+                raise
+            os.write(self._telling, f"{self.place}: {traceback.format_exc()[-3000:]}".encode())
+        if self._telling is not None:
+            os._exit(0)
+        return interrupted

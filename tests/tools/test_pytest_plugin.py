@@ -132,3 +132,22 @@ def test_in_several_processes_failures_of_all_kinds_are_told(tests: pytest.Pytes
     assert re.search(r"worker 'gw\d' crashed while running 'test_dies\.py::test_dies'", text)
     assert "INTERNALERROR" not in text + result.stderr.str()
     assert re.search(r"\b1 passed", text)
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_collected_is_an_error_beside_others_in_several_processes(
+    tests: pytest.Pytester,
+) -> None:
+    pytest.importorskip("xdist")
+    tests.makepyfile(test_bad="import a_module_that_is_not_there\n", test_good=HEAD + GOOD)
+    result = tests.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", timeout=120)
+    result.assert_outcomes(errors=1, passed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+
+
+GOOD = """
+@pytest.mark.parametrize("n", [1, 2])
+def test_one(flow, n):
+    flow.assert_blocked(loss, ONES, ONES, to="target")
+"""

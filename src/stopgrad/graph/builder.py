@@ -559,11 +559,15 @@ def _asleep(link: Builder) -> frozenset[FrameType]:
 
 
 def _frames() -> set[FrameType]:
-    """The frames that are running."""
+    """The frames of generators and coroutines that are running.
+
+    Others are left out: a set that holds the frame that holds it would keep all variables until a collection.
+    """
     found = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        found.add(frame)
+        if frame.f_code.co_flags & _SUSPENDS:
+            found.add(frame)
         frame = frame.f_back
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +306,44 @@ def test_what_has_no_form_is_named_with_its_line() -> None:
         y = sg.svd(x)[0]
     with pytest.raises(EngineError, match=r"(?s)Svd.*test_save\.py.*no form in ONNX"):
         sgo.to_model({"y": y})
+
+
+# --------------------------------------------------------------------------------------------- branches
+
+
+def op_types(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """The types of nodes, also in bodies."""
+    for node in nodes:
+        yield node.op_type
+        for attribute in node.attribute:
+            yield from op_types(attribute.g.node)
+
+
+def summed(x: sg.Output, chosen: Callable[[sg.Output], Any]) -> Any:
+    """A loop whose body has a branch."""
+    return sg.scan(lambda h, v: (h + chosen(v), h), sg.constant(0.0), x)[0]
+
+
+CHOICES: dict[str, Callable[[], Any]] = {
+    "a stopped constant": lambda: sg.stop_gradient(sg.constant(2.0)),
+    "a number of a large constant": lambda: sg.reduce_max(sg.reshape(sg.zeros([3000]), [3, -1]) + 2.0),
+    "a parameter": lambda: sg.parameter(np.float32(2.0), name="w") * 1.0,
+    "the end of a loop": lambda: sg.fori_loop(0, 3, lambda i, v: v + 1.0, sg.constant(-1.0)),
+    "a branch": lambda: sg.cond(sg.stop_gradient(sg.constant(True)), lambda: 2.0, lambda: -2.0),
+}
+
+
+@pytest.mark.parametrize("loop", [False, True])
+@pytest.mark.parametrize("make", CHOICES.values(), ids=CHOICES)
+def test_a_branch_that_the_model_decides_is_written_alone(make: Callable[[], Any], loop: bool) -> None:
+    """Where ONNX Runtime 1.32.0 would decide it, it may crash."""
+    with sg.Graph().as_default():
+        x, y = sg.placeholder(sg.float32, [3], name="x"), make()
+        pick = lambda v: sg.cond(sg.greater(y, 1.0), lambda: v * 3.0, lambda: v)
+        decided = sgo.to_model({"y": summed(x, pick) if loop else pick(x)})
+        asked = sgo.to_model({"y": sg.cond(sg.reduce_sum(x) > 1.0, lambda: x * 3.0, lambda: x)})
+    fed = np.array([1, 2, 4], np.float32)
+    (found,) = session_of(decided).run(None, {"x": fed})
+    np.testing.assert_array_equal(found, 21.0 if loop else fed * 3.0)
+    assert "If" not in op_types(decided.graph.node)
+    assert "If" in op_types(asked.graph.node)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import each_engine
-from fault_tools import Counting, Injection, Interrupt, settings
+from fault_tools import Counting, Injection, Interrupt, Sampling, settings
 from onnx_training_tools import batches, mlp
 
 import stopgrad as sg
@@ -26,6 +26,7 @@ import stopgrad.onnx as sgo
 import stopgrad_trainer
 from stopgrad.scale import array_folders
 from stopgrad.tools import cli
+from stopgrad.train.monitoring.history import History
 from stopgrad.trainer import Trainer
 
 Alarm = Callable[[float, Callable[[], Any]], bool]
@@ -279,57 +280,109 @@ def test_signals_in_1_000_saves_of_checkpoints(alarm: Alarm, tmp_path: Path) -> 
 # --------------------------------------------------------------------------------------- training graphs
 
 
-def graphs_interrupted(files: tuple[str, ...], most: int | None, home: Path) -> int:
-    mlp(home / "m.onnx")
+class Written:
+    """A training folder that is replaced by another one; afterwards the old or the new one is there."""
 
-    def write(rate: str) -> int:
-        words = ["--loss", "cross-entropy", "--learning-rate", rate, "-o", str(home / "out")]
-        return cli.main(["train-graph", str(home / "m.onnx"), *words])
+    def __init__(self, home: Path) -> None:
+        self._home, self._out = home, home / "out"
+        mlp(home / "m.onnx")
+        self._write("0.1")
+        self._old = self._content()
+        self.act()
+        self._new = self._content()
 
-    def content() -> dict[str, bytes]:
-        return {file.name: file.read_bytes() for file in (home / "out").iterdir()}
+    def _write(self, rate: str) -> int:
+        words = ["--loss", "cross-entropy", "--learning-rate", rate, "-o", str(self._out)]
+        return cli.main(["train-graph", str(self._home / "m.onnx"), *words])
 
-    write("0.1")
-    old = content()
-    write("0.2")
-    new, count = content(), 0
+    def _content(self) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in self._out.iterdir()}
 
-    def fresh() -> None:
-        shutil.rmtree(home / "out")
-        (home / "out").mkdir()
-        for name, data in old.items():
-            (home / "out" / name).write_bytes(data)
+    def fresh(self) -> None:
+        """The old folder."""
+        shutil.rmtree(self._out)
+        self._out.mkdir()
+        for name, data in self._old.items():
+            (self._out / name).write_bytes(data)
 
-    for place in at_places(files, lambda: write("0.2"), fresh, most):
-        assert content() in (old, new), place
-        assert sorted(os.listdir(home)) == ["m.onnx", "out"], place
+    def act(self) -> None:
+        assert self._write("0.2") == cli.OK
+
+    def is_alone(self) -> bool:
+        """Whether nothing is beside the model and the folder."""
+        return sorted(os.listdir(self._home)) == ["m.onnx", "out"]
+
+    def check(self, place: str = "") -> None:
+        assert self._content() in (self._old, self._new), place
+        assert self.is_alone(), place
         assert sg.graph.build.default_graph() is None, place
-        count += 1
-    fresh()
-    assert write("0.2") == cli.OK
-    assert content() == new
-    return count
+
+    def goes_on(self) -> None:
+        self.fresh()
+        self.act()
+        assert self._content() == self._new
 
 
 WRITING = ("interop/onnx/training/folders", "graph/files")
-ALL = ("interop/", "tools/", "graph/", "transforms/", "rewrite/", "ops/", "run/")
+ALL = (
+    "interop/",
+    "tools/",
+    "graph/",
+    "transforms/",
+    "rewrite/",
+    "ops/",
+    "run/",
+    "base/",
+    "engines/onnxruntime",
+)
+
+
+def interrupt_writing(most: int | None, home: Path) -> int:
+    """At places of the code that writes folders."""
+    written, count = Written(home), 0
+    for place in at_places(WRITING, lambda: written._write("0.2"), written.fresh, most):
+        written.check(place)
+        count += 1
+    written.goes_on()
+    return count
+
+
+def interrupt_training_graphs(every: int, home: Path) -> int:
+    """At places of everything else: in forks, but for those where the parent's folder is half written."""
+    written = Written(home)
+    written.fresh()
+    sampling = Sampling(ALL, every, written.check, lambda: not written.is_alone())
+    sampling(lambda: written._write("0.2"))
+    assert sampling.broken == [], "\n\n".join(sampling.broken[:5])
+    for at in sampling.left_out:
+        written.fresh()
+        injection = Injection(ALL, at, ERRORS[at % 2])
+        injection(lambda: written._write("0.2"))
+        written.check(injection.place)
+    written.goes_on()
+    print(f"{sampling.met} places, {sampling.tried} in forks, {len(sampling.left_out)} in this process")
+    return sampling.tried
 
 
 @pytest.mark.usefixtures("capsys")
-@pytest.mark.parametrize(("files", "most"), [(WRITING, 20), (ALL, 3)])
-def test_an_interrupt_while_training_graphs_are_written(
-    files: tuple[str, ...], most: int, tmp_path: Path
-) -> None:
-    assert graphs_interrupted(files, most, tmp_path) >= most
+def test_an_interrupt_while_training_graphs_are_written(tmp_path: Path) -> None:
+    assert interrupt_writing(20, tmp_path) >= 20
+
+
+@pytest.mark.usefixtures("capsys")
+def test_an_interrupt_while_training_graphs_are_made(tmp_path: Path) -> None:
+    assert interrupt_training_graphs(2000, tmp_path) > 20
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("capsys")
-@pytest.mark.parametrize(("files", "most"), [(WRITING, None), (ALL, 1_000)])
-def test_interrupts_while_training_graphs_are_written(
-    files: tuple[str, ...], most: int | None, tmp_path: Path
-) -> None:
-    assert graphs_interrupted(files, most, tmp_path) > 500
+def test_interrupts_while_training_graphs_are_written(tmp_path: Path) -> None:
+    assert interrupt_writing(None, tmp_path) > 500
+
+
+@pytest.mark.nightly
+def test_interrupts_at_2_000_places_while_training_graphs_are_made(tmp_path: Path) -> None:
+    assert interrupt_training_graphs(30, tmp_path) > 2_000
 
 
 # --------------------------------------------------------------------------------------------- monitors
@@ -392,3 +445,110 @@ def test_an_error_in_a_monitor_is_a_warning_and_the_training_goes_on() -> None:
         assert monitor.step in (2, 3), injection.place
         assert all("the monitor failed" in str(one.message) for one in caught), injection.place
         assert [change.keys for change in monitor.changes] == [("w:0", "b:0")], injection.place
+
+
+class Cycle:
+    """What is monitored lets a layer die, and live again; each sample tells what has changed."""
+
+    def __init__(self, sample: Callable[[], object], flip: Callable[[], object], monitor: Any) -> None:
+        self._sample, self._flip, self._monitor = sample, flip, monitor
+        for _ in range(2):
+            self.known = self.told(sample)
+
+    def told(self, first: Callable[[], object]) -> list[Any]:
+        """The changes of a layer's death, of which the first sample may be interrupted, and of its return."""
+        before = len(self._monitor.changes)
+        self._monitor._history = History()  # One that changes too often is no longer told.
+        self._sample()
+        self._flip()
+        first()
+        self._sample()
+        self._flip()
+        self._sample()
+        return [(change.state, change.keys) for change in self._monitor.changes[before:]]
+
+    def interrupted(self, files: tuple[str, ...], most: int, whole: Callable[[], object]) -> int:
+        """The same changes are told wherever a sample is interrupted; returns how often it was."""
+        assert {state for state, _ in self.known} == {"zero", "arrives"}
+        counting = Injection(files)
+        self.told(lambda: counting(self._sample))
+        assert counting.met > 50
+        count = 0
+        for at in range(0, counting.met, max(1, counting.met // most)):
+            injection = Injection(files, at)
+            assert self.told(lambda: injection(self._sample)) == self.known, injection.place
+            whole()
+            count += 1
+        return count
+
+
+SAMPLING = ("train/monitoring", "interop/torch/monitoring", "interop/jax/monitoring")
+
+
+def torch_cycle() -> tuple[Cycle, Callable[[], object]]:
+    torch = pytest.importorskip("torch")
+    sgt = pytest.importorskip("stopgrad.torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    monitor = sgt.monitor(net, every=1, to=io.StringIO())
+    x, biases = torch.ones(3, 2), [torch.full((4,), -100.0), torch.full((4,), 100.0)]
+
+    def sample() -> None:
+        net.zero_grad()
+        with monitor:
+            net(x).sum().backward()
+
+    def flip() -> None:
+        with torch.no_grad():
+            net[0].bias.copy_(biases[0])
+        biases.reverse()
+
+    def patched() -> list[Any]:
+        module, mode = torch.nn.Module, torch.inference_mode
+        return [module.__call__, mode.__enter__, mode.__exit__, torch.compile, torch.nn.Parameter.__new__]
+
+    cycle = Cycle(sample, flip, monitor)
+    before = patched()
+
+    def whole() -> None:
+        assert patched() == before
+
+    return cycle, whole
+
+
+def jax_cycle() -> tuple[Cycle, Callable[[], object]]:
+    jnp = pytest.importorskip("jax.numpy")
+    sgj = pytest.importorskip("stopgrad.jax")
+
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.sum(jnp.maximum(x @ params["w"] + params["b"], 0.0) @ params["v"])
+
+    params = {"w": jnp.ones((2, 4)), "b": jnp.ones(4), "v": jnp.ones((4, 1))}
+    biases = [jnp.full(4, -100.0), jnp.ones(4)]
+    monitor = sgj.monitor(loss, every=1, to=io.StringIO())
+
+    def flip() -> None:
+        params["b"] = biases[0]
+        biases.reverse()
+
+    x = jnp.ones((3, 2))
+    before = settings()
+
+    def whole() -> None:
+        assert settings() == before
+
+    return Cycle(lambda: monitor(params, x), flip, monitor), whole
+
+
+@pytest.mark.parametrize("world", [torch_cycle, jax_cycle])
+def test_interrupts_of_monitors_of_other_worlds_lose_no_change(world: Callable[[], Any]) -> None:
+    cycle, whole = world()
+    assert cycle.interrupted(SAMPLING, 20, whole) >= 20
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", [torch_cycle, jax_cycle])
+def test_interrupts_of_monitors_of_other_worlds_at_every_place(world: Callable[[], Any]) -> None:
+    cycle, whole = world()
+    deeper = (*SAMPLING, "flow/magnitudes", "interop/torch/watching", "interop/shared", "run/session")
+    print(cycle.interrupted(SAMPLING, 10**9, whole), cycle.interrupted(deeper, 300, whole))

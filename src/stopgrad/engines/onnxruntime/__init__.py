@@ -12,7 +12,6 @@ from stopgrad.base.errors import EngineError
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes import Program, model_of, unwritable, written
-from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph.graph import Operation, Output, describe
@@ -23,23 +22,8 @@ _INEXACT = ["MatMulScaleFusion"]
 """Optimisations that move a float64 number into an attribute, where it is rounded to float32."""
 
 
-_FOLDING = "ConstantFolding"
-"""It also takes the branch of an If whose condition is constant, after which 1.32.0 may crash the process."""
-
-
-def _unsound(program: Program) -> list[str]:
-    """The runtime's optimisations that would change the results of a program, or end the process."""
-    wide = any(dtype == np.float64 for dtype, _ in program.types.values())
-    return (_INEXACT if wide else []) + ([_FOLDING] if _branches(program.nodes) else [])
-
-
-def _branches(nodes: Sequence[Node]) -> bool:
-    """Whether there is an If among the nodes, or in their bodies."""
-    return any(
-        node.op_type == "If"
-        or any(isinstance(value, Body) and _branches(value.nodes) for value in node.attributes.values())
-        for node in nodes
-    )
+def _is_wide(program: Program) -> bool:
+    return any(dtype == np.float64 for dtype, _ in program.types.values())
 
 
 @register
@@ -79,7 +63,7 @@ class OnnxRuntimeEngine(Engine):
             model.SerializeToString(),
             options,
             providers=["CPUExecutionProvider"],
-            disabled_optimizers=_unsound(program),
+            disabled_optimizers=_INEXACT if _is_wide(program) else [],
         )
         names, run = list(wanted), session.run
         dtypes = [x.dtype.numpy for x in inputs]

@@ -87,6 +87,7 @@ class Nodes:
         made: the node that makes each value, bodies included.
         here: the names of values that are made in this graph or body itself.
         results: for values that are results of operations, the names of these operations.
+        origins: for values that are known, where they come from, or their arrays; see :mod:`known`.
         place: the name of the operation that is being written, with which new names begin.
     """
 
@@ -104,11 +105,12 @@ class Nodes:
             self.types: dict[str, Kind] = {}
             self.functions: dict[str, Function] = {} if functions is None else functions
             self.results: dict[str, str] = {}
+            self.origins: dict[str, Any] = {}
             self._arrays: dict[Any, str] = {}
             self._taken: dict[str, int] = {"": 1}
         else:
             self.constants, self.types, self.functions = outer.constants, outer.types, outer.functions
-            self.results = outer.results
+            self.results, self.origins = outer.results, outer.origins
             self._arrays, self._taken = outer._arrays, outer._taken
         self.place = "" if outer is None else outer.place
 

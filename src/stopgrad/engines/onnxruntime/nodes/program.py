@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from stopgrad.base.errors import EngineError
 from stopgrad.base.types import bfloat16
 from stopgrad.engines.onnxruntime.nodes.forms import FORMS
 from stopgrad.engines.onnxruntime.nodes.forms.gates import gate, own_gradient
+from stopgrad.engines.onnxruntime.nodes.known import note
 from stopgrad.engines.onnxruntime.nodes.layouts import source
 from stopgrad.engines.onnxruntime.nodes.namespace import Xp
 from stopgrad.engines.onnxruntime.nodes.nodes import (
@@ -80,6 +82,7 @@ def written(
     outputs: Mapping[str, Output],
     opset: int = LATEST,
     bits: bool = False,
+    stored: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({}),
     functions: dict[str, Function] | None = None,
 ) -> Program:
     """The nodes that compute outputs from inputs.
@@ -89,6 +92,7 @@ def written(
         outputs: by their names in the model.
         opset: the version of ONNX's operators.
         bits: whether inputs and outputs of bfloat16 are int16 with the same bits. Needs version 26.
+        stored: the arrays of inputs that the model will hold. Which branch runs may depend on them.
         functions: of the model, if it has some already; new ones are added.
 
     Raises:
@@ -98,6 +102,7 @@ def written(
     nodes = Nodes(opset, functions=functions)
     for name in (*inputs, *outputs):
         nodes.unique(name)
+    nodes.origins.update(stored)
     xp = Xp(nodes)
     backend = _Backend(xp)
     given = []
@@ -153,6 +158,7 @@ class _Naming(Observer):
             with xp.nodes.at(op.name):
                 made = step(*arrays)
             _note(xp, made[0] if made else None, op)
+            note(xp.nodes, op, arrays, made)
             return made
 
         return named

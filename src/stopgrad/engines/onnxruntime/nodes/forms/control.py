@@ -10,9 +10,10 @@ import numpy as np
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size
 from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
+from stopgrad.engines.onnxruntime.nodes.known import content
 from stopgrad.engines.onnxruntime.nodes.layouts import producer
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
+from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.body import Body
 from stopgrad.graph.interpreter import RunBody, Types
 from stopgrad.graph.op import Op
@@ -33,15 +34,19 @@ def _kinds(types: Sequence[Any]) -> list[Any]:
 
 def _case(
     xp: Writing,
-    index: Value | np.ndarray[Any, Any],
+    index: Array,
     *operands: Array,
     branches: Sequence[Body],
     run: RunBody,
     types: Types,
 ) -> Any:
-    """A binary search for the branch: each If halves the branches that are left."""
-    if not has_value(index):
-        return _results(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
+    """A binary search for the branch: each If halves the branches that are left.
+
+    A known branch is written in its place: ONNX Runtime 1.32 crashes on some Ifs with constant conditions.
+    """
+    known = content(xp.nodes, index)
+    if known is not None:
+        return _results(run(branches[min(max(int(known), 0), len(branches) - 1)], operands))
     kinds = _kinds(types.outputs)
 
     def among(low: int, high: int) -> Sequence[Any]:
