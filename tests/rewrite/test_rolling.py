@@ -135,6 +135,27 @@ def test_steps_over_time_with_shared_weights() -> None:
     assert kinds["Pack"] == 0
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_what_stacks_the_results_of_all_steps_takes_them_from_the_loop(axis: int) -> None:
+    def states(params: Any, x: Any) -> Any:
+        h, found = sg.zeros((2, 3), x.dtype), []
+        for t in range(x.shape[1]):
+            h = sg.tanh(x[:, t] @ params["in"] + h @ params["hidden"] + params["bias"])
+            found.append(h)
+        return sg.stack(found, axis), sg.stack(found[::-1], axis)
+
+    def loss(params: Any, x: Any) -> Any:
+        return sg.reduce_sum(states(params, x)[0] ** 2)
+
+    x = normal(2, 15, 4)
+    rolled_equal(states, rnn_params(), x)
+    rolled_equal(sg.grad(loss), rnn_params(), x, exact=False)
+    graph = roll(prepared(states, rnn_params(), x)[0]).graph
+    # One operation each for the rows of the loop's results, none for each step.
+    assert all(len(op.inputs) <= 4 for op in graph.operations if op.type in ("Pack", "ConcatV2"))
+    assert Counter(op.type for op in graph.operations)["StridedSlice"] <= 4
+
+
 def test_sums_over_steps_in_16_bits_are_rounded_once() -> None:
     dtype = sg.bfloat16.numpy
     params, x = rnn_params(dtype), normal(2, 40, 4, dtype=dtype)

@@ -22,6 +22,7 @@ from stopgrad.graph.verify import verify_if_enabled
 from stopgrad.ops.elementwise.arithmetic import AddN
 from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.indexing.slices import StridedSliceGrad
+from stopgrad.ops.shapes.join import Pack
 from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Assign, Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
@@ -167,13 +168,15 @@ def _homes(runs: Sequence[Run]) -> frozenset[int]:
 
 
 def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
-    """The number of a run's values that operations outside of runs take, other than by adding them all."""
+    """The number of a run's values that operations outside of runs take, but not all of them together."""
     count, operations = 0, listing.operations
     for offset in run.inside:
         for op in operations[run.start + offset : run.end : run.period]:
             for y in op.outputs:
                 users = [operations[u] for u in listing.uses.get(y, ()) if u not in homes]
-                count += any(user.definition is not AddN or len(user.inputs) < run.times for user in users)
+                count += any(
+                    user.definition not in (AddN, Pack) or len(user.inputs) < run.times for user in users
+                )
     return count
 
 

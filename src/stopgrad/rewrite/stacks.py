@@ -131,7 +131,13 @@ class Stacks:
         return found
 
     def copy(self, op: Operation) -> None:
-        """Copy an operation, with its new operands."""
+        """Copy an operation, with its new operands. What stacks rows of a few stacks is made of these."""
+        if op.definition is Pack and len(op.inputs) > _FEW >= len(self._pieces(op.inputs)):
+            whole, (axis,) = self.stack(op.inputs, op), op.values
+            order = (*range(1, axis + 1), 0, *range(axis + 1, whole.ndim))
+            placed = self.copying.add(Transpose, (whole,), (order,), op)[0] if axis else whole
+            self.mapping[op.outputs[0]] = placed
+            return
         inputs = tuple([self.value(x) for x in op.inputs])
         self.mapping.update(
             zip(op.outputs, self.copying.add(op.definition, inputs, op.values, op), strict=True)
