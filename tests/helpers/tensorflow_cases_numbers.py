@@ -116,6 +116,15 @@ def _polygamma(r: Random) -> Case:
     return Case("Polygamma", [const(1 + r.below(2), dtype), fed(r.array(r.shape(), dtype, 0.5, 3.0))])
 
 
+def _bitcast(r: Random) -> Case:
+    if r.flag():
+        return Case("Bitcast", [fed(r.array(r.shape(), I32, -5, 5))], {"type": np.uint32})
+    special = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, 65504.0, 6e-8, 6.2e-5, 1 / 3]
+    x = np.asarray([*special, *(r.array((9,), F64) * 10.0 ** r.rng.integers(-4, 4, 9))])
+    dtype, bits = r.one((F32, I32), (np.float16, np.int16))
+    return Case("Bitcast", [fed(x.astype(dtype))], {"type": bits})
+
+
 def _of_y(op: str, low: float, high: float) -> Maker:
     def make(r: Random) -> Case:
         shape, dtype = r.shape(), r.kind()
@@ -202,7 +211,7 @@ ELEMENTWISE: Family = {
     "BesselI1": unary("BesselI1", 0.2),
     "Betainc": _incomplete_beta,
     "Polygamma": _polygamma,
-    "Bitcast": lambda r: Case("Bitcast", [fed(r.array(r.shape(), I32, -5, 5))], {"type": np.uint32}),
+    "Bitcast": _bitcast,
     **{op: _of_y(op, -0.9, 0.9) for op in ("TanhGrad",)},
     **{
         op: _of_y(op, 0.1, 0.9)
@@ -594,4 +603,27 @@ def _sparse_cross_entropy(r: Random) -> Case:
 LOSSES: Family = {
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
+}
+
+
+# ------------------------------------------------------------------------------------------ quantized
+
+
+def _quantized(op: str) -> Maker:
+    def make(r: Random) -> Case:
+        x = r.array((3, 4), F32, -4, 4) + np.float32(0.0137)  # Not halfway between two steps.
+        attributes = {"num_bits": r.one(4, 8), "narrow_range": r.flag()}
+        if op.endswith("Args"):
+            return Case(op, [fed(x)], attributes | {"min": -1.5, "max": r.one(1.0, 2.5)})
+        shape = (4,) if op.endswith("PerChannel") else ()
+        low, high = r.array(shape, F32, -3, -0.5), r.array(shape, F32, 0.5, 3)
+        return Case(op, [fed(x), fed(low), fed(high)], attributes)
+
+    return make
+
+
+QUANTIZED: Family = {
+    "FakeQuantWithMinMaxArgs": _quantized("FakeQuantWithMinMaxArgs"),
+    "FakeQuantWithMinMaxVars": _quantized("FakeQuantWithMinMaxVars"),
+    "FakeQuantWithMinMaxVarsPerChannel": _quantized("FakeQuantWithMinMaxVarsPerChannel"),
 }

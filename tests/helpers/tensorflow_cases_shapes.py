@@ -116,6 +116,7 @@ INDEXING: Family = {
     "UpperBound": _searched("UpperBound"),
     "Where": lambda r: Case("Where", [const(r.array(r.shape(1, 3), np.bool_))]),
     "Unique": lambda r: Case("Unique", [const(r.array((6,), I32))], {"out_idx": r.one(I32, I64)}),
+    "ListDiff": lambda r: Case("ListDiff", [const(r.array((6,), I32)), const(r.array((2,), I32))]),
     "Bucketize": lambda r: Case(
         "Bucketize", [fed(r.array(r.shape(), F32))], {"boundaries": [-1.0, 0.0, 0.5]}
     ),

@@ -316,6 +316,39 @@ def _resize_grad(op: str) -> Maker:
     return make
 
 
+def _scaled(r: Random) -> Case:
+    kernels = (
+        "lanczos1",
+        "lanczos3",
+        "lanczos5",
+        "gaussian",
+        "box",
+        "triangle",
+        "keyscubic",
+        "mitchellcubic",
+    )
+    attributes = {"kernel_type": r.one(*kernels), "antialias": r.flag()}
+    old, new = (4 + r.below(3), 4 + r.below(3)), (2 + r.below(7), 2 + r.below(7))
+    scale = [b / a for a, b in zip(old, new, strict=True)]
+    move = const([0.0, r.below(2)], F32)
+    operands = [fed(r.array((1, *old, 2), F32)), ints(*new), const(scale, F32), move]
+    return Case("ScaleAndTranslate", operands, attributes)
+
+
+def _crops(r: Random) -> Case:
+    count = 1 + r.below(3)
+    start = r.array((count, 2), F32, -0.2, 0.6)
+    boxes = np.concatenate([start, start + r.array((count, 2), F32, 0.2, 0.7)], 1) + np.float32(0.0123)
+    method = r.one("bilinear", "nearest")
+    operands = [fed(r.array((2, 4, 5, 2), F32)), fed(boxes), fed(r.rng.integers(0, 2, count).astype(I32))]
+    return Case(
+        "CropAndResize",
+        [*operands, ints(1 + r.below(4), 1 + r.below(4))],
+        {"method": method, "extrapolation_value": 0.5},
+        differentiated=method == "bilinear",
+    )
+
+
 def _patches(r: Random) -> Case:
     attributes = {
         "ksizes": [1, 1 + r.below(2), 1 + r.below(3), 1],
@@ -332,5 +365,7 @@ IMAGES: Family = {
         op: _resize_grad(op)
         for op in ("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad")
     },
+    "ScaleAndTranslate": _scaled,
+    "CropAndResize": _crops,
     "ExtractImagePatches": _patches,
 }

@@ -356,6 +356,24 @@ def custom_gradient(path: Path) -> None:
 
 
 @maker
+def custom_gradient_with_captures(path: Path) -> None:
+    """The gradient function takes the arguments, and what the function computes of them, from around it."""
+
+    @tf.custom_gradient
+    def f(a: Any, b: Any) -> Any:
+        c = tf.sin(a)
+        return c * b, lambda g: (2.0 * g * b, g * a * c)
+
+    module = tf.Module()
+    spec = [tf.TensorSpec([2, 3], tf.float32, name=name) for name in "ab"]
+    called = tf.function(lambda a, b: {"y": f(a, b)}, input_signature=spec)
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(module, str(path), signatures=called, options=options)
+    shutil_assets(path)
+    keep(path, **expected(called, {"a": numbers(2, 3), "b": numbers(2, 3, seed=3)}, {}))
+
+
+@maker
 def keras_export(path: Path) -> None:
     model = tf.keras.Sequential(
         [

@@ -173,7 +173,7 @@ def network(
     )
     definition = frozen.graph.as_graph_def()
     (name,), (result,) = [x.op.name for x in frozen.inputs], [y.name for y in frozen.outputs]
-    given = _drawn(rng, (2, *spec.shape[1:]), spec.dtype)
+    given = _drawn(rng, (2, *[5 if n is None else n for n in spec.shape[1:]]), spec.dtype)
     weights = [variable.value for variable in model.trainable_variables]
     with tf.GradientTape() as tape:
         x = tf.constant(given)
@@ -187,7 +187,7 @@ def network(
     holders = _constants(definition)
     gradients |= {
         holders[variable.numpy().tobytes()]: slope
-        for variable, slope in zip(weights, slopes[-len(weights) :], strict=True)
+        for variable, slope in zip(weights, slopes[len(slopes) - len(weights) :], strict=True)
     }
     return Written(definition.SerializeToString(), {name: given}, {result: y.numpy()}, {result: g}, gradients)
 

@@ -102,3 +102,40 @@ def test_zero_times_the_logarithm_of_zero_has_the_gradient_of_tensorflow() -> No
     slopes = sg.grad(lambda x, y: sg.reduce_sum(model(x, y)), argnums=(0, 1))(*given)
     np.testing.assert_allclose(slopes[0], [0, 0, np.log(3)], rtol=1e-6)
     np.testing.assert_allclose(slopes[1], [0, 0, 2 / 3], rtol=1e-6)
+
+
+def _quantized(nodes: Nodes, x: str) -> None:
+    nodes.add("FakeQuantWithMinMaxArgs", "y", x, num_bits=2**40)
+
+
+def _stitched(nodes: Nodes, x: str) -> None:
+    nodes.add("DynamicStitch", "y", nodes.constant("at", [0, 2**31 - 1], np.int32), x)
+
+
+def _unpacked(nodes: Nodes, x: str) -> None:
+    nodes.add("Unpack", "y", x, num=2**40, axis=0)
+
+
+def _diagonals(nodes: Nodes, x: str) -> None:
+    sizes = [nodes.constant(f"size{i}", -1, np.int32) for i in range(2)]
+    between = nodes.constant("k", [-(2**31), 2**31 - 1], np.int32)
+    nodes.add("MatrixDiagV3", "y", x, between, *sizes, nodes.constant("zero", 0.0, np.float32))
+
+
+def _neighbours(nodes: Nodes, x: str) -> None:
+    nodes.add("LRN", "y", nodes.place("wide", np.float32, 1, 2, 2, -1), depth_radius=2**40)
+
+
+def _numbers(nodes: Nodes, x: str) -> None:
+    ends = [nodes.constant(f"end{i}", i, np.float32) for i in range(2)]
+    nodes.add("LinSpace", "y", *ends, nodes.constant("count", 2**31 - 1, np.int32))
+
+
+@pytest.mark.parametrize(
+    "write", [_quantized, _stitched, _unpacked, _diagonals, _neighbours, _numbers], ids=lambda f: f.__name__
+)
+def test_numbers_that_ask_for_too_much_are_refused_at_once(write: Any) -> None:
+    nodes = Nodes()
+    write(nodes, nodes.place("x", np.float32, 2, 3))
+    with pytest.raises(sg.GraphError, match=r"at most \d+ are|of 2 to 16 bits"):
+        sgtf.load(nodes.content(), outputs="y")

@@ -12,6 +12,8 @@ from tests.helpers.tensorflow_saved import PROGRAMS, built, numbers
 import stopgrad as sg
 import stopgrad.tensorflow as sgtf
 
+GRAPHS = Path(__file__).parent / "graphs"
+
 
 def outcome(f: Any, x: Any, seed: Any) -> tuple[Any, Any]:
     """The value of a function, and its gradient for a cotangent."""
@@ -76,6 +78,52 @@ def test_a_gate_that_tensorflow_lacks_is_named_with_what_to_do(gate: Any, cure: 
         sgtf.to_graph({"y": y})
     assert cure in str(caught.value)
     assert "test_save.py" in str(caught.value)
+
+
+LOOPS = ["while_fixed", "while_bounded", "while_over_rows", "while_with_list", "while_with_history", "case"]
+LOOPS += ["cond_nested", "old_while_nested", "old_cond", "list_that_grows"]
+
+
+def kept(name: str) -> tuple[Any, dict[str, Any], list[str]]:
+    """A graph that TensorFlow wrote, with its numbers and the names of its outputs."""
+    with np.load(GRAPHS / f"{name}.npz") as file:
+        held = {key: file[key] for key in file.files}
+    outputs = [key.removeprefix("out/") for key in held if key.startswith("out/")]
+    return sgtf.load(GRAPHS / f"{name}.pb", outputs), held, outputs
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_and_branches_have_the_same_values_and_gradients_when_they_are_loaded(name: str) -> None:
+    first, numbers_held, outputs = kept(name)
+    second = sgtf.load(sgtf.to_graph(first), outputs)
+    given = [numbers_held[f"in/{x}"] for x in first.inputs]
+
+    def total(model: Any, x: Any) -> Any:
+        held = [x if one.shape == x.shape and one.dtype.kind == "f" else one for one in given]
+        ys = model(*held)
+        ys = list(ys.values()) if isinstance(ys, dict) else [ys]
+        return sg.add_n([sg.reduce_sum(y * y) for y in ys])
+
+    x = next(one for one in given if one.dtype.kind == "f")
+    for a, b in zip(*(sg.value_and_grad(lambda x: total(m, x))(x) for m in (first, second)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
+def test_tensorflow_differentiates_saved_loops_and_branches_to_the_same_numbers(name: str) -> None:
+    tf = pytest.importorskip("tensorflow")
+    model, held, outputs = kept(name)
+    v1 = tf.compat.v1
+    definition = v1.GraphDef.FromString(sgtf.to_graph(model))
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        ys = tf.import_graph_def(definition, return_elements=[f"{y}:0" for y in outputs], name="")
+        (slope,) = v1.gradients(ys, graph.get_tensor_by_name("x:0"), [held[f"seed/{y}"] for y in outputs])
+        given = {f"{x}:0": held[f"in/{x}"] for x in model.inputs}
+        made, derived = session.run([ys, slope], given)
+    for y, value in zip(outputs, made, strict=True):
+        np.testing.assert_allclose(value, held[f"out/{y}"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(derived, held["grad/x"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -51,6 +51,7 @@ def load(
     *,
     known: Mapping[str, Any] | None = None,
     parameters: str | Iterable[str] = (),
+    quantized: str | None = None,
 ) -> Model:
     """An ONNX model as a graph of this library's operations, to differentiate, check, explain, train and run.
 
@@ -74,6 +75,8 @@ def load(
             values and no longer inputs.
         parameters: patterns of names of floating-point initializers that are parameters whatever is known of
             them, such as ``"*"``.
+        quantized: ``"straight-through"`` for gradients that go through the rounding of quantised numbers as
+            if it were not there, within their range (QDQ and dynamic quantisation); None for none.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -99,15 +102,23 @@ def load(
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
-    return weighed(read(source, lean=True), known or {}, patterns_of(parameters, "parameters"))[0]
+    if quantized not in (None, STRAIGHT):
+        raise ArgumentError(f"quantized is {STRAIGHT!r} or None, not {quantized!r:.60}")
+    patterns = patterns_of(parameters, "parameters")
+    return weighed(read(source, lean=True), known or {}, patterns, quantized is not None)[0]
+
+
+STRAIGHT = "straight-through"
+"""The gradient of quantised models that can be asked for."""
 
 
 def weighed(
-    source: Source, known: Mapping[str, Any], parameters: Sequence[str]
+    source: Source, known: Mapping[str, Any], parameters: Sequence[str], straight: bool = False
 ) -> tuple[Model, dict[str, Verdict]]:
     """A model as :func:`load` gives it, and the verdicts on its floating-point initializers."""
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
         loading = _Loading(source, dict(known), parameters)
+        loading.straight = straight
         return loading.model(), loading.verdicts
 
 
@@ -122,6 +133,7 @@ class _Loading:
         self.alike: dict[str, int] = {}  # How many sizes would have these names.
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
+        self.straight = False
         self.weighing = weighing_of(self.proto)
         self.verdicts: dict[str, Verdict] = {}
 
@@ -130,6 +142,7 @@ class _Loading:
         graph = sg.Graph()
         count = sum(1 for _ in all_nodes(self.proto))
         translator = Translator(functions, self.source.folder, self.name, count)
+        translator.soft = {} if self.straight else None
         with graph.as_default():
             values = self._values(translator)
             if draws(self.proto):

@@ -64,7 +64,11 @@ class Space:
 
 
 class Translator(Building):
-    """Translates a model into the graph that is being built."""
+    """Translates a model into the graph that is being built.
+
+    Attributes:
+        soft: for tensors of quantised numbers, the numbers before rounding; None if gradients end there.
+    """
 
     def __init__(
         self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str, nodes: int = 0
@@ -72,6 +76,7 @@ class Translator(Building):
         super().__init__()
         self.functions = functions
         self._folder, self._file = folder, file
+        self.soft: dict[sg.Output, sg.Output] | None = None
         self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}

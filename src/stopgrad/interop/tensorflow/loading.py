@@ -111,7 +111,8 @@ class _Loading:
         raw = [*graph.node, *[node for f in graph.library.function for node in f.node_def]]
         check_filled((node.attr["value"].tensor for node in raw if node.op == "Const"), self.name)
         self.count = len(raw)
-        self.library = Library(graph)
+        meta = self.source.meta
+        self.library = Library(graph, None if meta is None else meta.object_graph_def)
         self.body = self.library.add(graph_body(graph, self.name))
         self.inputs: dict[str, Any] = {}
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.errors import EngineError
+from stopgrad.graph.body import Body
 from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.graph import Operation, Output, describe, needed
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
+from stopgrad.interop.tensorflow.messages import AttrValue
+from stopgrad.interop.tensorflow.writing.control import CONTROL, State
+from stopgrad.interop.tensorflow.writing.functions import fill_function, rename_functions
 from stopgrad.interop.tensorflow.writing.nodes import NUMBERS, Nodes, shape_attribute
 from stopgrad.interop.tensorflow.writing.rules import CURES, OTHERS, WRITERS, refused
 from stopgrad.ops.gates.custom import CustomGradient
@@ -26,7 +31,8 @@ def save(path: AnyPath, outputs: Wanted, inputs: Given = None, *, values: Values
 
     ``tf.compat.v1.import_graph_def`` reads it. Inputs are placeholders, parameters are constants that an
     ``Identity`` reads, as freezing leaves them, and stops are ``StopGradient`` nodes, at which TensorFlow's
-    gradients end, too. Other gates have no form in TensorFlow's graphs; nor have loops and branches here.
+    gradients end, too. Other gates have no form in TensorFlow's graphs. Loops and branches are
+    ``StatelessWhile`` and ``StatelessCase`` of functions.
 
     Args:
         path: of the file; one that ends with ``.pbtxt`` is written in text form.
@@ -88,6 +94,7 @@ def _graph(outputs: Wanted, inputs: Given, values: Values) -> Any:
     for name, y in zip(ys, done.outputs, strict=True):
         writing.nodes.add("Identity", [writing.names[y]], name, T=y.dtype)
     writing.nodes.tidy(ys)
+    rename_functions(writing.nodes.graph)
     return writing.nodes.graph
 
 
@@ -99,9 +106,11 @@ class _Writing:
         names: of the results that are written, by our outputs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, around: _Writing | None = None) -> None:
         self.nodes = Nodes()
         self.names: dict[Output, str] = {}
+        self.library: Any = self.nodes.graph.library if around is None else around.library
+        self._functions: dict[str, int] = {} if around is None else around._functions
 
     def place(self, name: str, x: Output) -> None:
         """Write an input."""
@@ -129,12 +138,46 @@ class _Writing:
             self._check_type(y)
         if op.type in OTHERS:
             return self._by_others(op)
+        if op.type in CONTROL:
+            return CONTROL[op.type](self, op, [self.names[x] for x in op.inputs])
         writer = WRITERS.get(op.type)
         is_gate = issubclass(op.definition, (Gate, CustomGradient))
         if writer is None:
             why = CURES.get(op.type, "there is none for it here")
             raise refused(op, f"no gate of TensorFlow's does that; {why}" if is_gate else why)
         return writer(self.nodes, op, [self.names[x] for x in op.inputs])
+
+    def body(self, body: Body, arguments: Sequence[str]) -> list[str]:
+        """Write a body for these arguments; its results."""
+        self.names.update(zip(body.inputs, arguments, strict=True))
+        self.write(list(body.results))
+        return [self.names[y] for y in body.results]
+
+    def function(
+        self,
+        role: str,
+        taken: Sequence[State],
+        given: Sequence[State],
+        build: Callable[[_Writing, list[str]], list[str]],
+    ) -> str:
+        """Write a function that *build* fills, given its arguments; its name."""
+        count = self._functions[role] = self._functions.get(role, 0) + 1
+        name = f"{role}_{count}"
+        inner = _Writing(self)
+        arguments = []
+        for i, one in enumerate(taken):
+            kind = AttrValue()
+            kind.type = one.number
+            arguments.append(
+                inner.nodes.add("Placeholder", [], inner.nodes.unique(f"argument_{i}"), dtype=kind)
+            )
+            inner.nodes.sizes.read(arguments[-1], one.shape)
+        results = build(inner, arguments)
+        inner.nodes.tidy(results)
+        definition = self.library.function.add()
+        types = [one.number for one in given]
+        fill_function(definition, inner.nodes.graph, name, arguments, results, types)
+        return name
 
     def _by_others(self, op: Operation) -> list[str]:
         """Write an operation as others."""

@@ -195,7 +195,7 @@ class Translator(Building):
             if key != "_class"
         }
         around = {**space.attributes, **node.attributes}
-        return Call(node.op, name, node.outputs, attributes, operands, self, around, space.depth)
+        return Call(node.op, name, node.outputs, attributes, operands, self, around, space.depth, space)
 
     def _own(self, node: Node, name: str, space: Space, operands: Sequence[Any]) -> Sequence[Any]:
         if node.op == "Const":

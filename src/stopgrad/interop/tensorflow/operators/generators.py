@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
-from stopgrad.interop.shared.conversions import brought, product
+from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 
@@ -133,7 +133,9 @@ def _number(node: Call, x: sg.Output | Known) -> Any:
 
 @knows(2)
 def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Any:
-    return sg.linspace(ungraded(start), ungraded(stop), int(node.known(count)))
+    number = int(node.known(count))
+    bounded(number, "so many numbers")
+    return sg.linspace(ungraded(start), ungraded(stop), number)
 
 
 GENERATORS: Table = {

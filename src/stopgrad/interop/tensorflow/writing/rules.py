@@ -153,16 +153,25 @@ def _gathered(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     return nodes.add("GatherV2", [*xs, axis], batch_dims=int(op.batch_dims), **kinds)
 
 
+def _scattered(nodes: Nodes, op: Operation, xs: list[str]) -> str:
+    if op.axis != 0 or op.batch_dims:
+        raise refused(op, "it writes along an axis that is not the first; move the axis before")
+    kind = op.inputs[1].dtype
+    last = nodes.constant(np.array(-1, np.int32))
+    places = nodes.add("ExpandDims", [xs[1], last], T=kind, Tdim=sg.int32)
+    return nodes.add(op.type, [xs[0], places, xs[2]], T=op.inputs[0].dtype, Tindices=kind)
+
+
 def _range(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     kind = op.outputs[0].dtype
     if not kind.is_integer:
         raise refused(op, "a range of floats; make it of integers, and cast")
     ends = [op.start, op.start + op.size * op.delta, op.delta]
-    inputs = [_scalar(nodes, end, kind) for end in ends]
+    inputs = [scalar(nodes, end, kind) for end in ends]
     return nodes.add("Range", inputs, Tidx=kind)
 
 
-def _scalar(nodes: Nodes, size: Any, kind: Any) -> str:
+def scalar(nodes: Nodes, size: Any, kind: Any) -> str:
     """A size as a scalar."""
     if not isinstance(size, sg.Dim):
         return nodes.constant(np.asarray(size, kind.numpy))
@@ -172,7 +181,7 @@ def _scalar(nodes: Nodes, size: Any, kind: Any) -> str:
 
 
 def _one_hot(nodes: Nodes, op: Operation, xs: list[str]) -> str:
-    depth = _scalar(nodes, op.depth, sg.int32)
+    depth = scalar(nodes, op.depth, sg.int32)
     kinds: dict[str, Any] = {"T": op.inputs[1].dtype, "TI": op.inputs[0].dtype}
     return nodes.add("OneHot", [xs[0], depth, *xs[1:]], axis=int(op.axis), **kinds)
 
@@ -286,7 +295,7 @@ def _along_last(nodes: Nodes, op: Operation, xs: list[str]) -> str:
 
 
 def _size(nodes: Nodes, op: Operation, xs: list[str]) -> str:
-    return _scalar(nodes, op.size, op.outputs[0].dtype)
+    return scalar(nodes, op.size, op.outputs[0].dtype)
 
 
 def _prevented(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -334,6 +343,7 @@ WRITERS: dict[str, Writer] = {
     "StridedSlice": _sliced,
     "StridedSliceGrad": _slice_gradient,
     "GatherV2": _gathered,
+    **dict.fromkeys((f"TensorScatter{x}" for x in ("Add", "Max", "Min", "Update")), _scattered),
     "Range": _range,
     "Size": _size,
     "OneHot": _one_hot,
