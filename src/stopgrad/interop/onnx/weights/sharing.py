@@ -17,6 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.weights.exporters import module_of
 from stopgrad.interop.onnx.weights.uses import Use
 from stopgrad.interop.onnx.weights.verdicts import Weighing
 
@@ -74,7 +75,11 @@ def _absent(model: onnx.ModelProto) -> list[str]:
         if verdict.weight:
             found |= {name, *verdict.of}
             found |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
-    return [name for name in weighing.told.parameters if name not in found]
+    absent = [name for name in weighing.told.parameters if name not in found]
+    # Of tied weights, the file has one name for both.
+    tied = sum({"table", "matrix"} <= weighing.uses.places(text(t.name)) for t in _weights(model))
+    others = [name for name in absent if name.rpartition(".")[2] == "weight"][:tied]
+    return [name for name in absent if name not in others]
 
 
 def merged(model: onnx.ModelProto) -> list[Merged]:
@@ -110,8 +115,20 @@ def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
         uses = _by_node(name, readers)
     if len(uses) < 2:
         return None
-    copies = len({re.sub(r"\d+", "#", owner) for owner in uses}) == 1
+    labels = {_label(owner, some, weighing) for owner, some in uses.items()}
+    if len(labels) == 1:  # One layer that the module calls several times.
+        return None
+    copies = len({re.sub(r"\d+", "#", label) for label in labels}) == 1
     return Merged(name, uses, not begins and not copies)
+
+
+def _label(owner: str, uses: list[Use], weighing: Weighing) -> str:
+    """The name of a parameter; where the exporter made it up, that of the module that uses it."""
+    if not weighing.told.is_made_up(owner):
+        return owner
+    ends = [one for use in uses for y in use.node.output for one in weighing.uses.of(text(y))]
+    modules = [module_of(text(use.node.name)) for use in (ends if uses[0].operator == "Identity" else uses)]
+    return re.sub(r"_\d+(?=\.|$)", "", modules[0]) if modules and modules[0] else owner
 
 
 def _owner(name: str, use: Use, weighing: Weighing) -> str:

@@ -63,6 +63,7 @@ _COMPARES = {
     "IsNaN",
 }
 _LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
+NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
 
@@ -126,14 +127,15 @@ class Uses:
         if use.operator not in ("Add", "Mul") or len(use.node.input) != 2:
             return ""
         maker = self._maker(text(use.node.input[1 - use.position]))
-        if (
-            use.operator == "Add"
-            and maker is not None
-            and text(maker.op_type) in _LINEAR
-            and self._is_linear(maker)
-        ):
-            return "bias"
-        return ""
+        made = "" if maker is None else text(maker.op_type)
+        if use.operator == "Mul":
+            return "scale" if made in NORMS else ""
+        scaled = made == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
+        return "bias" if scaled or made in NORMS or (made in _LINEAR and self._is_linear(maker)) else ""
+
+    def _is_norm(self, name: str) -> bool:
+        maker = self._maker(name)
+        return maker is not None and text(maker.op_type) in NORMS
 
     def _maker(self, name: str) -> Any:
         """The node that makes a tensor's numbers, before those that only move them."""

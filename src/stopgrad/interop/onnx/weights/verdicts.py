@@ -18,7 +18,7 @@ import onnx
 from stopgrad.interop.onnx.reading import text
 from stopgrad.interop.onnx.weights.exporters import LINE, Told, module_of, told_of
 from stopgrad.interop.onnx.weights.numbers import recognised, telling
-from stopgrad.interop.onnx.weights.uses import WEIGHTS, Use, Uses
+from stopgrad.interop.onnx.weights.uses import NORMS, WEIGHTS, Use, Uses
 
 _OF_CONSTANTS = re.compile(
     r"(.*[._/])?(inv_freq|\w*mask|masked_bias|position_ids|cos_cached|sin_cached|rotary_\w+|num_batches_tracked"
@@ -87,7 +87,13 @@ class Weighing:
 
     def _impossible(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         why = telling(array)
-        return None if why is None else Verdict(False, why)
+        if why is not None:
+            return Verdict(False, why)
+        uses = self.uses.of(name)
+        norm = self.told.is_made_up(name) and all(use.operator in NORMS for use in uses) and bool(uses)
+        if norm and all((array == (1 if use.position == 1 else 0)).all() for use in uses):
+            return Verdict(False, "ones and zeros that an operator must be given: the norm learns nothing")
+        return None
 
     def _made(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         """A tensor of a program of ``torch.export`` that its signature does not have: it was computed."""
