@@ -6,6 +6,7 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from stopgrad.engines.xla.options import compile_lowered
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
 os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
+# All kernels, whether they pay on this machine or not.
+os.environ.setdefault("STOPGRAD_NATIVE", "1")
 # Meshes of devices are there in every process of the tests; what names none computes on the first.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # For programs that are many, tiny and run once: half of the tests' time went into making them fast. Of plain
@@ -32,14 +35,13 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 CHEAP_COMPILER = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-USERS_COMPILER = {
-    "xla_backend_optimization_level": 3,
-    "xla_llvm_disable_expensive_passes": False,
-    "xla_cpu_use_fusion_emitters": True,
-}
+USERS_COMPILER = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+if tuple(map(int, version("jaxlib").split(".")[:3])) < (0, 11, 1):
+    # Later ones do not know this flag, and end the process.
+    CHEAP_COMPILER["xla_cpu_use_fusion_emitters"] = False
+    USERS_COMPILER["xla_cpu_use_fusion_emitters"] = True
 # Processes that tests start do not each compile the package, wherever it lies.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))

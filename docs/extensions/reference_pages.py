@@ -61,6 +61,7 @@ DOORS = {
     "torch": ("PyTorch", "torch"),
     "jax": ("JAX", "jax"),
     "onnx": ("ONNX", "onnx"),
+    "tensorflow": ("TensorFlow", "tensorflow"),
     "optimizers": ("Optimisers", "optimizers"),
     "data": ("Batches of examples", "data"),
     "distributed": ("Several processes", "distributed"),
@@ -170,6 +171,33 @@ def namespaces_page(title: str, sg: ModuleType) -> str:
     return "\n".join(told) + "\n"
 
 
+def operations_page(title: str) -> str:
+    """The class of each operation by family, with the function that makes it."""
+    sg = importlib.import_module("stopgrad")
+    functions = {id(inspect.unwrap(getattr(sg, name))): name for name in public(sg)}
+    told = [
+        titled(title),
+        "``sg.ops.Exp.create(scope, x)`` adds an operation to a scope's graph; so does the function\n"
+        "of its row, which takes what can be read as a tensor. ``help(sg.ops.Exp)`` has the constraints.\n",
+    ]
+    definitions = importlib.import_module("stopgrad.graph.op").REGISTRY
+    left = len(definitions)
+    for heading, package in [*FAMILIES.values(), ("Fourier transforms", "ops.fourier")]:
+        rows = []
+        for name, definition in sorted(definitions.items()):
+            if not f"{definition.__module__}.".startswith(f"stopgrad.{package}."):
+                continue
+            function = functions.get(id(inspect.unwrap(getattr(definition, "function", definition))))
+            link = f":obj:`sg.{function} <stopgrad.{function}>`" if function else ""
+            rows.append(f"   * - ``{name}``\n     - {link}\n     - {summary(definition.__doc__)}")
+        if rows:
+            told += [titled(heading, "-"), ".. list-table::\n   :widths: 25 25 50\n", *rows, ""]
+            left -= len(rows)
+    if left:
+        raise LookupError(f"{left} operations belong to no family of the reference: add one to FAMILIES")
+    return "\n".join(told) + "\n"
+
+
 def file_of(full: str, value: Any) -> str:
     """The name of a page's file; ``SGD`` and ``sgd`` have two, also where the case of letters is ignored."""
     return f"{full}-class" if isinstance(value, type) else full
@@ -197,6 +225,10 @@ def pages(files: dict[str, str]) -> Iterator[tuple[str, str]]:
     title = "Namespaces under other libraries' names"
     yield "namespaces", namespaces_page(title, sg)
     entries.append(("namespaces", title, len(NAMESPACES), "Which functions they have."))
+    title = "Classes of operations"
+    yield "operations", operations_page(title)
+    count = len(importlib.import_module("stopgrad.graph.op").REGISTRY)
+    entries.append(("operations", title, count, "What ``sg.ops`` holds, by family."))
     told = [titled("Every public name"), ".. toctree::\n   :hidden:\n"]
     told += [f"   {page}" for page, *_ in entries]
     told += ["", ".. list-table::\n   :widths: 25 8 67\n"]

@@ -233,6 +233,22 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
             raise AttributeError(_hint_for(name, known))
         raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
 
+    class _Spaces:
+        """Finds ``stopgrad.random`` and the like, which stand in a package below: one module, two names."""
+
+        def find_spec(self, name, path=None, target=None):
+            package, _, space = name.rpartition(".")
+            return type(__spec__)(name, self) if package == __name__ and space in _SPACES else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            _sys.modules[module.__name__] = __getattr__(module.__name__.rpartition(".")[2])
+
+    _SPACES = _LATER["ops.namespaces"].split()
+    _sys.meta_path.append(_Spaces())
+
     def __dir__():
         return sorted({*_names(), *globals(), *_MODULE})
 

@@ -20,7 +20,7 @@ def test_every_dependency_has_a_lower_bound() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     named = [*project["dependencies"]]
-    for extra in ("xla", "jax", "torch", "onnx", "scale", "special", "completion", "tour"):
+    for extra in ("xla", "jax", "torch", "onnx", "tensorflow", "scale", "special", "completion", "tour"):
         named += [one for one in extras[extra] if not one.startswith("stopgrad[")]
     for one in named:
         assert re.fullmatch(r"[\w.-]+>=[\d.]+", one), one

@@ -64,6 +64,7 @@ PAGES = [
     pytest.param("how-to/use-a-gpu.md", marks=pytest.mark.skipif(SCALE[0] is None, reason="needs JAX")),
     "habits.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
+    "tensorflow.md",
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("monitor.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")),
     pytest.param(

@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("sphinx")  # Of the extra docs, which plain pytest does not need.
 
+import pydata_sphinx_theme
 from babel.messages.catalog import Message
 from babel.messages.pofile import read_po
 from pages import DOCS
@@ -27,8 +28,10 @@ pytestmark = pytest.mark.slow
 
 LINK = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
 ID = re.compile(r'\bid="([^"]*)"')
+LABELS = Path("sphinx.po")
+"""What the theme and Sphinx themselves say."""
 NOT_THERE = ("stopgrad.ops.", "stopgrad.errors.")
-"""Operations stand with their functions, errors with the names of ``stopgrad``."""
+"""Operations stand on one page and with their functions, errors with the names of ``stopgrad``."""
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +132,24 @@ def test_every_message_is_translated_and_every_translation_still_has_its_source(
     sphinx("-b", "gettext", "-t", "translated", "-D", "nb_execution_mode=off", ".", tmp_path)
     translated = DOCS / "locales" / "hi" / "LC_MESSAGES"
     templates = {one.relative_to(tmp_path).with_suffix(".po") for one in tmp_path.rglob("*.pot")}
-    assert templates == {one.relative_to(translated) for one in translated.rglob("*.po")}
+    assert templates == {one.relative_to(translated) for one in translated.rglob("*.po")} - {LABELS}
     assert len(templates) == 3
     for name in templates:
         source = {one.id for one in messages((tmp_path / name).with_suffix(".pot"))}
         found = {one.id: one for one in messages(translated / name)}
         assert set(found) == source, name
         assert all(one.string and not one.fuzzy for one in found.values()), name
+
+
+def test_the_labels_of_the_theme_are_translated_and_still_have_their_source(hindi: Path) -> None:
+    labels = {one.id: one.string for one in messages(DOCS / "locales/hi/LC_MESSAGES" / LABELS)}
+    theme = Path(pydata_sphinx_theme.__file__).parent / "locale"
+    (template,) = theme.glob("*.pot")
+    assert set(labels) <= {one.id for one in messages(template)}
+    page = (hindi / "tutorials/cut.html").read_text()
+    for label in ("Skip to main content", "Back to top", "On this page", "Search", "Light", "Dark"):
+        assert labels[label] in page
+        assert not re.search(rf">\s*{label}\s*<", page), label
 
 
 def test_a_page_in_two_languages_leads_from_each_to_the_other(site: Path, hindi: Path) -> None:

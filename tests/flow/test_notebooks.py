@@ -12,6 +12,7 @@ import page_tools
 import pytest
 
 import stopgrad as sg
+from stopgrad.flow.page import html as page_html
 
 pytestmark = pytest.mark.slow
 
@@ -144,9 +145,14 @@ def test_the_drawing_is_the_graph_alone_whole_and_offline(browser: Any, tmp_path
     assert all(url.startswith(("file:", "blob:", "data:", "about:")) for url in asked)
 
 
-def test_a_large_graph_and_an_empty_one_are_shown_in_words() -> None:
-    flow = page_tools.chain(6000)
-    assert "<iframe" not in flow._repr_html_()
-    assert "<iframe" not in flow.graph._repr_html_()
+def test_a_large_graph_says_what_draws_it_and_an_empty_one_is_shown_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = page_tools.chain(1000)
+    assert "<iframe" in flow._repr_html_()
+    monkeypatch.setattr(page_html, "DRAWN", 500)
+    for shown in (flow._repr_html_(), flow.graph._repr_html_()):
+        assert "<iframe" not in shown
+        assert "draws it" in shown
     assert "Mul" in flow.graph._repr_html_()
     assert "Graph of 0 operations" in sg.Graph()._repr_html_()

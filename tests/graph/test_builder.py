@@ -528,6 +528,30 @@ def test_a_finished_generator_is_not_kept_alive(graph: sg.Graph) -> None:
     assert found() is None
 
 
+def test_no_frame_is_kept_by_a_block_beside_a_suspended_generator(graph: sg.Graph) -> None:
+    class Kept:
+        pass
+
+    def build() -> weakref.ref[Kept]:
+        kept = Kept()
+        with sg.name_scope("inner"):
+            sg.constant(1.0)
+        return weakref.ref(kept)
+
+    def generate() -> Iterator[None]:
+        with sg.name_scope("outer"):
+            yield
+
+    suspended = generate()
+    next(suspended)
+    gc.disable()
+    try:
+        assert build()() is None
+    finally:
+        gc.enable()
+    suspended.close()
+
+
 def test_gradients_are_marked_while_a_generator_is_suspended(graph: sg.Graph) -> None:
     x = sg.placeholder(sg.float32, name="x")
     layer = scoped(graph, "suspended")

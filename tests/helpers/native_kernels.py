@@ -1,4 +1,4 @@
-"""Functions run by XLA with the kernels for convolutions and pooling, and compared."""
+"""Functions run by XLA with the kernels for convolutions, and compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.engines import engine as engine_named
-from stopgrad.engines.xla.native import convolution, pooling
+from stopgrad.engines.xla.native import convolution
 from stopgrad.engines.xla.native.library import library
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Region, program
@@ -39,8 +39,7 @@ class Native:
         self.values = [np.asarray(y) for y in self.run(*arrays)]
 
     def _regions(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
-        kinds = (convolution, pooling)
-        found = [region for kind in kinds for region in kind.regions(operations, wanted)]
+        found = convolution.regions(operations, wanted)
         self.computed += [[op.type for op in region.operations] for region in found]
         return found
 

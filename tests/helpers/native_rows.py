@@ -21,8 +21,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
     """The regions of all graphs that a test compiles from now on, which may be as small as they like."""
     regions: list[Region] = []
 
-    def spied(operations: Sequence[Any], wanted: Sequence[Any]) -> Sequence[Region]:
-        made = kernels.regions(operations, wanted)
+    def spied(operations: Sequence[Any], wanted: Sequence[Any], compile: Any) -> Sequence[Region]:
+        made = kernels.regions(operations, wanted, compile)
         regions.extend(made)
         return made
 

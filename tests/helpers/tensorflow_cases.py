@@ -12,6 +12,7 @@ from tensorflow_cases_numbers import (
     ELEMENTWISE,
     LOSSES,
     PRODUCTS,
+    QUANTIZED,
     REDUCTIONS,
 )
 from tensorflow_cases_shapes import GENERATORS, INDEXING, MOVING
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "normalizations": NORMALIZATIONS,
     "pooling": POOLING,
     "products": PRODUCTS,
+    "quantized": QUANTIZED,
     "reductions": REDUCTIONS,
 }
 

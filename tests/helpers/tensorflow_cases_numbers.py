@@ -18,6 +18,7 @@ from tensorflow_case import (
     Random,
     const,
     fed,
+    ints,
 )
 
 # ----------------------------------------------------------------------------------------- elementwise
@@ -87,6 +88,41 @@ def _clip(r: Random) -> Case:
 def _add_n(r: Random) -> Case:
     shape, dtype = r.shape(), r.one(F32, F64, I32)
     return Case("AddN", [fed([r.array(shape, dtype) for _ in range(1 + r.below(3))])])
+
+
+def _accumulated(r: Random) -> Case:
+    shape, dtype = r.shape(1, 3), r.kind()
+    return Case("AccumulateNV2", [fed([r.array(shape, dtype) for _ in range(2)])], {"shape": shape})
+
+
+def _approximately(r: Random) -> Case:
+    x = r.array((2, 3), r.kind())
+    y = x + np.asarray(r.array((2, 3), F64) * 0.1, x.dtype)
+    return Case("ApproximateEqual", [fed(x), fed(y)], {"tolerance": 0.05})
+
+
+def _incomplete_beta(r: Random) -> Case:
+    shape, dtype = r.shape(), r.kind()
+    a, b, x = (
+        r.array(shape, dtype, 0.5, 3.0),
+        r.array(shape, dtype, 0.5, 3.0),
+        r.array(shape, dtype, 0.1, 0.9),
+    )
+    return Case("Betainc", [fed(a), fed(b), fed(x)], differentiated=False)
+
+
+def _polygamma(r: Random) -> Case:
+    dtype = r.kind()
+    return Case("Polygamma", [const(1 + r.below(2), dtype), fed(r.array(r.shape(), dtype, 0.5, 3.0))])
+
+
+def _bitcast(r: Random) -> Case:
+    if r.flag():
+        return Case("Bitcast", [fed(r.array(r.shape(), I32, -5, 5))], {"type": np.uint32})
+    special = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, 65504.0, 6e-8, 6.2e-5, 1 / 3]
+    x = np.asarray([*special, *(r.array((9,), F64) * 10.0 ** r.rng.integers(-4, 4, 9))])
+    dtype, bits = r.one((F32, I32), (np.float16, np.int16))
+    return Case("Bitcast", [fed(x.astype(dtype))], {"type": bits})
 
 
 def _of_y(op: str, low: float, high: float) -> Maker:
@@ -167,6 +203,15 @@ ELEMENTWISE: Family = {
     "SelectV2": _select("SelectV2"),
     "ClipByValue": _clip,
     "AddN": _add_n,
+    "AccumulateNV2": _accumulated,
+    "ApproximateEqual": _approximately,
+    "Mod": _nonzero("Mod", (I32, I64)),
+    "NextAfter": _binary("NextAfter", _REAL),
+    "BesselI0": unary("BesselI0"),
+    "BesselI1": unary("BesselI1", 0.2),
+    "Betainc": _incomplete_beta,
+    "Polygamma": _polygamma,
+    "Bitcast": _bitcast,
     **{op: _of_y(op, -0.9, 0.9) for op in ("TanhGrad",)},
     **{
         op: _of_y(op, 0.1, 0.9)
@@ -267,13 +312,31 @@ def _unsorted(op: str) -> Maker:
     return make
 
 
-def _sparse_segment(op: str) -> Maker:
+def _sparse_segment(op: str, counted: bool = False) -> Maker:
     def make(r: Random) -> Case:
         x = r.array((4, *r.shape(0, 2)), r.kind())
         rows = r.array((5,), I32, 0, 3)
-        return Case(op, [fed(x), fed(rows), const([0, 0, 1, 1, 2], I32)])
+        count = [const(3 + r.below(2), I32)] if counted else []
+        return Case(op, [fed(x), fed(rows), const([0, 0, 1, 1, 2], I32), *count])
 
     return make
+
+
+def _in_top_k(r: Random) -> Case:
+    x = r.apart((3, 4))
+    return Case("InTopKV2", [fed(x), fed(r.array((3,), I32, 0, 3)), const(1 + r.below(3), I32)])
+
+
+def _bincount(r: Random) -> Case:
+    weights = r.array((6,), F32) if r.flag() else np.zeros(0, F32)
+    return Case(
+        "Bincount", [fed(r.array((6,), I32, 0, 5)), const(5, I32), fed(weights)], differentiated=False
+    )
+
+
+def _dense_bincount(r: Random) -> Case:
+    operands = [fed(r.array((6,), I32, 0, 4)), const(5, I32), fed(r.array((6,), F32))]
+    return Case("DenseBincount", operands, {"binary_output": False}, differentiated=False)
 
 
 REDUCTIONS: Family = {
@@ -285,10 +348,18 @@ REDUCTIONS: Family = {
     "ArgMax": _place("ArgMax"),
     "ArgMin": _place("ArgMin"),
     "TopKV2": _top_k,
+    "InTopKV2": _in_top_k,
+    "Bincount": _bincount,
+    "DenseBincount": _dense_bincount,
     "L2Loss": unary("L2Loss"),
     **{op: _running(op) for op in ("Cumsum", "Cumprod", "CumulativeLogsumexp")},
     **{op: _segment(op) for op in ("SegmentSum", "SegmentMean", "SegmentMax", "SegmentMin", "SegmentProd")},
     **{op: _unsorted(op) for op in ("UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin")},
+    "UnsortedSegmentProd": _unsorted("UnsortedSegmentProd"),
+    **{
+        op: _sparse_segment(op, counted=True)
+        for op in ("SparseSegmentSumWithNumSegments", "SparseSegmentMeanWithNumSegments")
+    },
     **{op: _sparse_segment(op) for op in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")},
 }
 
@@ -386,6 +457,28 @@ def _diagonal_set(r: Random) -> Case:
     )
 
 
+def _diagonal_set_v1(r: Random) -> Case:
+    dtype = r.kind()
+    return Case("MatrixSetDiag", [fed(r.array((2, 3, 3), dtype)), fed(r.array((2, 3), dtype))])
+
+
+def _mixed_mat_mul(r: Random) -> Case:
+    dtype = r.kind()
+    return Case(
+        "BatchMatMulV3",
+        [fed(r.array((2, 2, 3), dtype)), fed(r.array((3, 4), dtype))],
+        {"Tout": dtype, "adj_x": False, "adj_y": False},
+    )
+
+
+def _fused_mat_mul(r: Random) -> Case:
+    """What TensorFlow's optimiser makes; it has no gradient there."""
+    a, b, bias = r.array((2, 3), F32), r.array((3, 4), F32), r.array((4,), F32)
+    last = r.one([], ["Relu"], ["Relu6"], ["Elu"], ["LeakyRelu"], ["Tanh"], ["Sigmoid"])
+    attributes = {"fused_ops": ["BiasAdd", *last], "leakyrelu_alpha": 0.3}
+    return Case("_FusedMatMul", [fed(a), fed(b), fed([bias])], attributes, differentiated=False)
+
+
 def _cross(r: Random) -> Case:
     shape, dtype = (*r.shape(0, 2), 3), r.kind()
     return Case("Cross", [fed(r.array(shape, dtype)), fed(r.array(shape, dtype))])
@@ -396,7 +489,71 @@ def _eigen(r: Random) -> Case:
     return Case("SelfAdjointEigV2", [fed(x)], {"compute_v": True}, results=1)
 
 
+def _factors(op: str, results: int | None = None) -> Maker:
+    """A decomposition, of which the results that are unique but for signs are compared."""
+
+    def make(r: Random) -> Case:
+        x = _positive(r, 3, F64) + 0.3 * np.triu(r.array((3, 3), F64), 1)
+        attributes = {"Svd": {"compute_uv": True, "full_matrices": False}, "Qr": {"full_matrices": False}}
+        return Case(op, [fed(x)], attributes[op], results)
+
+    return make
+
+
+def _of_complex(op: str) -> Maker:
+    return lambda r: Case(op, [fed(r.array(r.shape(), r.one(np.complex64, np.complex128), 0.5))])
+
+
+def _complex(r: Random) -> Case:
+    a, b = r.pair()
+    dtype = r.kind()
+    return Case("Complex", [fed(r.array(a, dtype)), fed(r.array(b, dtype))], {"Tout": _WIDE[dtype]})
+
+
+_WIDE = {F32: np.complex64, F64: np.complex128}
+_NARROW = {np.complex64: F32, np.complex128: F64}
+
+
+def _part(op: str) -> Maker:
+    def make(r: Random) -> Case:
+        dtype = r.one(np.complex64, np.complex128)
+        return Case(op, [fed(r.array(r.shape(), dtype, 0.5))], {"Tout": _NARROW[dtype]})
+
+    return make
+
+
+def _fourier(op: str, axes: int) -> Maker:
+    return lambda r: Case(op, [fed(r.array(r.shape(axes, 3, 5), np.complex64))])
+
+
+def _real_fourier(r: Random) -> Case:
+    length = 2 + r.below(5)
+    return Case("RFFT", [fed(r.array((*r.shape(0, 1), length), F32)), ints(length)])
+
+
+def _inverse_real_fourier(r: Random) -> Case:
+    length = 2 + r.below(5)
+    return Case("IRFFT", [fed(r.array((2, length // 2 + 1), np.complex64)), ints(length)])
+
+
+def _conjugate(r: Random) -> Case:
+    x = r.array(r.shape(1, 3), np.complex64)
+    return Case("ConjugateTranspose", [fed(x), const(r.rng.permutation(x.ndim), I32)])
+
+
 DECOMPOSITIONS: Family = {
+    "Svd": _factors("Svd", 1),
+    "Qr": _factors("Qr"),
+    "Complex": _complex,
+    "Conj": _of_complex("Conj"),
+    **{op: _part(op) for op in ("Real", "Imag", "Angle", "ComplexAbs")},
+    "ConjugateTranspose": _conjugate,
+    **{
+        op: _fourier(op, axes)
+        for op, axes in (("FFT", 1), ("FFT2D", 2), ("IFFT", 1), ("IFFT2D", 2), ("FFT3D", 3))
+    },
+    "RFFT": _real_fourier,
+    "IRFFT": _inverse_real_fourier,
     "BatchMatMulV2": _batch_mat_mul("BatchMatMulV2", np.complex64),
     "SelfAdjointEigV2": _eigen,
 }
@@ -412,7 +569,12 @@ PRODUCTS: Family = {
     "LogMatrixDeterminant": _square("LogMatrixDeterminant"),
     "MatrixSolve": _solve("MatrixSolve"),
     "MatrixTriangularSolve": _solve("MatrixTriangularSolve"),
+    "BatchMatMulV3": _mixed_mat_mul,
+    "_FusedMatMul": _fused_mat_mul,
     "MatrixBandPart": _band,
+    "MatrixDiag": lambda r: Case("MatrixDiag", [fed(r.array(r.shape(1, 2), r.kind()))]),
+    "MatrixDiagPart": lambda r: Case("MatrixDiagPart", [fed(r.array((2, 3, r.one(2, 3)), r.kind()))]),
+    "MatrixSetDiag": _diagonal_set_v1,
     "MatrixDiagV3": _diagonal,
     "MatrixDiagPartV3": _diagonal_part,
     "MatrixSetDiagV3": _diagonal_set,
@@ -441,4 +603,27 @@ def _sparse_cross_entropy(r: Random) -> Case:
 LOSSES: Family = {
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
+}
+
+
+# ------------------------------------------------------------------------------------------ quantized
+
+
+def _quantized(op: str) -> Maker:
+    def make(r: Random) -> Case:
+        x = r.array((3, 4), F32, -4, 4) + np.float32(0.0137)  # Not halfway between two steps.
+        attributes = {"num_bits": r.one(4, 8), "narrow_range": r.flag()}
+        if op.endswith("Args"):
+            return Case(op, [fed(x)], attributes | {"min": -1.5, "max": r.one(1.0, 2.5)})
+        shape = (4,) if op.endswith("PerChannel") else ()
+        low, high = r.array(shape, F32, -3, -0.5), r.array(shape, F32, 0.5, 3)
+        return Case(op, [fed(x), fed(low), fed(high)], attributes)
+
+    return make
+
+
+QUANTIZED: Family = {
+    "FakeQuantWithMinMaxArgs": _quantized("FakeQuantWithMinMaxArgs"),
+    "FakeQuantWithMinMaxVars": _quantized("FakeQuantWithMinMaxVars"),
+    "FakeQuantWithMinMaxVarsPerChannel": _quantized("FakeQuantWithMinMaxVarsPerChannel"),
 }

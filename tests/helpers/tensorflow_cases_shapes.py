@@ -19,6 +19,7 @@ from tensorflow_case import (
     Random,
     const,
     fed,
+    ints,
 )
 from tensorflow_cases_numbers import unary
 
@@ -78,11 +79,14 @@ def _one_hot(r: Random) -> Case:
     return Case("OneHot", operands, {"axis": r.below(indices.ndim + 2) - 1})
 
 
-def _stitch(r: Random) -> Case:
-    order = r.rng.permutation(5).astype(I32)
-    dtype, rest = r.kind(), r.shape(0, 1)
-    rows = [r.array((2, *rest), dtype), r.array((3, *rest), dtype)]
-    return Case("DynamicStitch", [Operand([order[:2], order[2:]], False), fed(rows)])
+def _stitch(op: str) -> Maker:
+    def make(r: Random) -> Case:
+        order = r.rng.permutation(5).astype(I32)
+        dtype, rest = r.kind(), r.shape(0, 1)
+        rows = [r.array((2, *rest), dtype), r.array((3, *rest), dtype)]
+        return Case(op, [Operand([order[:2], order[2:]], False), fed(rows)])
+
+    return make
 
 
 def _searched(op: str) -> Maker:
@@ -100,12 +104,19 @@ INDEXING: Family = {
     "ScatterNd": _scatter_nd,
     **{"TensorScatter" + op: _written("TensorScatter" + op) for op in ("Update", "Add", "Sub", "Max", "Min")},
     "OneHot": _one_hot,
-    "DynamicStitch": _stitch,
+    "DynamicStitch": _stitch("DynamicStitch"),
+    "ParallelDynamicStitch": _stitch("ParallelDynamicStitch"),
+    "UniqueV2": lambda r: Case("UniqueV2", [const(r.array((5, 2), I32, 0, 1)), ints(0)], {"out_idx": I32}),
+    "UniqueWithCounts": lambda r: Case("UniqueWithCounts", [const(r.array((6,), I32))], {"out_idx": I64}),
+    "UniqueWithCountsV2": lambda r: Case(
+        "UniqueWithCountsV2", [const(r.array((6,), I32)), const(np.zeros(0, I32))], {"out_idx": I32}
+    ),
     "InvertPermutation": lambda r: Case("InvertPermutation", [fed(r.rng.permutation(5).astype(I32))]),
     "LowerBound": _searched("LowerBound"),
     "UpperBound": _searched("UpperBound"),
     "Where": lambda r: Case("Where", [const(r.array(r.shape(1, 3), np.bool_))]),
     "Unique": lambda r: Case("Unique", [const(r.array((6,), I32))], {"out_idx": r.one(I32, I64)}),
+    "ListDiff": lambda r: Case("ListDiff", [const(r.array((6,), I32)), const(r.array((2,), I32))]),
     "Bucketize": lambda r: Case(
         "Bucketize", [fed(r.array(r.shape(), F32))], {"boundaries": [-1.0, 0.0, 0.5]}
     ),
@@ -236,6 +247,49 @@ def _strided_slice(r: Random) -> Case:
     return Case("StridedSlice", [fed(x), *bounds], masks)
 
 
+def _strided_slice_grad(r: Random) -> Case:
+    x, bounds, masks = _strided(r)
+    index: list[Any] = []
+    for i, (a, b, c) in enumerate(zip(*[o.value.tolist() for o in bounds], strict=True)):
+        bits = {name: value >> i & 1 for name, value in masks.items()}
+        if bits["ellipsis_mask"]:
+            index.append(Ellipsis)
+        elif bits["new_axis_mask"]:
+            index.append(None)
+        elif bits["shrink_axis_mask"]:
+            index.append(a)
+        else:
+            index.append(slice(None if bits["begin_mask"] else a, None if bits["end_mask"] else b, c))
+    g = r.array(x[tuple(index)].shape, x.dtype)
+    return Case("StridedSliceGrad", [const(np.asarray(x.shape, I32)), *bounds, fed(g)], masks)
+
+
+def _mirror_grad(r: Random) -> Case:
+    shape, mode = r.shape(1, 3), r.one("REFLECT", "SYMMETRIC")
+    pads = _pads(r, shape)
+    g = r.array([n + int(pair.sum()) for n, pair in zip(shape, pads, strict=True)], r.kind())
+    return Case("MirrorPadGrad", [fed(g), const(pads)], {"mode": mode})
+
+
+def _reverse_v1(r: Random) -> Case:
+    x = r.array(r.shape(1, 3), r.kind())
+    return Case("Reverse", [fed(x), const(r.array((x.ndim,), np.bool_))])
+
+
+def _concat_v1(r: Random) -> Case:
+    dtype = r.kind()
+    return Case("Concat", [const(1, I32), fed([r.array((2, 1 + r.below(3)), dtype) for _ in range(2)])])
+
+
+def _square_blocks(op: str) -> Maker:
+    def make(r: Random) -> Case:
+        x = r.array((2, 4, 2, 1) if op == "SpaceToBatch" else (8, 2, 3, 1), F32)
+        pads = [[0, 0], [r.one(0, 2), 0]] if op == "SpaceToBatch" else [[0, 1], [r.below(2), 0]]
+        return Case(op, [fed(x), const(pads, I32)], {"block_size": 2})
+
+    return make
+
+
 def _slice(r: Random) -> Case:
     x = r.array(r.shape(1, 3), r.kind())
     begin = [r.below(n) for n in x.shape]
@@ -315,6 +369,12 @@ MOVING: Family = {
     "Split": _split,
     "SplitV": _split_v,
     "StridedSlice": _strided_slice,
+    "StridedSliceGrad": _strided_slice_grad,
+    "MirrorPadGrad": _mirror_grad,
+    "Reverse": _reverse_v1,
+    "Concat": _concat_v1,
+    "SpaceToBatch": _square_blocks("SpaceToBatch"),
+    "BatchToSpace": _square_blocks("BatchToSpace"),
     "Slice": _slice,
     "Pad": _pad("Pad"),
     "PadV2": _pad("PadV2"),
@@ -358,8 +418,19 @@ def _broadcast_args(op: str) -> Maker:
     return make
 
 
+def _printed(r: Random) -> Case:
+    return Case("Print", [fed(r.array((2,), F32)), fed([np.zeros(1, F32)])], {"message": "", "first_n": 0})
+
+
 GENERATORS: Family = {
     **{op: _shape_of(op) for op in ("Shape", "Size", "Rank")},
+    "ShapeN": lambda r: Case(
+        "ShapeN", [fed([r.array(r.shape(), F32) for _ in range(2)])], {"out_type": r.one(I32, I64)}
+    ),
+    "ConcatOffset": lambda r: Case(
+        "ConcatOffset", [const(1, I32), Operand([np.asarray([2, 1 + r.below(3)], I32) for _ in "abc"], False)]
+    ),
+    "Print": _printed,
     "Fill": lambda r: Case("Fill", [const(np.asarray(r.shape(), I32)), fed(r.array((), r.kind()))]),
     "Range": _range,
     "LinSpace": _linspace,

@@ -59,10 +59,9 @@ def _convolution_3d(r: Random) -> Case:
 
 def _depthwise(r: Random) -> Case:
     dtype, channels = r.kind(), 1 + r.below(3)
-    step, gap = r.one((1, 1), (2, 1), (1, 2))
+    step = 1 + r.below(2)
     attributes = {
         "strides": [1, step, step, 1],
-        "dilations": [1, gap, gap, 1],
         "padding": r.one("SAME", "VALID"),
     }
     x = r.array((2, 5, 6, channels), dtype)
@@ -70,7 +69,6 @@ def _depthwise(r: Random) -> Case:
         "DepthwiseConv2dNative",
         [fed(x), fed(r.array((2, 1 + r.below(3), channels, 1 + r.below(2)), dtype))],
         attributes,
-        differentiated=gap == 1,
     )
 
 
@@ -104,9 +102,21 @@ def _back(op: str, rank: int) -> Maker:
     return make
 
 
+def _fused_convolution(r: Random) -> Case:
+    """What TensorFlow's optimiser makes; it has no gradient there."""
+    first = r.one(["BiasAdd"], ["FusedBatchNorm"])
+    last = r.one([], ["Relu"], ["Elu"], ["LeakyRelu"])
+    args = [r.array((2,), F32, 0.5) for _ in range(1 if first == ["BiasAdd"] else 4)]
+    attributes = {**_window(r, 2, dilated=False), "fused_ops": [*first, *last], "epsilon": 0.01}
+    attributes |= {"leakyrelu_alpha": 0.3, "num_args": len(args)}
+    operands = [fed(r.array((2, 5, 5, 3), F32)), fed(r.array((3, 2, 3, 2), F32)), fed(args), fed([])]
+    return Case("_FusedConv2D", operands, attributes, differentiated=False)
+
+
 CONVOLUTIONS: Family = {
     "Conv2D": _convolution,
     "Conv3D": _convolution_3d,
+    "_FusedConv2D": _fused_convolution,
     "DepthwiseConv2dNative": _depthwise,
     "Conv2DBackpropInput": _back("Conv2DBackpropInput", 2),
     "Conv2DBackpropFilter": _back("Conv2DBackpropFilter", 2),
@@ -145,6 +155,8 @@ def _pool_grad(op: str, rank: int) -> Maker:
         if op.startswith("Avg"):
             return Case(op, [const(shape, I32), fed(g)], attributes)
         x = _image(r, shape)
+        if op == "MaxPoolGradGrad":
+            g = r.array(shape, F32)
         return Case(op, [fed(x), fed(_maxima(x, attributes, counts)), fed(g)], attributes)
 
     return make
@@ -170,6 +182,14 @@ def _maxima(x: Array, attributes: dict[str, Any], counts: Sequence[int]) -> Arra
     return y
 
 
+def _pool_v2(r: Random) -> Case:
+    attributes = _window(r, 2, dilated=False)
+    steps, window = attributes.pop("strides"), [1, 1 + r.below(3), 1 + r.below(3), 1]
+    return Case(
+        "MaxPoolV2", [fed(r.array((2, 4, 5, 2), F32)), const(window, I32), const(steps, I32)], attributes
+    )
+
+
 POOLING: Family = {
     "MaxPool": _pool("MaxPool", 2),
     "AvgPool": _pool("AvgPool", 2),
@@ -178,6 +198,8 @@ POOLING: Family = {
     "MaxPoolWithArgmax": _pool("MaxPoolWithArgmax", 2),
     "MaxPoolGrad": _pool_grad("MaxPoolGrad", 2),
     "AvgPoolGrad": _pool_grad("AvgPoolGrad", 2),
+    "MaxPoolV2": _pool_v2,
+    "MaxPoolGradGrad": _pool_grad("MaxPoolGradGrad", 2),
     "MaxPool3DGrad": _pool_grad("MaxPool3DGrad", 3),
     "AvgPool3DGrad": _pool_grad("AvgPool3DGrad", 3),
 }
@@ -204,7 +226,11 @@ def _batch_norm(op: str) -> Maker:
     return make
 
 
-def _batch_norm_grad(r: Random) -> Case:
+def _batch_norm_grad(op: str) -> Maker:
+    return lambda r: _batch_norm_grad_of(op, r)
+
+
+def _batch_norm_grad_of(op: str, r: Random) -> Case:
     channels, training = 1 + r.below(3), r.flag()
     layout = r.one("NHWC", "NCHW") if training else "NHWC"
     x = r.array((2, 3, 2, channels) if layout == "NHWC" else (2, channels, 3, 2), F32)
@@ -212,11 +238,10 @@ def _batch_norm_grad(r: Random) -> Case:
     mean, variance = x.mean(axes), x.var(axes)
     if not training:
         mean, variance = r.array((channels,), F32), r.array((channels,), F32, 0.5)
-    operands = [r.array(x.shape, F32), x, r.array((channels,), F32, 0.5), mean, variance, np.zeros(0, F32)]
+    operands = [r.array(x.shape, F32), x, r.array((channels,), F32, 0.5), mean, variance]
+    operands += [np.zeros(0, F32)] if op.endswith("V3") else []
     attributes = {"is_training": training, "epsilon": 0.01, "data_format": layout}
-    return Case(
-        "FusedBatchNormGradV3", [fed(o) for o in operands], attributes, results=3, differentiated=False
-    )
+    return Case(op, [fed(o) for o in operands], attributes, results=3, differentiated=False)
 
 
 def _bias(r: Random) -> Case:
@@ -237,12 +262,26 @@ def _response(r: Random) -> Case:
     return Case("LRN", [fed(r.array((1, 2, 2, 4), F32))], attributes)
 
 
+def _response_grad(r: Random) -> Case:
+    """Its third operand, the result of the function itself, is computed by NumPy."""
+    x, g = r.array((1, 2, 2, 4), F32), r.array((1, 2, 2, 4), F32)
+    around = np.pad(x**2, [(0, 0)] * 3 + [(1, 1)])
+    y = x / np.sqrt(1 + sum(around[..., i : i + 4] for i in range(3)))
+    attributes = {"depth_radius": 1, "bias": 1.0, "alpha": 1.0, "beta": 0.5}
+    return Case("LRNGrad", [fed(g), fed(x), fed(y.astype(F32))], attributes, differentiated=False)
+
+
 NORMALIZATIONS: Family = {
     **{op: _batch_norm(op) for op in ("FusedBatchNorm", "FusedBatchNormV3")},
-    "FusedBatchNormGradV3": _batch_norm_grad,
+    "FusedBatchNormGradV3": _batch_norm_grad("FusedBatchNormGradV3"),
     "BiasAdd": _bias,
     "BiasAddGrad": _bias_grad,
     "LRN": _response,
+    "LRNGrad": _response_grad,
+    "FusedBatchNormV2": _batch_norm("FusedBatchNormV2"),
+    "FusedBatchNormGrad": _batch_norm_grad("FusedBatchNormGrad"),
+    "FusedBatchNormGradV2": _batch_norm_grad("FusedBatchNormGradV2"),
+    "BiasAddV1": lambda r: Case("BiasAddV1", [fed(r.array((2, 3), F32)), fed(r.array((3,), F32))]),
 }
 
 
@@ -277,6 +316,39 @@ def _resize_grad(op: str) -> Maker:
     return make
 
 
+def _scaled(r: Random) -> Case:
+    kernels = (
+        "lanczos1",
+        "lanczos3",
+        "lanczos5",
+        "gaussian",
+        "box",
+        "triangle",
+        "keyscubic",
+        "mitchellcubic",
+    )
+    attributes = {"kernel_type": r.one(*kernels), "antialias": r.flag()}
+    old, new = (4 + r.below(3), 4 + r.below(3)), (2 + r.below(7), 2 + r.below(7))
+    scale = [b / a for a, b in zip(old, new, strict=True)]
+    move = const([0.0, r.below(2)], F32)
+    operands = [fed(r.array((1, *old, 2), F32)), ints(*new), const(scale, F32), move]
+    return Case("ScaleAndTranslate", operands, attributes)
+
+
+def _crops(r: Random) -> Case:
+    count = 1 + r.below(3)
+    start = r.array((count, 2), F32, -0.2, 0.6)
+    boxes = np.concatenate([start, start + r.array((count, 2), F32, 0.2, 0.7)], 1) + np.float32(0.0123)
+    method = r.one("bilinear", "nearest")
+    operands = [fed(r.array((2, 4, 5, 2), F32)), fed(boxes), fed(r.rng.integers(0, 2, count).astype(I32))]
+    return Case(
+        "CropAndResize",
+        [*operands, ints(1 + r.below(4), 1 + r.below(4))],
+        {"method": method, "extrapolation_value": 0.5},
+        differentiated=method == "bilinear",
+    )
+
+
 def _patches(r: Random) -> Case:
     attributes = {
         "ksizes": [1, 1 + r.below(2), 1 + r.below(3), 1],
@@ -293,5 +365,7 @@ IMAGES: Family = {
         op: _resize_grad(op)
         for op in ("ResizeBilinearGrad", "ResizeNearestNeighborGrad", "ResizeBicubicGrad")
     },
+    "ScaleAndTranslate": _scaled,
+    "CropAndResize": _crops,
     "ExtractImagePatches": _patches,
 }

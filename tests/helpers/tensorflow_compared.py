@@ -19,10 +19,11 @@ def disagreements(
     """Which values and gradients differ, on an engine, from TensorFlow's; where it has none, from zeros."""
     model = sgtf.load(written.graph, outputs=list(written.values), known=known)
     inputs = {name: x for name, x in model.inputs.items() if name in written.fed}
-    wrt = [name for name in written.gradients if name in inputs]
+    sources = {**model.parameters, **inputs}
+    wrt = [name for name in written.gradients if name in sources]
     ys = [model.outputs[name] for name in written.seeds]
     with model.graph.as_default():
-        slopes = sg.gradients(ys, [inputs[name] for name in wrt], list(written.seeds.values())) if ys else []
+        slopes = sg.gradients(ys, [sources[name] for name in wrt], list(written.seeds.values())) if ys else []
     asked = {name: model.outputs[name] for name in written.values}
     asked |= {f"gradient of {n}": g for n, g in zip(wrt, slopes, strict=True) if g is not None}
     with sg.Session(model.graph, engine=engine) as session:
@@ -30,8 +31,12 @@ def disagreements(
     expected = dict(written.values)
     for name in wrt:
         wanted = written.gradients[name]
-        expected[f"gradient of {name}"] = np.zeros_like(written.fed[name]) if wanted is None else wanted
-        found.setdefault(f"gradient of {name}", np.zeros_like(written.fed[name]))
+        zeros = np.zeros_like(written.fed[name] if name in written.fed else model.values()[name])
+        expected[f"gradient of {name}"] = zeros if wanted is None else wanted
+        found.setdefault(f"gradient of {name}", zeros)
+    lost = [name for name in written.gradients if name not in sources]
+    if lost and known is None:
+        return [f"{lost} are neither inputs nor parameters"]
     told = {name: difference(found[name], value, tolerance) for name, value in expected.items()}
     return [f"{name}: {why}" for name, why in told.items() if why]
 

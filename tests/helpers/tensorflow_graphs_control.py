@@ -115,6 +115,66 @@ def while_with_history(path: Path) -> None:
 
 
 @maker
+def while_with_break(path: Path) -> None:
+    def f(x: Any) -> Any:
+        total = tf.zeros([3])
+        for i in tf.range(10):
+            total = total + x[0] * tf.cast(i, tf.float32)
+            if tf.reduce_sum(tf.abs(total)) > 20.0:
+                break
+        return total
+
+    freeze(path, f, {"x": numbers(2, 3)})
+
+
+@maker
+def while_downwards(path: Path) -> None:
+    def f(x: Any) -> Any:
+        for i in tf.range(5, 0, -2):
+            x = x + tf.cast(i, tf.float32) * tf.sin(x)
+        return x
+
+    freeze(path, f, {"x": numbers(2, 3)})
+
+
+@maker
+def while_with_and(path: Path) -> None:
+    def f(x: Any) -> Any:
+        i = tf.constant(0)
+        while i < 3 and tf.reduce_sum(x) < 100.0:
+            x = x * 1.5 + 1.0
+            i += 1
+        return x
+
+    freeze(path, f, {"x": numbers(2, 3)})
+
+
+@maker
+def list_that_grows(path: Path) -> None:
+    def f(x: Any) -> Any:
+        array = tf.TensorArray(tf.float32, 0, dynamic_size=True)
+        for i in tf.range(4):
+            array = array.write(i, x * tf.cast(i + 1, tf.float32))
+        return array.stack(), array.concat()
+
+    freeze(path, f, {"x": numbers(2, 3)}, open_sizes=False)
+
+
+@maker
+def gradient_of_a_loop(path: Path) -> None:
+    def f(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            h = x
+            for _ in tf.range(3):
+                h = tf.sin(h) * x
+            y = tf.reduce_sum(h)
+        return tape.gradient(y, x)
+
+    freeze(path, f, {"x": numbers(2, 3)}, open_sizes=False)
+
+
+@maker
 def cond(path: Path) -> None:
     w = tf.Variable(numbers(3, seed=4), name="w")
 
@@ -188,6 +248,20 @@ def old_cond(path: Path) -> None:
         return {"y": first, "z": second}
 
     _in_old_form(path, build, {"x": numbers(2, 3), "positive": np.asarray(True)})
+
+
+@maker
+def old_cond_twice(path: Path) -> None:
+    """Two branches of one condition, of which the second needs the first; and one around a loop."""
+
+    def build(x: Any) -> Any:
+        positive = tf.reduce_sum(x) > 0
+        first = tf.cond(positive, lambda: tf.sin(x), lambda: x * x)
+        second = tf.cond(positive, lambda: first * 2.0, lambda: first + x)
+        around = tf.cond(positive, lambda: _fixed_loop(x, tf.eye(3)), lambda: _fixed_loop(-x, tf.eye(3)))
+        return {"y": second, "z": around}
+
+    _in_old_form(path, build, {"x": numbers(2, 3)})
 
 
 @maker
@@ -279,6 +353,24 @@ def custom_gradient(path: Path) -> None:
     tf.saved_model.save(module, str(path), signatures=f, options=options)
     shutil_assets(path)
     keep(path, **expected(f, {"x": numbers(4, 3)}, {"w": module.w}))
+
+
+@maker
+def custom_gradient_with_captures(path: Path) -> None:
+    """The gradient function takes the arguments, and what the function computes of them, from around it."""
+
+    @tf.custom_gradient
+    def f(a: Any, b: Any) -> Any:
+        c = tf.sin(a)
+        return c * b, lambda g: (2.0 * g * b, g * a * c)
+
+    module = tf.Module()
+    spec = [tf.TensorSpec([2, 3], tf.float32, name=name) for name in "ab"]
+    called = tf.function(lambda a, b: {"y": f(a, b)}, input_signature=spec)
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(module, str(path), signatures=called, options=options)
+    shutil_assets(path)
+    keep(path, **expected(called, {"a": numbers(2, 3), "b": numbers(2, 3, seed=3)}, {}))
 
 
 @maker

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import onnx
 import pytest
 from all_engines import each_engine
+from stopgrad.errors import EngineError
 
 import stopgrad as sg
+import stopgrad.onnx as sgo
 
 STEPS = np.array([1.0, 2.0, 3.0], np.float32)
 Show = Any
@@ -211,3 +215,28 @@ def test_a_graph_that_prints_is_not_written() -> None:
         sg.print("x", sg.placeholder(sg.float32, []))
     with pytest.raises(sg.GraphError, match=r"calls Python \(sg.print\); leave it out"):
         graph.to_text()
+
+
+def _prints_in_a_loop(x: Any) -> Any:
+    return sg.fori_loop(0, 2, lambda i, c: (sg.print("step {}", i), c * 2.0)[1], x)
+
+
+CURE = r"DebugCallback.* cannot call Python in a loop or branch: print what comes out of it, or take engine="
+
+
+def test_onnxruntime_says_what_to_do_about_prints_in_loops(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(EngineError, match=CURE):
+        sg.function(_prints_in_a_loop, engine="onnxruntime")(STEPS)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_model_is_saved_without_its_prints_or_with_their_cure(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [3], name="x")
+        with pytest.raises(EngineError, match=CURE):
+            sgo.save(path, {"y": _prints_in_a_loop(x)}, {"x": x})
+        assert not path.exists()
+        sg.print("x is {}", x)
+        sgo.save(path, {"y": x * 2.0}, {"x": x})
+    assert [node.op_type for node in onnx.load(path).graph.node] == ["Constant", "Mul"]

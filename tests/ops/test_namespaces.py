@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +45,7 @@ OTHERWISE: dict[str, tuple[Any, ...]] = {
     "permutation": (np.arange(6.0).reshape(3, 2), 1),
     "choice": (7, (3,)),
 }
+DOORS = ["fft", "linalg", "losses", "nn", "random", "tree"]
 LACKING = {"impl", "mode", "replace", "out_sharding"}
 ORDERED = {"randint": "random_integers"}
 
@@ -78,6 +83,27 @@ def test_tensorflows_names_take_a_key_that_comes_first(name: str) -> None:
     arguments = {**ALIKE, **OTHERWISE}[name]
     function = getattr(sg, ORDERED.get(name, f"random_{name}"))
     np.testing.assert_array_equal(function(KEY, *arguments), getattr(sg.random, name)(KEY, *arguments))
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_a_namespace_is_imported_as_a_module(name: str) -> None:
+    assert importlib.import_module(f"stopgrad.{name}") is getattr(sg, name)
+
+
+def test_names_are_imported_from_a_namespace_before_anything_else() -> None:
+    program = "from stopgrad.nn import relu; import stopgrad as sg; assert relu is sg.nn.relu"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_what_is_no_namespace_is_no_module() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"stopgrad\.relu"):
+        importlib.import_module("stopgrad.relu")
+
+
+def test_type_checkers_are_told_of_each_namespace() -> None:
+    folder = Path(__file__).parents[2] / "src/stopgrad-stubs"
+    assert sorted(one.stem for one in folder.glob("*.pyi")) == sorted(DOORS)
+    assert (folder / "py.typed").read_text() == "partial\n"  # The rest is in the package.
 
 
 def test_a_key_comes_first_second_or_by_name() -> None:

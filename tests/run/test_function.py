@@ -395,6 +395,24 @@ def test_the_signatures_used_last_are_kept() -> None:
     assert (f.runs, fast.traces) == (5, 3)
 
 
+def test_a_cache_that_is_too_small_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="stopgrad")
+    f = Counted()
+    fast = sg.function(f, engine="numpy", cache_size=2)
+    fast(np.ones(1))
+    with pytest.warns(UserWarning, match="compiled for 2 signatures"):
+        fast(np.ones(2))
+    for n in (1, 2, 3):
+        fast(np.ones(n))
+    assert not caplog.messages
+    for _ in range(3):
+        for n in (1, 2, 3):
+            fast(np.ones(n))
+    (note,) = caplog.messages
+    assert "is compiled again for what it was compiled for before" in note
+    assert "only the last 2 are kept; pass a larger cache_size" in note
+
+
 @pytest.mark.parametrize("size", [0, -1, 2.0, None, True, "3"])
 def test_a_cache_size_is_a_positive_integer(size: Any) -> None:
     with pytest.raises(sg.ArgumentError, match="cache_size is how many"):

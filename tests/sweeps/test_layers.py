@@ -49,7 +49,7 @@ LEVEL = {
 }
 HEAVY = (
     *("jax", "orbax", "tensorstore", "grain", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib"),
-    *("torch", "tensorflow"),
+    *("torch", "tensorflow", "google"),
 )
 
 

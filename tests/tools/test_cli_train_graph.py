@@ -69,6 +69,19 @@ def test_all_options_arrive(home: Path) -> None:
     assert trainer.step(x=normal(2, 4), labels=normal(2, 3)) > 0
 
 
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train-graph", "model.onnx", *["--loss", "mse", "--freeze", "enc", "--dry-run"]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert [head.partition(" (")[0] for head in heads] == ["trained", "frozen"]
+    shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.startswith(" ")}
+    assert shown["enc.weight"] == "4x8 freeze names it"
+    assert shown["head.bias"] == "3 it stands where weights stand: as a bias"
+    assert [f.name for f in home.iterdir()] == ["model.onnx"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

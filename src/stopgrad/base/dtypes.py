@@ -114,6 +114,8 @@ def dtype_of(x: DTypeLike | None) -> DType:
     """
     if type(x) is DType:
         return x
+    if isinstance(x, np.dtype) and (found := _BY_NUMPY.get(x)) is not None:  # The usual case.
+        return found
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
     if x is None:  # For NumPy None means float64.

@@ -97,9 +97,15 @@ def to_user() -> int:
     return level
 
 
-def capture() -> RawLocation | None:
-    """The instruction in the first frame outside the package that led here."""
-    frame = sys._getframe(2)
+def capture(ours: int = 0) -> RawLocation | None:
+    """The instruction in the first frame outside the package that led here.
+
+    The first so many callers of the calling function are *ours*, and need not be looked at.
+    """
+    try:
+        frame = sys._getframe(ours + 2)
+    except ValueError:  # Called by no Python code at all.
+        return None
     known = _KINDS
     while True:
         code = frame.f_code

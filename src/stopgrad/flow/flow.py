@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from stopgrad.flow.document import document_of
-from stopgrad.flow.page.html import drawing, write
+from stopgrad.flow.page.html import drawing, is_drawn, write
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.notebook import html_of
 from stopgrad.flow.reports.notices import Notice
-from stopgrad.flow.reports.tree import Part
+from stopgrad.flow.reports.tree import DIM, Paragraph, Part
 from stopgrad.flow.stories import notices_of, parts_of
+from stopgrad.flow.words import counted
 from stopgrad.graph.files import AnyPath
 
 
@@ -30,6 +32,9 @@ class Flow(Reaches, FlowReport):
         return notices_of(self)
 
     def _drawing(self) -> str:
+        if not is_drawn(self.graph):
+            draw = f'The graph has {counted(len(self.graph), "operation")}: to_html("flow.html") draws it.'
+            return html_of([Paragraph((draw, DIM))])
         drawn = drawing(self)
         return f"<details><summary>the graph</summary>{drawn}</details>" if drawn else ""
 

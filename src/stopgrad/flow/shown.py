@@ -13,7 +13,7 @@ from types import CodeType
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.page.html import DRAWN, drawing
+from stopgrad.flow.page.html import drawing, is_drawn
 from stopgrad.flow.reports.notebook import html_of
 from stopgrad.flow.reports.tree import DIM, STRONG, Excerpt, Paragraph, Part, Table
 from stopgrad.flow.words import counted, number
@@ -30,7 +30,8 @@ def _graph(graph: Graph) -> str:
     parts = [Paragraph((f"Graph of {counted(len(graph), 'operation')}", STRONG)), *_inputs(graph)]
     used = {x for op in graph.operations for x in op.inputs}
     ends = tuple([op.outputs[0] for op in graph.operations if op.outputs and used.isdisjoint(op.outputs)])
-    if len(graph) > DRAWN:
+    if not is_drawn(graph):
+        parts.append(Paragraph(("sg.explain(ys, xs).to_html(path) draws it.", DIM)))
         parts.append(_table([(kind, number(n)) for kind, n in _kinds(graph)], "<>"))
         return html_of(parts)
     return html_of(parts) + drawing(flow_of(Asked(graph, ends, {})))

@@ -51,10 +51,12 @@ def emit(
     values: tuple[Any, ...] = (),
     name: str | None = None,
     graph: Graph | None = None,
+    ours: int = 0,
 ) -> Operation:
     """Add an operation to the graph of its inputs, or to the body that is being traced and uses them.
 
-    With an empty *name* the operation has no name of its own, even if a scope has one pending.
+    With an empty *name* the operation has no name of its own, even if a scope has one pending. The first so
+    many callers are *ours*: the user's line is looked for beyond them.
     """
     try:
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
@@ -93,7 +95,7 @@ def emit(
             name = pending.name
     else:
         prefix, origin, pending = builder.prefix_in(graph), None, None
-    place = place or capture() if origin is None else None
+    place = place or capture(ours) if origin is None else None
     shared = builder.shared if origin is not None and definition.merged else None
     if shared is not None:
         key = (definition, inputs, definition.identity(values) if definition.inexact else values)
@@ -104,11 +106,9 @@ def emit(
         op = named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
         return op if calls is None else calls.note(op)
     op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
-    if calls is not None:
-        calls.note(op)
     if shared is not None:
         shared[key] = op
-    return op
+    return op if calls is None else calls.note(op)
 
 
 @exclusive
@@ -349,7 +349,7 @@ def apply(
             if operands:
                 if (tuple([x.type for x in operands]), values) not in definition._inferred:
                     operands = cast("list[Output]", coerce(definition, operands))
-                outputs = emit(definition, tuple(operands), values, name).outputs
+                outputs = emit(definition, tuple(operands), values, name, None, 1).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
         symbolic = next((x for x in operands if type(x) is Output), None)
         if symbolic is None:
@@ -466,13 +466,31 @@ def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Outpu
     Unnamed scalars, which are numbers in the user's code, are built once per graph.
     """
     if array.ndim == 0 and name == "":
-        key = (array.dtype, array.tobytes(), get_ident())
-        found = graph._scalars.get(key)
-        if found is None or not graph.holds(found.op):
+        key = array.dtype, array.tobytes()
+        found = scalar_in(graph, key)
+        if found is None:
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
-            graph._scalars[key] = found
+            graph._scalars[(*key, get_ident())] = found
         return found
     return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
+
+
+def scalar_in(graph: Graph, key: tuple[Any, ...]) -> Output | None:
+    """The unnamed scalar constant of a dtype and value that this thread has built in a graph, if it has."""
+    found = graph._scalars.get((*key, get_ident()))
+    if found is None:
+        return None
+    op, operations = found.op, graph._operations
+    return found if op.id < len(operations) and operations[op.id] is op else None
+
+
+def scalar_key(op: Operation) -> tuple[Any, ...] | None:
+    """What :func:`scalar_in` finds an operation's output by; None if it does not."""
+    if op.definition is not REGISTRY["Const"] or op.outputs[0].type.shape:
+        return None
+    array = op.values[0].array
+    key = array.dtype, array.tobytes()
+    return key if scalar_in(op.graph, key) is op.outputs[0] else None
 
 
 def as_output(x: object, graph: Graph | None = None) -> Output:

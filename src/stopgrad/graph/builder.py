@@ -559,11 +559,15 @@ def _asleep(link: Builder) -> frozenset[FrameType]:
 
 
 def _frames() -> set[FrameType]:
-    """The frames that are running."""
+    """The frames of generators and coroutines that are running.
+
+    Others are left out: a set that holds the frame that holds it would keep all variables until a collection.
+    """
     found = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        found.add(frame)
+        if frame.f_code.co_flags & _SUSPENDS:
+            found.add(frame)
         frame = frame.f_back
     return found
 
@@ -574,20 +578,18 @@ def _suspending_frame() -> FrameType | None:
     Frames that do so for others are skipped: a context manager's ``__enter__``, contextlib, and a generator
     that contextlib runs as a context manager.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _stands_for_another(frame):
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        # Ours, contextlib's, or an array library's; or it enters for its caller.
+        if not is_internal(code.co_filename) and code.co_name not in _ENTERS:
+            if not code.co_flags & _SUSPENDS:
+                return None
+            caller = frame.f_back
+            if caller is None or caller.f_code.co_filename != contextlib.__file__:
+                return frame
         frame = frame.f_back
-    return frame if frame is not None and frame.f_code.co_flags & _SUSPENDS else None
-
-
-def _stands_for_another(frame: FrameType) -> bool:
-    code, caller = frame.f_code, frame.f_back
-    if is_internal(code.co_filename):  # Ours, contextlib's, or an array library's.
-        return True
-    if code.co_name in _ENTERS:
-        return True
-    driven = caller is not None and caller.f_code.co_filename == contextlib.__file__
-    return driven and bool(code.co_flags & _SUSPENDS)
+    return None
 
 
 _ENTERS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from stopgrad.graph.type_rules import (
     same,
 )
 
+F = TypeVar("F", bound=Callable[..., Any])
 INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))
 ALIKE = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
@@ -55,7 +57,7 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Cal
             if type(x) is Output:
                 if not (graph := x.op.graph).careful:
                     try:
-                        return emit(definition, (x,), (), None, graph).outputs[0]
+                        return emit(definition, (x,), (), None, graph, 1).outputs[0]
                     except Exception:
                         return whole(x)  # Promotes the operand, or fails again with the full error.
             elif (made := recalled(definition, (x,))) is not None:
@@ -70,7 +72,7 @@ def binary(
 ) -> Callable[..., Tensor]:
     """The public function of an operation with two operands, *first* and *second*, and no attributes."""
 
-    @guarded(definition.type)
+    @guarded(definition.type, alike=True)
     def whole(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
         return apply(definition, (x, y), (), name)
 
@@ -81,14 +83,37 @@ def binary(
             if type(x) is Output:
                 if type(y) is Output and not (graph := x.op.graph).careful:
                     try:
-                        return emit(definition, (x, y), (), None, graph).outputs[0]
+                        return emit(definition, (x, y), (), None, graph, 1).outputs[0]
                     except Exception:
                         return whole(x, y)  # Promotes the operands, or fails again with the full error.
             elif type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
                 return made
+            return whole(x, y)
         return whole(x, y, name)
 
     return _named(definition, whole, function, function_name, first, second, "name")
+
+
+def directly(definition: type[Op], *values: Any) -> Callable[[F], F]:
+    """Decorator of the public function of an operation with two operands.
+
+    With two outputs and nothing else, it builds the operation with these attributes, if it can be built.
+    """
+
+    def decorate(whole: F) -> F:
+        @functools.wraps(whole)
+        def function(*args: object, **kwargs: object) -> Tensor:
+            if len(args) == 2 and not kwargs:
+                x, y = args
+                if type(x) is Output and type(y) is Output and not (graph := x.op.graph).careful:
+                    known = ((x.type, y.type), values) in definition._inferred
+                    if known and y.op.graph is graph:
+                        return emit(definition, (x, y), values, None, graph, 1).outputs[0]
+            return whole(*args, **kwargs)
+
+        return cast("F", publish(definition, reads_arguments(function)))
+
+    return decorate
 
 
 def _named(

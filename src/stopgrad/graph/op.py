@@ -239,6 +239,7 @@ class Op:
     rules: ClassVar[tuple[Rule | NoGradient, ...]]
     joint: ClassVar[Joint | None]
     differentiable: ClassVar[tuple[int, ...]]
+    always_open: ClassVar[tuple[int, ...] | None]
     has_bodies: ClassVar[bool]
     tells_apart: ClassVar[bool]
     inexact: ClassVar[bool]
@@ -378,6 +379,7 @@ class Op:
             )
         cls.rules = tuple(given[name] for name in names)
         cls.differentiable = tuple(i for i, rule in enumerate(cls.rules) if not isinstance(rule, NoGradient))
+        cls.always_open = None if cls.variadic or cls.selective else cls.differentiable
 
     @classmethod
     def _read_traits(cls) -> None:

@@ -26,6 +26,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.immediate import Call
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import as_array, as_list, type_of
+from stopgrad.graph.repeated import key_of, remember, repeated
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,14 +36,14 @@ def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
     return isinstance(caught.value, FlowError)
 
 
-def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:
+def builds(definition: type[Op], by_type: bool = False, alike: bool = False) -> Callable[[F], F]:
     """Decorator of the public function of an operation.
 
     A function without a docstring gets the operation's; one with other arguments has its own.
     """
 
     def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.type, by_type)(function))
+        return publish(definition, guarded(definition.type, by_type, alike)(function))
 
     return decorate
 
@@ -58,12 +59,14 @@ def publish(definition: type[Op], function: F) -> F:
 # -------------------------------------------------------------------------------------- all or nothing
 
 
-def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
+def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[F], F]:
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
-    With *by_type*, the function reads types of arrays but never values, and immediate calls are cached
+    With *alike*, the function reads of outputs only the types, and what it builds is remembered
+    (:mod:`stopgrad.graph.repeated`). With *by_type*, also of arrays, and so are immediate calls
     (:class:`stopgrad.graph.immediate.Call`).
     """
+    alike = alike or by_type
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
@@ -71,25 +74,31 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def public(*args: object, **kwargs: object) -> Any:
-            graph: Graph | None
-            repeatable = None
+            graph: Any
+            repeatable = key = None
+            outputs: list[Output] = []
             for x in args:
-                if type(x) is Output:
+                if type(x) is Output or (type(x) is list and x and type(x := x[0]) is Output):
                     graph = x.op.graph
+                    if alike and not graph.careful:
+                        key = key_of(public, args, kwargs, outputs)
                     break
             else:
                 if by_type:
                     repeatable = Call(public, args, kwargs)
-                    found = repeatable.repeated()
-                    if found is not None:
+                    if (found := repeatable.repeated()) is not None:
                         return found
                 graph = _graph_among(args, kwargs)
             length = 0 if graph is None else len(graph._operations)
             others = _lengths() if graph is not None and graph.careful else ()
             try:
                 try:
+                    if key is not None and (made := repeated(key, outputs, graph)) is not None:
+                        return made
                     made = function(*args, **kwargs)
-                    if repeatable is not None:
+                    if key is not None:
+                        remember(key, outputs, graph, length, made)
+                    elif repeatable is not None:
                         repeatable.remember(made)
                     return made
                 except BaseException as error:  # A KeyboardInterrupt leaves nothing behind either.

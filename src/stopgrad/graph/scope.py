@@ -32,9 +32,7 @@ class Scope(Block):
 
     def with_sub_scope(self, name: str) -> Scope:
         """A scope below this one; its name is made unique."""
-        check_name(name)
-        claim = Claim(self._claim)
-        return Scope(self.graph, self.graph.names.claim(self.prefix + name, claim))._with(claim)
+        return _below(self.graph, self.prefix, self._claim, name)
 
     def with_name(self, name: str) -> Scope:
         """This scope, with a name for the next operation built in it."""
@@ -77,6 +75,15 @@ def require_graph(what: str) -> Graph:
 
 def name_scope(name: str) -> Scope:
     """A scope below the default graph's current one."""
-    graph = require_graph(f"name_scope({name!r})")
     builder = current()
-    return Scope(graph, builder.prefix)._with(builder.claim).with_sub_scope(name)
+    graph = builder.graph
+    if graph is None:
+        graph = require_graph(f"name_scope({name!r})")
+    return _below(graph, builder.prefix, builder.claim, name)
+
+
+def _below(graph: Graph, prefix: str, outer: Claim | None, name: str) -> Scope:
+    """A new scope below a prefix, which *outer* reserves."""
+    check_name(name)
+    claim = Claim(outer)
+    return Scope(graph, graph.names.claim(prefix + name, claim))._with(claim)

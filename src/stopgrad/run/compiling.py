@@ -27,7 +27,7 @@ from stopgrad.rewrite import Rewritten, check_sizes, formed, prepare
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
 
-CACHE_SIZE = 128
+CACHE_SIZE = 512
 """The number of compiled computations that a session or a function keeps, unless another is given."""
 
 
@@ -243,7 +243,7 @@ def _shown(prepared: Rewritten) -> str:
 _MANY = 6
 
 
-def cached(function: Callable[..., Any], size: int, what: str) -> Any:
+def cached(function: Callable[..., Any], size: int, what: str, kept: str = "") -> Any:
     """The function with an LRU cache.
 
     It is the standard library's: threads may share it, and a call that is interrupted or fails adds nothing.
@@ -252,12 +252,42 @@ def cached(function: Callable[..., Any], size: int, what: str) -> Any:
         function: its arguments must have a hash.
         size: the number of results to keep, an integer of at least 1.
         what: the name of the caller, for the error.
+        kept: what is kept, if it is to be noted, once, that a result was made again because too few are.
     """
     if not is_whole(size) or whole(size) < 1:
         raise ArgumentError(
             f"{what}: cache_size is how many compiled computations to keep, at least 1; not {size!r}"
         )
-    return functools.lru_cache(whole(size))(function)
+    return functools.lru_cache(whole(size))(_noting(function, whole(size), kept) if kept else function)
+
+
+def _noting(function: Callable[..., Any], size: int, kept: str) -> Callable[..., Any]:
+    """The function behind a cache of so many results; it notes, once, that it makes one again."""
+    made: dict[int, None] = {}  # Hashes of arguments, the last one last.
+    told = False
+
+    def noting(*args: Any) -> Any:
+        nonlocal told
+        key = hash(args)
+        if not told and key in made and len(made) > size:
+            told = True
+            _note(
+                f"{kept} is compiled again for what it was compiled for before, since only the last {size} "
+                "are kept; pass a larger cache_size, or arguments of fewer kinds"
+            )
+        result = function(*args)
+        if not told:
+            made.pop(key, None)
+            made[key] = None
+            if len(made) > RECALLED * size:
+                made.pop(next(iter(made)), None)
+        return result
+
+    return noting
+
+
+RECALLED = 8
+"""How many times as many computations are known to have been compiled as are kept."""
 
 
 def has_hash(x: object) -> bool:

@@ -77,7 +77,8 @@ class Function:
         if self._shardings is not None and mesh is None:
             raise ArgumentError(f"function: shardings of {name} need a mesh; pass mesh=sg.Mesh(...)")
         # Refers to f alone, so that a dropped function is freed at once, with all that was compiled for it.
-        self._traced = cached(partial(_traced, f, self._compiler), options.cache_size, "function")
+        traced = partial(_traced, f, self._compiler)
+        self._traced = cached(traced, options.cache_size, "function", kept=name)
         self._warned = False
         self._last_new: Arguments | None = None
         self._last_program: Program | None = None

@@ -145,7 +145,7 @@ class Session:
         self._state = _State(engine_named(engine, mesh=self.mesh), {}, {})
         # Neither refers to the session, so that a dropped session is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
-        self._programs = cached(partial(_compile, self._compiler), cache_size, "Session")
+        self._programs = cached(partial(_compile, self._compiler), cache_size, "Session", kept="a session")
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 

@@ -292,6 +292,21 @@ def test_gradients_of_parameters_and_inputs() -> None:
     np.testing.assert_allclose(dx, gh @ p["l1.weight"].T, rtol=1e-3, atol=1e-3)
 
 
+def test_gradients_for_the_parameters_of_the_graph_are_built_into_it() -> None:
+    model = sgo.load(model_of(MLP))
+    x = np.random.default_rng(1).normal(size=(5, 3)).astype(F) / 9
+
+    def loss(parameters: Any) -> Any:
+        return sg.reduce_sum(sg.square(model.apply(parameters, x)))
+
+    with sg.Session(model.graph) as session:
+        found = session.run(sg.grad(loss)(model.parameters))
+    expected = sg.grad(loss)(model.values())
+    assert found.keys() == expected.keys()
+    for name, g in expected.items():
+        np.testing.assert_allclose(found[name], g, rtol=1e-5, atol=1e-6)
+
+
 def test_second_derivatives_equal_closed_forms() -> None:
     model = sgo.load(
         model_of("""

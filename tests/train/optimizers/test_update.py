@@ -193,6 +193,33 @@ def test_sizes_of_zero_and_scalars_go_through_all() -> None:
             assert session.value(p[0]) < 0.0
 
 
+def test_scaled_gradients_make_the_same_steps_and_overflows_make_none() -> None:
+    def steps(**options: Any) -> list[Any]:
+        with sg.Graph().as_default() as graph:
+            x = sg.placeholder(sg.float32, [2], name="x")
+            w = sg.parameter(np.float32([0.5, -0.5]), name="w")
+            update = so.adamw(sg.reduce_sum(sg.square(w * x - 1.0)), [w], 0.1, **options)
+        with sg.Session(graph, engine="numpy") as session:
+            found = []
+            for fed in ([1.0, 2.0], [3.0, 1.0], [np.inf, 1.0], [2.0, 2.0]):
+                with np.errstate(all="ignore"):
+                    session.run(update.run, {x: np.float32(fed)})
+                found.append([session.value(w), *map(session.value, update.state.values())])
+            return found
+
+    plain, scaled = steps(), steps(loss_scale=1024.0)
+    for ours, theirs in zip(scaled[:2], plain[:2], strict=True):
+        assert ours[2:4] == [1024.0, ours[1]]
+        for a, b in zip([ours[0], ours[1], *ours[4:]], theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert scaled[2][2:4] == [512.0, 0]
+    for i in (0, 1, 4, 5):
+        np.testing.assert_array_equal(scaled[2][i], scaled[1][i])
+    assert scaled[3][1] == 3
+    assert np.isfinite(scaled[3][0]).all()
+    assert np.isnan(plain[2][0]).any()
+
+
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime"])
 def test_bias_corrections_of_a_million_steps_are_exact_to_float32(engine: str) -> None:
     pytest.importorskip("onnxruntime") if engine == "onnxruntime" else None

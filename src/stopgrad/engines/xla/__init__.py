@@ -20,7 +20,7 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import handed_over, keep_memory
-from stopgrad.engines.xla.native import loaded, regions
+from stopgrad.engines.xla.native import candidates, loaded, regions
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
@@ -32,6 +32,7 @@ from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.effects import Calling, DebugCallback
 from stopgrad.ops.structural.sharding import Shard
 from stopgrad.ops.structural.sources import Placeholder
+from stopgrad.rewrite import formed, prepare
 from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
 
@@ -133,7 +134,7 @@ class XlaEngine(Engine):
         found: list[Region] = []
 
         def noted(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
-            made = regions(operations, wanted)
+            made = regions(operations, wanted, self._probed)
             found.extend(made)
             return made
 
@@ -148,7 +149,7 @@ class XlaEngine(Engine):
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
         # A program that was compiled with kernels cannot run without them.
-        details = (variant.name, loaded() if found else None)
+        details = (variant.name, loaded() if found else None, len(found))
         run = self._jitted(
             lambda *arrays: fast(arrays),
             inputs,
@@ -160,6 +161,15 @@ class XlaEngine(Engine):
             lambda *arrays: interpret(arrays),
         )
         return self.raising(run, operations)
+
+    def _probed(self, inputs: Sequence[Output], outputs: Sequence[Output], kernels: bool) -> Compiled:
+        """A graph by which kernels are measured, with them or without. Calls are waited for."""
+        form = formed(prepare(outputs, inputs), FORMS)
+        steps = program(form.inputs, form.outputs, self, candidates if kernels else None)
+        options = compiler_options(form.outputs[0].op.graph.operations, "cpu")
+        details = ("probe", loaded() if kernels else None)
+        run = self._jitted(lambda *xs: steps(xs), form.inputs, form.outputs, options, details=details)
+        return lambda arrays: self._jax.block_until_ready(run(arrays))
 
     def raising(self, run: Compiled, operations: Sequence[Operation]) -> Compiled:
         """A program that raises what a function of Python raised that it called."""
@@ -247,9 +257,11 @@ class XlaEngine(Engine):
 
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.
-        for value in values:
-            if isinstance(value, self._array):
-                value.block_until_ready()
+        waited = [*values]
+        if len(waited) == 1 and isinstance(waited[0], self._array):
+            waited[0].block_until_ready()
+        else:
+            self._jax.block_until_ready(waited)
 
 
 # JAX computes in its own threads. A forked process does not have them, and would wait for ever.

@@ -14,6 +14,7 @@ from stopgrad.flow.page.data import page_data
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.words import plain
 from stopgrad.graph.files import AnyPath, replacing
+from stopgrad.graph.graph import Graph
 
 HOME = Path(__file__).parent
 SCRIPTS = ("model.js", "layout.js", "draw.js", "source.js", "panels.js", "main.js")
@@ -33,8 +34,13 @@ def write(report: Reaches, path: AnyPath) -> None:
             text = text[os.write(file, text) :]
 
 
-DRAWN = 5_000
-"""The most operations of a graph that is drawn in a notebook."""
+DRAWN = 50_000
+"""The most operations of a graph that is drawn in a notebook, whose file grows by 2.6 MB then."""
+
+
+def is_drawn(graph: Graph) -> bool:
+    """Whether a graph is small enough for a drawing in a notebook."""
+    return len(graph) <= DRAWN
 
 
 def drawing(report: Reaches) -> str:
@@ -42,7 +48,7 @@ def drawing(report: Reaches) -> str:
 
     It needs no network. Each drawing holds the layout engine, 0.6 MB. Empty for a large graph.
     """
-    if len(report.graph) > DRAWN or not report.ys:
+    if not is_drawn(report.graph) or not report.ys:
         return ""
     inside = html.escape(page(report, small=True))
     style = "width:100%;height:32em;border:1px solid rgba(128,128,128,.35);border-radius:6px"

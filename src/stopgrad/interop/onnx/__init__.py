@@ -8,9 +8,10 @@ Examples:
 
 from __future__ import annotations
 
+from stopgrad.interop.onnx.exporting import export
 from stopgrad.interop.onnx.loading import load
 from stopgrad.interop.onnx.saving import save, to_model
 from stopgrad.interop.onnx.training import Lora, TrainingFiles, training
 from stopgrad.interop.trainer import Trainer
 
-__all__ = ["Lora", "Trainer", "TrainingFiles", "load", "save", "to_model", "training"]
+__all__ = ["Lora", "Trainer", "TrainingFiles", "export", "load", "save", "to_model", "training"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+import warnings
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
+from stopgrad.base.source import to_user
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
@@ -25,10 +27,13 @@ from stopgrad.interop.onnx.checking import (
     read_in,
     versions_of,
 )
+from stopgrad.interop.onnx.erased import restored
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
+from stopgrad.interop.onnx.patterns import matches, patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
 from stopgrad.interop.onnx.translating import Space, Translator, stored
+from stopgrad.interop.onnx.weights import Verdict, weighing_of
 from stopgrad.interop.shared.building import (
     FAILED,
     RANDOM,
@@ -41,12 +46,19 @@ from stopgrad.interop.shared.conversions import Refused
 
 
 @guarded("load")
-def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Model:
+def load(
+    source: ModelSource,
+    *,
+    known: Mapping[str, Any] | None = None,
+    parameters: str | Iterable[str] = (),
+    quantized: str | None = None,
+) -> Model:
     """An ONNX model as a graph of this library's operations, to differentiate, check, explain, train and run.
 
     Opsets from 13 on are read. Each node becomes operations in a scope of its name; reports show the node in
-    place of a source line. Floating-point initializers become parameters, all others constants; an
-    initializer that must be known while the graph is built (the scales of a Resize) is a constant, too.
+    place of a source line. Floating-point initializers that are weights become parameters, all others
+    constants: masks, tables of positions, buffers that the file says are such (docs/train-graph.md, "What is
+    trained", has the evidence).
     Symbolic sizes stay symbolic: equal names are equal sizes. Computations of shapes are done at once, on
     symbolic sizes.
 
@@ -61,6 +73,10 @@ def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Mode
         source: a path; the bytes of a file; or an ``onnx.ModelProto``.
         known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
             values and no longer inputs.
+        parameters: patterns of names of floating-point initializers that are parameters whatever is known of
+            them, such as ``"*"``.
+        quantized: ``"straight-through"`` for gradients that go through the rounding of quantised numbers as
+            if it were not there, within their range (QDQ and dynamic quantisation); None for none.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -86,27 +102,47 @@ def load(source: ModelSource, *, known: Mapping[str, Any] | None = None) -> Mode
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
+    if quantized not in (None, STRAIGHT):
+        raise ArgumentError(f"quantized is {STRAIGHT!r} or None, not {quantized!r:.60}")
+    patterns = patterns_of(parameters, "parameters")
+    return weighed(read(source, lean=True), known or {}, patterns, quantized is not None)[0]
+
+
+STRAIGHT = "straight-through"
+"""The gradient of quantised models that can be asked for."""
+
+
+def weighed(
+    source: Source, known: Mapping[str, Any], parameters: Sequence[str], straight: bool = False
+) -> tuple[Model, dict[str, Verdict]]:
+    """A model as :func:`load` gives it, and the verdicts on its floating-point initializers."""
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
-        return _Loading(read(source, lean=True), dict(known or {})).model()
+        loading = _Loading(source, dict(known), parameters)
+        loading.straight = straight
+        return loading.model(), loading.verdicts
 
 
 class _Loading:
     """A model that is being loaded."""
 
-    def __init__(self, source: Source, known: dict[str, Any]) -> None:
-        self.source, self.known = source, known
-        self.proto, self.name = source.model, source.name
+    def __init__(self, source: Source, known: dict[str, Any], wanted: Sequence[str]) -> None:
+        self.source, self.known, self.wanted = source, known, wanted
+        self.proto, self.name = _with_gates(source), source.name
         self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
         self.alike: dict[str, int] = {}  # How many sizes would have these names.
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
+        self.straight = False
+        self.weighing = weighing_of(self.proto)
+        self.verdicts: dict[str, Verdict] = {}
 
     def model(self) -> Model:
         functions = check_model(self.proto, self.name, OPERATORS)
         graph = sg.Graph()
         count = sum(1 for _ in all_nodes(self.proto))
         translator = Translator(functions, self.source.folder, self.name, count)
+        translator.soft = {} if self.straight else None
         with graph.as_default():
             values = self._values(translator)
             if draws(self.proto):
@@ -155,6 +191,9 @@ class _Loading:
     def _initializer(self, name: str, array: np.generic | np.ndarray[Any, Any], as_known: bool) -> Known:
         held = Known(array)
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
+            return held
+        verdict = self.verdicts[name] = self.weighing.of(name, held.array)
+        if not verdict.weight and not any(matches(name, one) for one in self.wanted):
             return held
         made = stored_parameter(array, name, self.name, "initializer")
         self.parameters[name] = made.output
@@ -256,6 +295,20 @@ class _Loading:
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return leaves_by_name(self.name, list(self.inputs), args, kwargs)
+
+
+def _with_gates(source: Source) -> Any:
+    """The model, with gates that tools have erased put back; the user is warned of those that cannot be."""
+    model, _, lost = restored(source.model)
+    if lost:
+        count = "a gate" if len(lost) == 1 else f"{len(lost)} gates"
+        warnings.warn(
+            f"{source.name} had {count} that an optimiser or inliner has erased, so gradients flow where "
+            f"they were cut or changed: {shorten(lost)}; load the file that was saved, and optimise only "
+            "what is never differentiated",
+            stacklevel=to_user(),
+        )
+    return model
 
 
 def _read_as_known(graph: onnx.GraphProto) -> set[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -17,25 +17,18 @@ from stopgrad.engines.onnxruntime.nodes import Beside, Program, model_of, writte
 from stopgrad.engines.onnxruntime.nodes.program import LATEST, OLDEST
 from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
-from stopgrad.graph.graph import Operation, Output, describe, needed
-from stopgrad.graph.operands import NumpyArray, as_array, shorten
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
-from stopgrad.interop.imported import Model
-from stopgrad.ops.structural.sources import Parameter, Placeholder
+from stopgrad.interop.onnx.erased import list_gates
+from stopgrad.interop.onnx.weights.exporters import say
+from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
 from stopgrad.rewrite import erase_gates, rewrite
-from stopgrad.run.function import Function
-from stopgrad.run.session import Session
 
 OPSET = 21
 """The default version of ONNX's operators."""
 
 LARGEST = 2**31 - 2**20
 """The largest model, in bytes, that is written into one file; the format is limited to 2 GiB."""
-
-Names = Mapping[str, Output] | Sequence[Output] | Output
-Wanted = Names | Model | Callable[..., Any]
-Given = Names | Sequence[Any] | None
-Values = Session | Mapping[str, Any] | None
 
 
 @guarded("save")
@@ -74,7 +67,11 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    ready = _ready(outputs, inputs, values, opset, gates)
+    put(path, ready_of(outputs, inputs, values, opset, gates), external)
+
+
+def put(path: AnyPath, ready: Ready, external: bool | None) -> None:
+    """Write a program as a model into a file, and its large arrays into another one if *external* says so."""
     if external not in (None, True, False):
         raise ArgumentError(f"external is True, False or None, not {external!r}")
     if external is None:
@@ -111,17 +108,18 @@ def to_model(
         >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
         ['StopGradient', 'Exp']
     """
-    return _ready(outputs, inputs, values, opset, gates).model()
+    return ready_of(outputs, inputs, values, opset, gates).model()
 
 
 # ---------------------------------------------------------------------------------------------- the graph
 
 
-class _Ready(NamedTuple):
-    """A program, and the values of its parameters."""
+class Ready(NamedTuple):
+    """A program, the values of its parameters, and what sort of tensors these are, by kind."""
 
     program: Program
     stored: dict[str, NumpyArray]
+    kinds: Mapping[str, Iterable[str]]
 
     @property
     def bytes(self) -> int:
@@ -130,102 +128,36 @@ class _Ready(NamedTuple):
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
         made = model_of(self.program, self.stored, beside=beside)
         made.producer_version = sg.__version__
+        say(made, self.kinds)
+        list_gates(made)
         return made
 
 
-def _ready(outputs: Wanted, inputs: Given, values: Values, opset: int, gates: bool) -> _Ready:
+def ready_of(
+    outputs: Wanted,
+    inputs: Given,
+    values: Values,
+    opset: int,
+    gates: bool = True,
+    kinds: Mapping[str, Iterable[str]] | None = None,
+) -> Ready:
+    """A program that is ready to be written. Parameters of an imported model have its names for them."""
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
-    outputs, inputs = _of_program(outputs, inputs)
-    ys = _by_name(outputs, "outputs")
-    if not ys:
-        raise ArgumentError("a model has at least one output; give outputs")
-    xs = None if inputs is None else _by_name(inputs, "inputs")
-    operations = needed([*ys.values()], set() if xs is None else set(xs.values()))
-    given = {op.outputs[0] for op in operations if op.definition in (Placeholder, Parameter)}
-    held = [x for x in given if x.op.definition is Parameter]
-    if xs is None:
-        places = sorted(given - set(held), key=lambda x: x.op.id)
-        xs = {x.op.name: x for x in places}
-    fed = set(xs.values())
-    missing = [x for x in given - set(held) if x not in fed]
-    if missing:
-        raise ArgumentError(
-            f"the outputs need {describe(missing[0])}, which is not among the inputs; give it"
-        )
-    stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in fed}
-    twice = next((name for name in xs if name in stored or name in ys), None)
-    if twice is not None:
-        raise ArgumentError(
-            f"two values of the model are called {twice!r}; give inputs and outputs other names"
-        )
+    xs, ys, stored = asked(outputs, inputs, "model")
     everything = {**xs, **stored}
     if gates not in (True, False):
         raise ArgumentError(f"gates is True or False, not {gates!r}")
     rules = RULES if gates else (erase_gates, *RULES)
     done = rewrite([*ys.values()], [*everything.values()], rules)
-    arrays = {name: _value(x, name, values) for name, x in stored.items()}
+    arrays = {name: value_of(x, name, values) for name, x in stored.items()}
     program = written(
         dict(zip(everything, done.inputs, strict=True)),
         dict(zip(ys, done.outputs, strict=True)),
         opset,
         stored=arrays,
     )
-    return _Ready(program, arrays)
-
-
-def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:
-    """The outputs and inputs of an imported model or of a function; others as they are given."""
-    if isinstance(outputs, Model):
-        if inputs is not None:
-            raise ArgumentError("a model has inputs of its own; leave inputs out")
-        return outputs.outputs, outputs.inputs
-    if isinstance(outputs, (Output, Operation, Mapping)) or not callable(outputs):
-        return outputs, inputs
-    if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Sequence):
-        raise ArgumentError(
-            f"inputs of a function are a list of arrays like its arguments, not {shorten(inputs)}"
-        )
-    function = outputs if isinstance(outputs, Function) else sg.function(outputs)
-    lowered = function.lower(*inputs)
-    return lowered.outputs, lowered.inputs
-
-
-def _by_name(given: Any, what: str) -> dict[str, Output]:
-    if isinstance(given, (Output, Operation)):
-        given = [given]
-    if isinstance(given, Mapping):
-        items = list(given.items())
-    else:
-        try:
-            items = [(None, y) for y in given]
-        except TypeError:
-            raise ArgumentError(f"{what} are outputs, or outputs by name, not {given!r}") from None
-    found: dict[str, Output] = {}
-    for name, y in items:
-        y = y.as_output() if isinstance(y, Operation) else y
-        if not isinstance(y, Output):
-            raise ArgumentError(f"{what} are outputs of a graph, not {y!r}")
-        name = (y.op.name if y.index == 0 else f"{y.op.name}:{y.index}") if name is None else name
-        if not isinstance(name, str) or not name or name in found:
-            raise ArgumentError(f"{what} need names of their own, not {name!r}; give them in a dict")
-        found[name] = y
-    return found
-
-
-def _value(x: Output, name: str, values: Values) -> NumpyArray:
-    """The value of a parameter that the model holds."""
-    if isinstance(values, Session):
-        return values.value(x)
-    if values is None or name not in values:
-        array: NumpyArray = x.op.values[0].array
-        return array
-    array = as_array(values[name])
-    if array.shape != x.shape or array.dtype != x.dtype.numpy:
-        raise ArgumentError(
-            f"the parameter {name!r} is {x.type!r}, not {array.dtype}{list(array.shape)} as values has it"
-        )
-    return array
+    return Ready(program, arrays, {"parameter": list(arrays)} if kinds is None else kinds)
 
 
 # ---------------------------------------------------------------------------------------------- the files

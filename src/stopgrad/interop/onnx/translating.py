@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
@@ -63,7 +64,11 @@ class Space:
 
 
 class Translator(Building):
-    """Translates a model into the graph that is being built."""
+    """Translates a model into the graph that is being built.
+
+    Attributes:
+        soft: for tensors of quantised numbers, the numbers before rounding; None if gradients end there.
+    """
 
     def __init__(
         self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str, nodes: int = 0
@@ -71,6 +76,7 @@ class Translator(Building):
         super().__init__()
         self.functions = functions
         self._folder, self._file = folder, file
+        self.soft: dict[sg.Output, sg.Output] | None = None
         self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}
@@ -204,17 +210,16 @@ class Translator(Building):
             parts: list[Any] = [None] * sum(k < custom.asked for k in custom.kept)
             if function is not None and custom.returned:
                 call = onnx.NodeProto(output=function.output)
-                made = self._called(
-                    function, call, f"{name}/gradient", (*cotangents, *operands[first:]), space
-                )
+                given = _by_number(function, cotangents, operands[first:])
+                made = self._called(function, call, f"{name}/gradient", given, space)
                 if len(made) != len(custom.returned) or any(y is FAILED for y in made):
                     raise Refused(f"its gradient function, stopgrad::{custom.gradient}, cannot be read")
                 for i, y in zip(custom.returned, made, strict=True):
                     parts[i] = self.tensor(y)
             return parts
 
-        given = [local(self.tensor(x)) for x in operands[:last]]
-        return given_gradient(given[:first], given[first:], gradient, custom.asked, custom.kept).outputs
+        held = [local(self.tensor(x)) for x in operands[:last]]
+        return given_gradient(held[:first], held[first:], gradient, custom.asked, custom.kept).outputs
 
     def _attributes(self, node: onnx.NodeProto, name: str, space: Space) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -299,6 +304,18 @@ class Custom(NamedTuple):
     kept: tuple[int, ...]
     returned: tuple[int, ...]
     gradient: str
+
+
+def _by_number(function: onnx.FunctionProto, cotangents: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """The operands of a gradient function, by the numbers in its inputs' names: tools drop unread ones."""
+    found = []
+    for name in map(text, function.input):
+        some = {"g": cotangents, "x": others}.get(name[:1], ())
+        number = int(name[1:]) if re.fullmatch(r"\d{1,9}", name[1:]) else len(some)
+        if number >= len(some):
+            raise Refused(f"its gradient function has an input {name!r}, which the call has no operand for")
+        found.append(some[number])
+    return found
 
 
 def custom_of(node: onnx.NodeProto, attributes: Mapping[str, Any], operands: int) -> Custom:

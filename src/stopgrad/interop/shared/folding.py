@@ -40,6 +40,8 @@ def computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known]
         built = [y for y in results if isinstance(y, sg.Output)]
         if any(not isinstance(y, (sg.Output, Known)) for y in results):
             return None
+        if any(y.op.graph is not graph for y in built):  # It draws, with the model's random key.
+            return None
         if any(not _is_plain(op) for op in graph.subgraph_to(built)):
             return None
     values = iter(interpret(built, {}) if built else [])

@@ -9,5 +9,6 @@ Examples:
 from __future__ import annotations
 
 from stopgrad.interop.tensorflow.loading import load
+from stopgrad.interop.tensorflow.saving import save, to_graph
 
-__all__ = ["load"]
+__all__ = ["load", "save", "to_graph"]

@@ -143,6 +143,8 @@ class _Branches:
         attributes = {"Tout": types(len(merges))}
         if self._is_numbered(decides, around):
             attributes["branches"] = function_attribute(*names)
+        elif count != 2:
+            raise FileError(f"{self.body.name}: {merges[0]!r} merges {count} ways of a switch with two")
         else:
             attributes["else_branch"], attributes["then_branch"] = map(function_attribute, names)
         op = "Case" if "branches" in attributes else "If"

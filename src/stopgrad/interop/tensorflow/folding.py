@@ -48,16 +48,25 @@ def _dtype(node: Call, operands: Sequence[Known]) -> DType | None:
     return next(x.dtype for x in operands if x.is_symbolic)
 
 
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
 def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> Any:
-    if x.ndim != 1 or len(begin) != 1 or node.attribute("new_axis_mask", 0):
-        raise Unknown
-    if node.attribute("ellipsis_mask", 0):
-        return x
-    first, last = int(begin[0]), int(end[0])
-    if node.attribute("shrink_axis_mask", 0):
-        return x[first]
-    start = None if node.attribute("begin_mask", 0) else first
-    return x[slice(start, None if node.attribute("end_mask", 0) else last, int(strides[0]))]
+    index: list[Any] = []
+    for i, (first, last, step) in enumerate(zip(begin, end, map(int, strides), strict=True)):
+        no_first, no_last, dots, new, one = (bool(node.attribute(name, 0) >> i & 1) for name in _MASKS)
+        if dots or new:
+            index.append(Ellipsis if dots else None)
+        elif one:
+            index.append(int(first))
+        else:
+            index.append(slice(None if no_first else int(first), None if no_last else int(last), step))
+    return x[tuple(index)]
+
+
+def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> Any:
+    around = [(int(before), int(after)) for before, after in pairs]
+    return np.pad(x.astype(object), around, constant_values=0 if value is None else value.item())
 
 
 def _slice(node: Call, x: Array, begin: Array, size: Array) -> Any:
@@ -147,10 +156,10 @@ FOLDS: dict[str, Any] = {
     "AddN": many(operator.add),
     "Sub": each(operator.sub),
     "Mul": each(operator.mul),
-    "FloorDiv": each(quotient),
+    "FloorDiv": each(operator.floordiv),
     "TruncateDiv": each(quotient),
     "Div": divided,
-    "FloorMod": each(remainder),
+    "FloorMod": each(operator.mod),
     "Mod": each(remainder),
     "TruncateMod": each(remainder),
     "Maximum": each(larger),
@@ -167,6 +176,8 @@ FOLDS: dict[str, Any] = {
     "GatherV2": _gather,
     "StridedSlice": _strided,
     "Slice": _slice,
+    "Pad": _padded,
+    "PadV2": _padded,
     "Split": _split,
     "Unpack": _unpack,
     "Pack": _pack,

@@ -6,23 +6,44 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.interop.tensorflow.operators.activations import is_swish
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Rule
 from stopgrad.interop.tensorflow.operators.structure import gated
+from stopgrad.ops.gates.custom import CustomGradient
 
 
 def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
     """The results of a node with the attribute ``_gradient_op_type``.
 
     TensorFlow asks a registry for the gradient of that name, which only the program that built the graph has;
-    a SavedModel may hold it as a function. Where there is none, asking for the gradient is an error.
+    a SavedModel may hold it as a function. Where there is none, asking for the gradient is an error, but for
+    swish, whose own gradient is the derivative of what the node hands on, computed with less memory.
     """
     function = node.library.registered.get(mark)
     if function is not None:
-        return _custom(node, rule, function)
+        body = node.library.body(function)
+        found = len(body.outputs)
+        captured = node.captured(function)
+        known = captured is not None and len(body.arguments) == len(node.operands) + len(captured)
+        if captured is not None and known and node.read_results + found == len(node.operands):
+            return _custom(node, rule, function, captured)
+        message = (
+            f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say "
+            f"to which of its {len(node.operands)} operands the {found} gradients of its function belong, or "
+            "what that function takes"
+        )
+        return _all_prevented(node, rule, message)
+    if is_swish(node.operands):
+        return tuple(node.ruled(rule))
     message = (
         f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which the file does not hold; "
         "save the model with tf.saved_model.SaveOptions(experimental_custom_gradients=True)"
     )
+    return _all_prevented(node, rule, message)
+
+
+def _all_prevented(node: Call, rule: Rule, message: str) -> list[Any]:
+    """The results of a node, through which asking for a gradient is an error."""
     made = node.ruled(rule)
     ys = made if isinstance(made, tuple) else (made,)
     return [_prevented(node, node.tensor(y), message) for y in ys]
@@ -33,11 +54,13 @@ def _prevented(node: Call, y: Any, message: str) -> Any:
     return gated(node, sg.prevent_gradient, y, message) if carries else y
 
 
-def _custom(node: Call, rule: Rule, function: str) -> Sequence[Any]:
+def _custom(node: Call, rule: Rule, function: str, captured: Sequence[Any]) -> Sequence[Any]:
     """A node whose gradient a function computes from the cotangents of its results.
 
-    The function returns gradients for the last operands; the operands before them are results of the custom
-    function, which the node only hands on.
+    The first operands are the results of the custom function, which the node hands on and others read; the
+    function returns a gradient for each of the others, which are its arguments. One that is None is left out
+    of the file, so that the numbers have to agree. What the gradient function took from the one around it is
+    *captured*.
     """
 
     def forward(*xs: sg.Output) -> Any:
@@ -46,11 +69,8 @@ def _custom(node: Call, rule: Rule, function: str) -> Sequence[Any]:
 
         def gradient(*cotangents: sg.Output) -> list[Any]:
             with node.inside():
-                pulled = node.call(Function(function, {}), cotangents)
-            if len(pulled) > len(xs):
-                node.fail(f"its gradient function {function!r} returns more gradients than it has operands")
-            all_of_them = [*[None] * (len(xs) - len(pulled)), *pulled]
-            return _for_floats(xs, all_of_them)
+                pulled = node.call(Function(function, {}), [*cotangents, *captured])
+            return _for_floats(xs, [*[None] * (len(xs) - len(pulled)), *pulled])
 
         return ys, gradient
 
@@ -81,4 +101,7 @@ def _for_floats(xs: Sequence[sg.Output], gradients: Sequence[Any]) -> list[Any]:
 
 
 def _built(node: Call, forward: Any) -> list[Any]:
-    return list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))
+    made = list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))
+    for op in dict.fromkeys(y.op for y in made if y.op.definition is CustomGradient):
+        CustomGradient.settle(op)  # At once, so that what cannot be translated is told now.
+    return made

@@ -15,7 +15,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.building import RANDOM, label_from, leaves_by_name, raise_for, scope_from
 from stopgrad.interop.shared.conversions import Refused
-from stopgrad.interop.tensorflow.checking import check_operations
+from stopgrad.interop.tensorflow.checking import check_operations, check_sizes
 from stopgrad.interop.tensorflow.evidence import weights_of
 from stopgrad.interop.tensorflow.functions import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node, Source, graph_body
@@ -28,7 +28,7 @@ from stopgrad.interop.tensorflow.reading import (
     shape_from,
     type_name,
 )
-from stopgrad.interop.tensorflow.translating import KNOWN_OPERATIONS, Space, Translator
+from stopgrad.interop.tensorflow.translating import KNOWN_OPERATIONS, Space, Translator, most_nodes
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that is loaded if none is named."""
@@ -111,7 +111,8 @@ class _Loading:
         raw = [*graph.node, *[node for f in graph.library.function for node in f.node_def]]
         check_filled((node.attr["value"].tensor for node in raw if node.op == "Const"), self.name)
         self.count = len(raw)
-        self.library = Library(graph)
+        meta = self.source.meta
+        self.library = Library(graph, None if meta is None else meta.object_graph_def)
         self.body = self.library.add(graph_body(graph, self.name))
         self.inputs: dict[str, Any] = {}
 
@@ -119,6 +120,7 @@ class _Loading:
         feeds, fetches = self._asked(outputs, signature)
         wanted = list(fetches.values())
         order = self.library.order(self.body, wanted)
+        check_sizes(order, self.library, self.name, most_nodes(self.count))
         check_operations(order, self.library, KNOWN_OPERATIONS, self.name)
         weights = weights_of(self.body, order, self.library)
         graph = sg.Graph()

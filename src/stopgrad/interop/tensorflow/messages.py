@@ -47,8 +47,12 @@ TensorInfo: name 1 string, dtype 2 DataType, tensor_shape 3 TensorShapeProto
 SignatureDef: inputs 1 map TensorInfo, outputs 2 map TensorInfo, method_name 3 string
 SaverDef: filename_tensor_name 1 string, restore_op_name 3 string
 MetaInfoDef: tags 4 string*
+CapturedTensor: name 1 string, concrete_function 2 string
+SavedObject: captured_tensor 12 CapturedTensor
+SavedConcreteFunction: bound_inputs 2 int32*
+SavedObjectGraph: nodes 1 SavedObject*, concrete_functions 2 map SavedConcreteFunction
 MetaGraphDef: meta_info_def 1 MetaInfoDef, graph_def 2 GraphDef, saver_def 3 SaverDef,
-    signature_def 5 map SignatureDef
+    signature_def 5 map SignatureDef, object_graph_def 7 SavedObjectGraph
 SavedModel: saved_model_schema_version 1 int64, meta_graphs 2 MetaGraphDef*
 BundleHeaderProto: num_shards 1 int32, endianness 2 int32, version 3 VersionDef
 BundleEntryProto: dtype 1 DataType, shape 2 TensorShapeProto, shard_id 3 int32, offset 4 int64, size 5 int64,

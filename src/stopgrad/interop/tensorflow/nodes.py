@@ -155,7 +155,7 @@ class Body:
         controls: the nodes that run in any case.
     """
 
-    __slots__ = ("_order", "arguments", "controls", "name", "nodes", "outputs")
+    __slots__ = ("_read", "arguments", "controls", "name", "nodes", "outputs")
 
     def __init__(
         self,
@@ -167,17 +167,33 @@ class Body:
     ) -> None:
         self.name, self.arguments, self.nodes = name, list(arguments), dict(nodes)
         self.outputs, self.controls = list(outputs), list(controls)
-        self._order: list[Node] | None = None
+        self._read: dict[str, int] | None = None
 
-    @property
-    def order(self) -> list[Node]:
-        """The nodes that a function's results need, each after those that it reads."""
-        if self._order is None:
-            self._order = ordered(self, [name for name, _ in self.outputs], self.controls)
-        return self._order
+    def read_results(self, name: str) -> int:
+        """How many results of a node others read, the last one that is read and all before it."""
+        if self._read is None:
+            self._read = {}
+            for x, i in (*(x for node in self.nodes.values() for x in node.inputs), *self.outputs):
+                self._read[x] = max(self._read.get(x, 0), i + 1)
+        return self._read.get(name, 0)
 
 
 # ------------------------------------------------------------------------------------------------ reading
+
+
+_LEAST = {
+    **dict.fromkeys(("Identity", "Snapshot", "Enter", "RefEnter", "Exit", "RefExit"), 1),
+    **dict.fromkeys(("NextIteration", "RefNextIteration", "LoopCond", "Merge", "RefMerge"), 1),
+    **dict.fromkeys(("Switch", "RefSwitch", "_SwitchN", "LogicalAnd"), 2),
+    **dict.fromkeys(("Less", "LessEqual", "Greater", "GreaterEqual", "Add", "AddV2"), 2),
+}
+"""How many operands operations have at least whose structure is read before they are translated."""
+
+
+def _made(node: Any, inputs: Sequence[Source], where: str) -> Node:
+    if len(inputs) < _LEAST.get(node.op, 0):
+        raise FileError(f"{where}: {node.op} {node.name!r} lacks an operand")
+    return Node(node.name, node.op, inputs, _controls(node), node.attr)
 
 
 def graph_body(graph: Any, name: str) -> Body:
@@ -190,8 +206,8 @@ def graph_body(graph: Any, name: str) -> Body:
     for node in graph.node:
         if not node.name or node.name in nodes:
             raise FileError(f"{name} has {'two nodes' if node.name else 'a node'} called {node.name!r}")
-        found = [_reference(text, name) for text in node.input if not text.startswith("^")]
-        nodes[node.name] = Node(node.name, node.op, found, _controls(node), node.attr)
+        found = [reference(text, name) for text in node.input if not text.startswith("^")]
+        nodes[node.name] = _made(node, found, name)
     return Body(name, [], nodes)
 
 
@@ -199,7 +215,7 @@ def _controls(node: Any) -> list[str]:
     return [text[1:] for text in node.input if text.startswith("^")]
 
 
-def _reference(text: str, where: str) -> Source:
+def reference(text: str, where: str) -> Source:
     """A result as graphs name it: ``node`` or ``node:1``."""
     name, colon, index = text.rpartition(":")
     if not colon:
@@ -227,12 +243,10 @@ def function_body(function: Any) -> Body:
             raise FileError(f"{where} has two nodes or arguments called {node.name!r}")
         raw[node.name] = node
     nodes = {
-        node.name: Node(
-            node.name,
-            node.op,
+        node.name: _made(
+            node,
             [_inner(text, given, raw, where) for text in node.input if not text.startswith("^")],
-            _controls(node),
-            node.attr,
+            where,
         )
         for node in raw.values()
     }
@@ -253,7 +267,7 @@ def _inner(text: str, given: Iterable[str], nodes: Mapping[str, Any], where: str
     if name not in nodes or len(more) > 2 or not all(re.fullmatch(r"\w{1,200}", part) for part in more):
         raise FileError(f"{where} speaks of {text!r}, which is no result of a node")
     if len(more) < 2:
-        return _reference(text, where)
+        return reference(text, where)
     result, index = more
     if not re.fullmatch(r"\d{1,6}", index):
         raise FileError(f"{where} speaks of {text!r}, which is no result of a node")

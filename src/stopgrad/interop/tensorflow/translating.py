@@ -14,17 +14,17 @@ from stopgrad.base.source import Location
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.building import FAILED, Building, scope_from, stored_parameter
 from stopgrad.interop.tensorflow.bundle import Bundle
+from stopgrad.interop.tensorflow.checking import DEEPEST
 from stopgrad.interop.tensorflow.folding import folded
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.gradients import called, marked
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.operators import OPERATORS
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known, Refused
+from stopgrad.interop.tensorflow.operators.drawing import DRAWING
 from stopgrad.interop.tensorflow.operators.variables import Variable
 from stopgrad.interop.tensorflow.reading import array_from, attribute_value, numpy_type
 
-DEEPEST = 64
-"""How deep calls of functions may be nested; no function may call itself."""
 _EXPANDED = 30_000
 _EXPANSION = 16
 """The most nodes into which a graph may expand by functions and loops, and how many more for each node."""
@@ -33,6 +33,11 @@ _OWN = frozenset({"Const", "Placeholder", "RestoreV2"})
 """The operations that the translator itself knows."""
 
 KNOWN_OPERATIONS = frozenset(OPERATORS) | _OWN
+
+
+def most_nodes(count: int) -> int:
+    """The most nodes into which a graph of so many may expand by functions and loops."""
+    return _EXPANDED + _EXPANSION * count
 
 
 class Space:
@@ -92,7 +97,7 @@ class Translator(Building):
         self.placeholders: dict[str, Any] = {}
         self.variables: dict[str, Variable] = {}
         self._file, self._weights = file, weights
-        self._limit = _EXPANDED + _EXPANSION * count
+        self._limit = most_nodes(count)
         self._expanded = 0
         self._lines: dict[str, int] = {}
         self._constants: dict[int, Known] = {}
@@ -104,7 +109,12 @@ class Translator(Building):
         """Translate what results need; the results."""
         for node in self.library.order(body, wanted):
             self.translate(node, space)
-        return [space.read(source) for source in wanted]
+        return [self._asked(space, source) for source in wanted]
+
+    def _asked(self, space: Space, source: Source) -> Any:
+        """A result; one that its node does not have is noted as a refusal."""
+        made = self.attempted(f"the output {source[0]!r}", lambda: (space.read(source),))
+        return made if made is FAILED else made[0]
 
     def call(
         self,
@@ -185,7 +195,7 @@ class Translator(Building):
             if key != "_class"
         }
         around = {**space.attributes, **node.attributes}
-        return Call(node.op, name, node.outputs, attributes, operands, self, around, space.depth)
+        return Call(node.op, name, node.outputs, attributes, operands, self, around, space.depth, space)
 
     def _own(self, node: Node, name: str, space: Space, operands: Sequence[Any]) -> Sequence[Any]:
         if node.op == "Const":
@@ -281,7 +291,7 @@ class Stored:
 
 
 def _is_foldable(call: Call) -> bool:
-    return not any(isinstance(x, Function) for x in call.attributes.values())
+    return call.op_type not in DRAWING and not any(isinstance(x, Function) for x in call.attributes.values())
 
 
 def _described(node: Node, name: str) -> str:

@@ -170,7 +170,7 @@ class SelectV2(Op):
     ]
 
 
-@d.builds(SelectV2)
+@d.builds(SelectV2, alike=True)
 def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, name: str | None = None
 ) -> Tensor:

@@ -242,7 +242,7 @@ def _squared(xp: Namespace, x: Array, y: Array) -> Any:
     return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
 
 
-@d.builds(Pow)
+@d.builds(Pow, alike=True)
 def pow(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
     if type(y) is int and y < 0 and d.type_of(x).dtype.is_integer:
         raise DTypeError(

@@ -145,7 +145,7 @@ def transposed(x: ArrayLike, order: tuple[int, ...]) -> Tensor:
 # ---------------------------------------------------------------------------------------------- in brackets
 
 
-@d.guarded("x[...]")
+@d.guarded("x[...]", alike=True)
 def take_index(x: ArrayLike, index: object, name: str | None = None) -> Tensor:
     """``x[index]``, with NumPy's meaning."""
     return choice_of(x, index).take(x, name)

@@ -116,7 +116,7 @@ def argwhere(
     return stack(found, 1, name)
 
 
-@d.builds(SelectV2)
+@d.builds(SelectV2, alike=True)
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,

@@ -120,6 +120,7 @@ class MatMul(Op):
     ]
 
 
+@d.directly(MatMul, False, False)
 @d.builds(MatMul, by_type=True)
 def matmul(
     a: ArrayLike,

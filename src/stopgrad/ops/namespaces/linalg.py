@@ -11,6 +11,8 @@ Examples:
 
 from __future__ import annotations
 
+import typing
+
 from stopgrad.ops.linalg.contractions import *
 from stopgrad.ops.linalg.determinants import *
 from stopgrad.ops.linalg.diagonals import *
@@ -26,5 +28,6 @@ from stopgrad.ops.linalg.spectra import *
 from stopgrad.ops.namespaces.contents import public_in, reads
 from stopgrad.ops.xp.linalg import *  # type: ignore[assignment]  # with NumPy's results
 
-__all__ = public_in(globals())
-__getattr__, __dir__ = reads("linalg", __all__)
+if not typing.TYPE_CHECKING:  # Type checkers see what is imported.
+    __all__ = public_in(globals())
+    __getattr__, __dir__ = reads("linalg", __all__)

@@ -7,10 +7,13 @@ Examples:
 
 from __future__ import annotations
 
+import typing
+
 from stopgrad.ops.losses.cross_entropy import *
 from stopgrad.ops.losses.objectives import *
 from stopgrad.ops.losses.ranking import *
 from stopgrad.ops.namespaces.contents import public_in, reads
 
-__all__ = public_in(globals())
-__getattr__, __dir__ = reads("losses", __all__)
+if not typing.TYPE_CHECKING:  # Type checkers see what is imported.
+    __all__ = public_in(globals())
+    __getattr__, __dir__ = reads("losses", __all__)

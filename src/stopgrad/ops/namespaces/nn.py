@@ -9,6 +9,8 @@ Examples:
 
 from __future__ import annotations
 
+import typing
+
 from stopgrad.ops.elementwise.composite import (
     layer_norm as layer_norm,
     log_softmax as log_softmax,
@@ -33,5 +35,6 @@ from stopgrad.ops.neural.units import *
 from stopgrad.ops.order.sorting import top_k as top_k
 from stopgrad.ops.random.sampling import dropout as dropout
 
-__all__ = public_in(globals())
-__getattr__, __dir__ = reads("nn", __all__)
+if not typing.TYPE_CHECKING:  # Type checkers see what is imported.
+    __all__ = public_in(globals())
+    __getattr__, __dir__ = reads("nn", __all__)

@@ -10,8 +10,13 @@ Examples:
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeLike, ShapeError, ShapeLike, Tensor
+from stopgrad.graph.docstrings import composed
 from stopgrad.ops.namespaces.contents import reads
 from stopgrad.ops.random.distributions import (
     random_cauchy,
@@ -59,6 +64,25 @@ __all__ = [
 
 __getattr__, __dir__ = reads("random", __all__)
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_SHARED = """Args:
+    key: the key; use it once.
+    shape: of the result.
+    dtype: of the result; by default float32.
+
+Returns:
+    Numbers of that shape.
+"""
+
+
+def _drawn(function: F) -> F:
+    """A function of this namespace; its docstring says what differs from what all of them share."""
+    own, parameters = inspect.cleandoc(function.__doc__ or ""), inspect.signature(function).parameters
+    function.__doc__ = composed(own, [_SHARED.rstrip()], list(parameters))
+    return d.guarded(f"random.{function.__name__}")(function)
+
 
 # ----------------------------------------------------------------------------------------------- keys
 
@@ -83,7 +107,7 @@ def key(seed: int | ArrayLike) -> Tensor:
 PRNGKey = key
 
 
-@d.guarded("random.split")
+@_drawn
 def split(key: ArrayLike, num: ShapeLike = 2) -> Tensor:
     """Several new keys from one: :func:`random_split`.
 
@@ -100,7 +124,7 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Tensor:
     return random_split(key, num)
 
 
-@d.guarded("random.fold_in")
+@_drawn
 def fold_in(key: ArrayLike, data: ArrayLike) -> Tensor:
     """A new key from a key and a number, such as the number of a step: :func:`random_fold_in`.
 
@@ -121,13 +145,11 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Tensor:
 # ---------------------------------------------------------------------------------------------- numbers
 
 
-@d.guarded("random.bits")
+@_drawn
 def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random bits: :func:`random_bits`.
 
     Args:
-        key: the key; use it once.
-        shape: of the result.
         dtype: uint8, uint16, uint32 or uint64; by default uint32.
 
     Returns:
@@ -140,7 +162,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     return random_bits(shape, key, d.uint32 if dtype is None else dtype)
 
 
-@d.guarded("random.uniform")
+@_drawn
 def uniform(
     key: ArrayLike,
     shape: ShapeLike = (),
@@ -151,14 +173,9 @@ def uniform(
     """Random numbers with the uniform distribution on [minval, maxval): :func:`random_uniform`.
 
     Args:
-        key: the key; use it once.
-        shape: of the result.
         dtype: of the result; by default float32, or that of minval and maxval.
         minval: where the interval begins: a number or a tensor, through which gradients flow.
         maxval: where it ends, likewise.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.uniform(sg.random.key(0), (2,))
@@ -167,17 +184,9 @@ def uniform(
     return random_uniform(shape, key, minval, maxval, dtype)
 
 
-@d.guarded("random.normal")
+@_drawn
 def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with the standard normal distribution: :func:`random_normal`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.normal(sg.random.key(0), (2, 3)).shape
@@ -186,7 +195,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     return random_normal(shape, key, dtype=dtype)
 
 
-@d.guarded("random.truncated_normal")
+@_drawn
 def truncated_normal(
     key: ArrayLike,
     lower: ArrayLike,
@@ -197,14 +206,10 @@ def truncated_normal(
     """Standard normal numbers between two limits: :func:`random_truncated_normal`.
 
     Args:
-        key: the key; use it once.
         lower: the lower limit.
         upper: the upper one.
         shape: of the result; by default that of the limits together.
         dtype: of the result; by default that of the limits, or float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> bool(abs(sg.random.truncated_normal(sg.random.key(0), -1.0, 1.0)) <= 1)
@@ -213,15 +218,13 @@ def truncated_normal(
     return random_truncated_normal(shape, key, dtype=dtype, lower=lower, upper=upper)
 
 
-@d.guarded("random.randint")
+@_drawn
 def randint(
     key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Integers from minval to maxval - 1: :func:`random_integers`.
 
     Args:
-        key: the key; use it once.
-        shape: of the result.
         minval: the least: an integer or a tensor of integers.
         maxval: one more than the greatest, likewise.
         dtype: of the result; by default int32.
@@ -236,17 +239,9 @@ def randint(
     return random_integers(shape, key, minval, maxval, d.int32 if dtype is None else dtype)
 
 
-@d.guarded("random.exponential")
+@_drawn
 def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with an exponential distribution of mean 1: :func:`random_exponential`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.exponential(sg.random.key(0), (2,)).shape
@@ -255,17 +250,9 @@ def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None =
     return random_exponential(shape, key, dtype=dtype)
 
 
-@d.guarded("random.gumbel")
+@_drawn
 def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with the standard Gumbel distribution: :func:`random_gumbel`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.gumbel(sg.random.key(0), (2,)).shape
@@ -274,17 +261,9 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     return random_gumbel(shape, key, dtype=dtype)
 
 
-@d.guarded("random.laplace")
+@_drawn
 def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with the standard Laplace distribution: :func:`random_laplace`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.laplace(sg.random.key(0), (2,)).shape
@@ -293,17 +272,9 @@ def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     return random_laplace(shape, key, dtype=dtype)
 
 
-@d.guarded("random.logistic")
+@_drawn
 def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with the standard logistic distribution: :func:`random_logistic`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.logistic(sg.random.key(0), (2,)).shape
@@ -312,17 +283,9 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = No
     return random_logistic(shape, key, dtype=dtype)
 
 
-@d.guarded("random.cauchy")
+@_drawn
 def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with the standard Cauchy distribution: :func:`random_cauchy`.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result.
-        dtype: of the result; by default float32.
-
-    Returns:
-        Numbers of that shape.
 
     Examples:
         >>> sg.random.cauchy(sg.random.key(0), (2,)).shape
@@ -331,12 +294,11 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     return random_cauchy(shape, key, dtype=dtype)
 
 
-@d.guarded("random.gamma")
+@_drawn
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike = None, dtype: DTypeLike | None = None) -> Tensor:
     """Random numbers with a gamma distribution of scale 1: :func:`random_gamma`.
 
     Args:
-        key: the key; use it once.
         a: the shape parameter: a positive number or tensor, to which gradients flow.
         shape: of the result; by default that of a.
         dtype: of the result; by default that of a floating-point a, or float32.
@@ -351,14 +313,13 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike = None, dtype: DTypeLik
     return random_gamma(shape, key, a, dtype=dtype)
 
 
-@d.guarded("random.beta")
+@_drawn
 def beta(
     key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike = None, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Random numbers with a beta distribution: :func:`random_beta`.
 
     Args:
-        key: the key; use it once.
         a: the first parameter: a positive number or tensor, to which gradients flow.
         b: the second, likewise.
         shape: of the result; by default that of a and b together.
@@ -374,14 +335,13 @@ def beta(
     return random_beta(shape, key, a, b, dtype)
 
 
-@d.guarded("random.dirichlet")
+@_drawn
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: ShapeLike = None, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Random vectors with a Dirichlet distribution: :func:`random_dirichlet`.
 
     Args:
-        key: the key; use it once.
         alpha: positive numbers [..., k], to which gradients flow.
         shape: of the batch of vectors; by default that of alpha without its last axis.
         dtype: of the result; by default that of a floating-point alpha, or float32.
@@ -396,14 +356,13 @@ def dirichlet(
     return random_dirichlet(shape, key, alpha, dtype)
 
 
-@d.guarded("random.poisson")
+@_drawn
 def poisson(
     key: ArrayLike, lam: ArrayLike, shape: ShapeLike = None, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Random numbers with a Poisson distribution: :func:`random_poisson`.
 
     Args:
-        key: the key; use it once.
         lam: the rate, which is the mean.
         shape: of the result; by default that of lam.
         dtype: of the result; by default int32.
@@ -421,12 +380,11 @@ def poisson(
 # ------------------------------------------------------------------------------------------- sampling
 
 
-@d.guarded("random.bernoulli")
+@_drawn
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike = None) -> Tensor:
     """Booleans that are True with probability p: :func:`random_bernoulli`.
 
     Args:
-        key: the key; use it once.
         p: a number or a tensor.
         shape: of the result; by default that of p.
 
@@ -440,12 +398,11 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike = None) -> Te
     return random_bernoulli(shape, key, p)
 
 
-@d.guarded("random.categorical")
+@_drawn
 def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike = None) -> Tensor:
     """Class numbers, drawn with probabilities softmax(logits): :func:`random_categorical`.
 
     Args:
-        key: the key; use it once.
         logits: floating-point numbers, with an axis of classes.
         axis: that of the classes.
         shape: of the result; by default that of logits without the axis. Further axes come first.
@@ -476,12 +433,11 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     return random_categorical(logits, None, key, axis=behind)
 
 
-@d.guarded("random.permutation")
+@_drawn
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Tensor:
     """The slices of a tensor, or the numbers below an integer, in random order: :func:`random_permutation`.
 
     Args:
-        key: the key; use it once.
         x: a tensor with at least one axis, or an integer.
         axis: along which.
         independent: False; all slices have one order.
@@ -498,7 +454,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     return random_permutation(x, key, axis=axis)
 
 
-@d.guarded("random.choice")
+@_drawn
 def choice(
     key: ArrayLike,
     a: ArrayLike,
@@ -510,7 +466,6 @@ def choice(
     """Slices of a tensor, or numbers below an integer, chosen at random: :func:`random_choice`.
 
     Args:
-        key: the key; use it once.
         a: a tensor with at least one axis, or an integer.
         shape: that of the choices.
         replace: whether a slice may be chosen more than once.

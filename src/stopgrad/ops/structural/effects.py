@@ -92,7 +92,10 @@ class DebugCallback(Op):
     merged = False
     acts = True
     batch = _in_batch
-    onnx = d.unsupported("ONNX cannot call Python; take engine='numpy' or engine='xla'")
+    onnx = d.unsupported(
+        "ONNX cannot call Python in a loop or branch: print what comes out of it, "
+        "or take engine='numpy' or engine='xla'"
+    )
 
     @staticmethod
     def lower(xp: Namespace, *tensors: Any, calling: Calling, depth: int) -> Any:

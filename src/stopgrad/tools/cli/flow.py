@@ -89,7 +89,8 @@ def _command(commands: Commands, name: str, run: Callable[..., int], does: str) 
         "target",
         nargs="?",
         metavar="path.py:function",
-        help="the function, of stopgrad, PyTorch or JAX; also package.module:function",
+        help="the function, of stopgrad, PyTorch or JAX; also package.module:function; or a model: an "
+        ".onnx or .pb file, or the folder of a SavedModel",
     )
     parser.add_argument(
         "--shape",

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from stopgrad.base.errors import ArgumentError, MissingFileError
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.tools.cli import models
 from stopgrad.tools.cli.kinds import is_module
 
 FORM = "name it as path.py:function or package.module:function"
@@ -45,12 +46,17 @@ def loaded(target: str) -> Iterator[Program]:
 
     Args:
         target: ``path.py:function``, ``package.module:function``; the function may be an attribute of
-            something else (``model.loss``).
+            something else (``model.loss``). Or a model: ``model.onnx``, ``graph.pb``, the folder of a
+            SavedModel; after a colon, a node of the graph, or a signature.
 
     Raises:
         MissingFileError: there is no such file or module.
         ArgumentError: it holds no such function, or none was named.
     """
+    found = models.named(target)
+    if found is not None:
+        yield Program(target, found[1], models.loaded(*found), {})
+        return
     place, name = split(target)
     with contextlib.ExitStack() as after:
         after.callback(_restore, list(sys.path), list(sys.argv))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,7 @@ def add_train_graph(commands: Commands) -> None:
         help="sgd, adam, adamw, lion, rmsprop, adagrad, adafactor or muon, with options "
         "(sgd:momentum=0.9,nesterov=true); adamw unless given",
     )
-    parser.add_argument(
-        "-o", "--out", required=True, type=Path, metavar="FOLDER", help="where to write; made, or replaced"
-    )
+    parser.add_argument("-o", "--out", type=Path, metavar="FOLDER", help="where to write; made, or replaced")
     for name, what in _PATTERNS.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar="PATTERN", help=what)
     parser.add_argument(
@@ -70,34 +69,65 @@ def add_train_graph(commands: Commands) -> None:
         default="model",
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
+    _add_precision(parser)
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
-    parser.add_argument(
-        "--explain", action="store_true", help="print where gradients flow in what is shipped"
-    )
+    for name, what in _SWITCHES.items():
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     parser.set_defaults(run=run, parser=parser)
+
+
+_SWITCHES = {
+    "dry-run": "only print what would be trained, and why; write nothing",
+    "split-shared": "hold parameters apart that the exporter merged since they began with the same numbers",
+    "explain": "print where gradients flow in what is shipped",
+}
+
+
+def _add_precision(parser: argparse.ArgumentParser) -> None:
+    """The options about numbers of 16 bits."""
+    parser.add_argument(
+        "--precision",
+        choices=("float16", "bfloat16"),
+        help="of products of matrices and convolutions in training; all else and the weights are float32",
+    )
+    parser.add_argument(
+        "--loss-scale",
+        type=float,
+        metavar="X",
+        help="the first factor of the gradients, which adapts (65536 with float16, else none)",
+    )
 
 
 _PATTERNS = {
     "freeze": "names of parameters that are not trained, such as 'backbone.*'; may be given often",
     "only": "names of those that are trained, and no others",
+    "train": "names of tensors that are trained besides, though they look like constants",
     "stop": "names of scopes, nodes or values behind which no gradient goes, such as encoder/layer3",
     "outputs": "the outputs that the loss reads, where there are several",
     "lora": "names of weights that get LoRA adapters; the others are frozen unless --only names them",
 }
 
 
+_OPTIONS = (
+    *("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule"),
+    *("mode", "precision", "loss_scale", "opset", "split_shared"),
+)
+"""The options that are arguments of ``training`` as they are."""
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Write the folder and print what is in it."""
     if not arguments.lora and (arguments.rank is not None or arguments.alpha is not None):
         arguments.parser.error("--rank and --alpha are about the adapters of --lora")
+    if arguments.out is None and not arguments.dry_run:
+        arguments.parser.error("-o FOLDER says where to write; or take --dry-run")
     patterns = {name: _listed(getattr(arguments, name)) for name in _PATTERNS}
     lora = None
     if patterns["lora"]:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
-    options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
     # The operations have no line of a user's program, since this command builds them.
     with (
         Progress("making the training step"),
@@ -107,16 +137,20 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         made = sgo.training(
             arguments.model,
-            folder=arguments.out,
-            **{name: getattr(arguments, name) for name in options},
+            folder=None if arguments.dry_run else arguments.out,
+            **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
         )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns
         print(made.flow.to_text(width=max(40, width)))
         print()
-    for line in summary(arguments.out, made.manifest):
-        print(wrapped(line, WIDTH))
+    if not arguments.dry_run:
+        for line in summary(arguments.out, made.manifest):
+            print(wrapped(line, WIDTH))
+        print()
+    for line in tensors(made.manifest, None if arguments.dry_run else SHOWN):
+        print(line)
     for note in made.notes:
         print(wrapped(f"stopgrad: note: {note}", WIDTH), file=sys.stderr)
     return OK
@@ -139,13 +173,50 @@ def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     kept = [name for name, one in state.items() if one["role"] == "state"]
     step = manifest["graphs"]["train_step"]
     fed = [x["name"] for x in step["inputs"] if x["role"] not in ("parameter", "state")]
+    uses = Counter(one["use"] for one in manifest["tensors"].values())
+    others = ", ".join(f"{_HEADS[use]}: {uses[use]}" for use in _HEADS if use != "trained" and uses[use])
     sizes = {one["file"]: (folder / one["file"]).stat().st_size for one in manifest["graphs"].values()}
     return [
         f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
         f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
-        f"trained: {_count(trained, state)}; frozen: {len(manifest['frozen'])} tensors",
+        f"trained: {_count(trained, state)}" + (f"; {others}" if others else ""),
         f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
     ]
+
+
+_HEADS = {
+    "trained": "trained",
+    "statistic": "running statistics",
+    "frozen": "frozen",
+    "constant": "constants",
+}
+"""What the uses of tensors are called."""
+
+SHOWN = 12
+"""The most tensors of one use that are listed where a folder is written."""
+
+
+def tensors(manifest: Mapping[str, Any], most: int | None = None) -> list[str]:
+    """What becomes of each floating-point tensor of the model, by name, with its size and the reason.
+
+    Args:
+        manifest: of the training folder.
+        most: how many tensors of one use are listed; None for all.
+    """
+    lines = []
+    for use, head in _HEADS.items():
+        these = {name: one for name, one in manifest["tensors"].items() if one["use"] == use}
+        if not these:
+            continue
+        lines.append(f"{head} ({_count(list(these), these)})")
+        shown = list(these.items())[:most]
+        wide = max(len(name) for name, _ in shown)
+        for name, one in shown:
+            size = "x".join(map(str, one["shape"])) or "1"
+            lines.append(f"  {name:<{wide}}  {size:>10}  {one['why']}")
+        if len(shown) < len(these):
+            lines.append(f"  ... and {len(these) - len(shown)} more, which --dry-run lists")
+    return lines
 
 
 def _count(names: list[str], state: Mapping[str, Any]) -> str:
@@ -155,7 +226,7 @@ def _count(names: list[str], state: Mapping[str, Any]) -> str:
         for side in state[name]["shape"]:
             size *= side
         total += size
-    return f"{len(names)} tensors, {total:,} numbers"
+    return f"{len(names)} tensor{'' if len(names) == 1 else 's'}, {total:,} number{'' if total == 1 else 's'}"
 
 
 def _bytes(size: int) -> str:

@@ -33,6 +33,10 @@ class How(TypedDict, total=False):
         clip_value: the maximum absolute value of an element of a gradient, to which elements are clipped.
         accumulate: the number of runs after which parameters change, by the mean of the gradients of these
             runs. Schedules count the changes.
+        loss_scale: for gradients of 16 bits, in which small numbers vanish: the first factor by which they
+            are multiplied on their way, and divided at its end. A step whose gradients are not all finite is
+            left out, and the factor halved; after 2000 steps made in a row, it is doubled. This is the rule
+            of ``torch.amp.GradScaler``, which begins at 65536. None for no factor.
         average: the decay of an exponential moving average that is kept of each parameter; None for none.
         name: the scope of the operations, and the prefix of the names of state.
     """
@@ -42,6 +46,7 @@ class How(TypedDict, total=False):
     clip_norm: float | None
     clip_value: float | None
     accumulate: int
+    loss_scale: float | None
     average: float | None
     name: str | None
 
@@ -74,6 +79,7 @@ def checked(how: Mapping[str, Any]) -> How:
         clip_norm=_bound(how.get("clip_norm"), "clip_norm"),
         clip_value=_bound(how.get("clip_value"), "clip_value"),
         accumulate=whole(accumulate),
+        loss_scale=_bound(how.get("loss_scale"), "loss_scale"),
         average=None if average is None else at_least(average, "average", 0.0, 1.0),
         name=name,
     )

@@ -15,7 +15,7 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import Literal, NumpyArray, Tensor
-from stopgrad.ops.elementwise.compare import equal
+from stopgrad.ops.elementwise.compare import equal, logical_and
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.structural.groups import group
 from stopgrad.ops.structural.sharding import declared_sharding
@@ -23,6 +23,7 @@ from stopgrad.ops.structural.sources import Parameter, assign, constant, paramet
 from stopgrad.train.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.train.optimizers.clipping import by_global_norm, by_value
 from stopgrad.train.optimizers.groups import rules_for
+from stopgrad.train.optimizers.loss_scale import LossScale, all_finite
 from stopgrad.train.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
 from stopgrad.transforms.control.branches import cond
 from stopgrad.transforms.gradients.reverse import gradients
@@ -78,18 +79,24 @@ def built(
     all_named = named(parameters, graph)
     rules = rules_for(all_named, rule, others, treated)
     with _below(graph, treated["name"] or rule.name):
-        found = dict(zip(all_named, gradients(scalar, list(all_named.values())), strict=True))
+        scale = LossScale.of(treated["loss_scale"])
+        arriving = gradients(
+            scalar, list(all_named.values()), None if scale is None else [scale.seed(scalar)]
+        )
+        found = dict(zip(all_named, arriving, strict=True))
         untouched = _untouched(scalar, {n: x for n, x in all_named.items() if found[n] is None})
         if len(untouched) == len(all_named):
             raise GradientError(_no_gradient(scalar, untouched))
-        step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated)
-        step.build({n: g for n, g in found.items() if g is not None})
+        step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated, scale)
+        live = {n: g for n, g in found.items() if g is not None}
+        live = live if scale is None else scale.divided(live)
+        step.build(live)
         widest = max((arithmetic(x.dtype) for x in step.parameters.values()), key=lambda d: d.itemsize)
         rate = step.rate_of(rule, widest)
         return Update(
             step.next,
             step.state,
-            {all_named[n]: g for n, g in found.items() if g is not None},
+            {all_named[n]: g for n, g in live.items()},
             rate if isinstance(rate, Output) else constant(rate, widest, name="learning_rate"),
             step.averages,
             untouched,
@@ -107,13 +114,20 @@ class _Step:
         next: the parameters and the state with their values after the step.
     """
 
-    def __init__(self, parameters: Mapping[str, Output], rules: Mapping[str, Rule], how: How) -> None:
-        self.parameters, self.rules, self.how = parameters, rules, how
+    def __init__(
+        self,
+        parameters: Mapping[str, Output],
+        rules: Mapping[str, Rule],
+        how: How,
+        scale: LossScale | None = None,
+    ) -> None:
+        self.parameters, self.rules, self.how, self.scale = parameters, rules, how, scale
         self.state: dict[str, Output] = {}
         self.averages: dict[Output, Output] = {}
         self.next: dict[Output, Tensor] = {}
         self._done = parameter(np.zeros((), np.int64), name="step")
-        self.state[self._done.op.name] = self._done
+        held = [self._done] if scale is None else [self._done, *scale.state]
+        self.state |= {x.op.name: x for x in held}
         self._graph = self._done.op.graph
         self._rates: dict[tuple[Rule, DType], Any] = {}
 
@@ -127,10 +141,35 @@ class _Step:
             for n, x in self.parameters.items():
                 first = x.op.value.array.astype(arithmetic(x.dtype).numpy, copy=False)
                 self.averages[x] = self._hold(f"average/{n}", first, x)
+        totals, full = self._accumulated(wide)
+        finite = None
+        if self.scale is not None:
+            finite = all_finite(totals.values())
+            self.next.update(self.scale.renewed(finite, full))
+        wanted = [one for one in (full, finite) if one is not None]
+        times = float(self.how["accumulate"])
+
+        def moved() -> dict[Output, Tensor]:
+            means = totals if full is None else {n: total / times for n, total in totals.items()}
+            return self._moved(means, slots)
+
+        if not wanted:
+            self.next.update(moved())
+            return
+        changing = self._changing(slots)
+        now = wanted[0] if len(wanted) == 1 else logical_and(*wanted)
+        # The new values are computed only in the runs that change them.
+        new = cond(now, lambda: list(moved().values()), lambda: list(changing))
+        self.next.update(zip(changing, new, strict=True))
+
+    def _accumulated(self, wide: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Output | None]:
+        """The gradients of all runs since the last change, and whether this one changes parameters.
+
+        Without accumulation, these are the gradients themselves and None.
+        """
         times = self.how["accumulate"]
         if times == 1:
-            self.next.update(self._moved(wide, slots))
-            return
+            return dict(wide), None
         count = self._hold("micro_step", np.zeros((), np.int64))
         full = equal(count, np.int64(times - 1))
         sums = {
@@ -138,18 +177,11 @@ class _Step:
             for n, x in self.parameters.items()
         }
         summed = {n: sums[n] + g for n, g in wide.items()}
-        changing = self._changing(slots)
-
-        def moved() -> list[Tensor]:
-            """The new values, computed only in the runs that change them."""
-            return list(self._moved({n: total / float(times) for n, total in summed.items()}, slots).values())
-
-        new = cond(full, moved, lambda: list(changing))
-        self.next.update(zip(changing, new, strict=True))
         self.next[count] = where(full, np.int64(0), count + np.int64(1))
         self.next.update(
             {sums[n]: where(full, np.zeros((), total.dtype.numpy), total) for n, total in summed.items()}
         )
+        return summed, full
 
     def rate_of(self, rule: Rule, dtype: DType) -> Any:
         """The learning rate of a rule in this step."""

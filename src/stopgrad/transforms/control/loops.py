@@ -31,6 +31,7 @@ from stopgrad.graph.defining import (
     Undefined,
     Wire,
 )
+from stopgrad.graph.graph import needed
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
@@ -61,9 +62,22 @@ _UNBOUNDED = -1
 _ANY_NUMBER = Undefined(
     lambda op: (
         "a loop without maximum_iterations may take any number of steps; give it that (in JAX use lax.scan, "
-        "or a lax.fori_loop of known length), or stop_gradient what it returns"
+        f"or a lax.fori_loop of known length{_of_model(op)}), or stop_gradient what it returns"
     )
 )
+
+
+def _of_model(op: Operation) -> str:
+    """For a loop of a model that was loaded, the input that decides how many steps there are."""
+    if op.location is None or op.location.file.endswith((".py", ">")):  # A model's nodes are in no program.
+        return ""
+    numbers = (
+        one for one in needed(op.inputs) if one.type == "Placeholder" and one.outputs[0].type.ndim == 0
+    )
+    names = [one.name for one in numbers if not one.outputs[0].dtype.is_floating]
+    return (
+        f"; of a model, fix the input that says it: load it with known={{{names[0]!r}: 4}}" if names else ""
+    )
 
 
 def _pullback(
@@ -74,6 +88,7 @@ def _pullback(
         raise GradientError(
             f"while_loop: the gradient of {d.describe(op)} needs to know how many steps there may be; give "
             "it maximum_iterations=, or use sg.scan or sg.fori_loop where the number of steps is known"
+            f"{_of_model(op)}"
         )
     with d.building_in(op.graph):
         steps = d.emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")

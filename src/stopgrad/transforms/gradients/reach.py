@@ -27,12 +27,10 @@ _WHOLE, _IN_PART = 1, 2
 def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
     """The positions of the inputs to which a gradient passes through the operation."""
     definition = op.definition
-    if definition.selective and op not in acting:
-        return _OPEN
-    if definition.variadic is None:
-        positions: Sequence[int] = definition.differentiable
+    positions: Sequence[int] | None = definition.always_open
+    if positions is not None:
         return positions
-    return list(definition.open_inputs(op))
+    return _OPEN if definition.selective and op not in acting else list(definition.open_inputs(op))
 
 
 def between(
@@ -57,20 +55,22 @@ def between(
         for i in positions:
             x = inputs[i]
             source = x.op
-            if source.id >= lowest and seen[source.id] != _WHOLE and x.type.differentiable and x not in stops:
-                if source.definition.tells_apart:
-                    reached = parts.setdefault(source, set())
-                    if x.index in reached:
-                        continue
-                    reached.add(x.index)
-                    part_stack.append(x)
-                    if seen[source.id]:
-                        continue
-                    seen[source.id] = _IN_PART
-                else:
-                    seen[source.id] = _WHOLE
-                    stack.append(source)
-                found.append(source)
+            id = source.id
+            if id < lowest or seen[id] == _WHOLE or not x.type.differentiable or (stops and x in stops):
+                continue
+            if source.definition.tells_apart:
+                reached = parts.setdefault(source, set())
+                if x.index in reached:
+                    continue
+                reached.add(x.index)
+                part_stack.append(x)
+                if seen[id]:
+                    continue
+                seen[id] = _IN_PART
+            else:
+                seen[id] = _WHOLE
+                stack.append(source)
+            found.append(source)
         if stack:
             op = stack.pop()
             inputs, positions = op.inputs, open_inputs(op, acting)
@@ -92,32 +92,25 @@ def _carrying(
     size: int,
 ) -> list[Step]:
     """The operations among those found that depend on xs, with the inputs through which they do so."""
-    holds_x = bytearray(size)
-    for x in xs:
-        if x.op.id < size:
-            holds_x[x.op.id] = 1
     carries = bytearray(size)
-    carrying: set[Output] = set()  # Of operations whose outputs differ.
+    carrying = {x for x in xs if x.op.id < size}  # Of operations that carry in part, or are stops.
+    for x in carrying:
+        carries[x.op.id] = _WHOLE if len(x.op.outputs) == 1 else _IN_PART
     path: list[Step] = []
     for op in found:
         inputs = op.inputs
         differs = bool(parts) and op in parts
+        positions: Sequence[int] | None = op.definition.always_open
         if differs:
             by_output = [pairs(op, acting)[index] for index in parts[op]]
-            positions: Sequence[int] = sorted(set().union(*by_output))
-        else:
+            positions = sorted(set().union(*by_output))
+        elif positions is None:
             positions = open_inputs(op, acting)
         live = [
             i
             for i in positions
-            if (
-                (
-                    (c := carries[(id := (x := inputs[i]).op.id)])
-                    and x not in stops
-                    and (c == 1 or x in carrying)
-                )
-                or (holds_x[id] and x in xs)
-            )
+            if (c := carries[(x := inputs[i]).op.id])
+            and ((c == _WHOLE and not (stops and x in stops)) or x in carrying)
             and x.type.differentiable
         ]
         if live:
@@ -125,11 +118,10 @@ def _carrying(
             carries[op.id] = _IN_PART if differs else _WHOLE
             if differs:
                 through = set(live)
-                carrying.update(
-                    op.outputs[index]
-                    for index, some in zip(parts[op], by_output, strict=True)
-                    if not through.isdisjoint(some)
-                )
+                for index, some in zip(parts[op], by_output, strict=True):
+                    y = op.outputs[index]
+                    if y not in stops and not through.isdisjoint(some):
+                        carrying.add(y)
     return path
 
 

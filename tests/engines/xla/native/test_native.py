@@ -21,7 +21,7 @@ from native_rows import (
 )
 
 import stopgrad as sg
-from stopgrad.engines.xla.native import convolution, pooling, rows, schedule
+from stopgrad.engines.xla.native import convolution, rows, schedule
 from stopgrad.engines.xla.native.library import HERE, library
 from stopgrad.engines.xla.native.recording import Refused, shape_of
 from stopgrad.graph.graph import Output
@@ -174,7 +174,7 @@ def test_instructions_have_the_machines_order() -> None:
     assert (*elementwise, *names) == schedule.INSTRUCTIONS
 
 
-# -------------------------------------------------------------------------------- convolution and pooling
+# -------------------------------------------------------------------------------------------- convolution
 
 CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
     ((2, 9, 8, 5), (3, 2, 5, 7), {"padding": ((2, 0), (1, 3))}),
@@ -182,16 +182,10 @@ CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
     ((2, 20, 4), (5, 4, 8), {"padding": "SAME", "strides": 2}),
     ((2, 6, 5, 7, 4), (2, 3, 2, 4, 6), {"strides": (2, 1, 3), "padding": ((1, 0), (0, 2), (1, 1))}),
 ]
-POOLS: list[tuple[Any, ...]] = [
-    ((2, 9, 7, 16), (2, 3), (3, 1), ((1, 0), (2, 1)), 1),
-    ((2, 12, 13, 17), (3, 2), (2, 1), "SAME", (2, 3)),
-    ((3, 21, 16), 3, 2, "VALID", 1),
-]
 
 
-def test_convolutions_pooling_and_their_gradients_in_one_program() -> None:
+def test_convolutions_and_their_gradients_in_one_program() -> None:
     arrays = [floats(*shape) for x, filters, _ in CONVOLUTIONS for shape in (x, filters)]
-    arrays += [np.round(floats(*shape) * 2) / 2 for shape, *_ in POOLS]  # With many ties.
 
     def everything(*given: Any) -> list[Any]:
         operands, made = iter(given), []
@@ -199,16 +193,11 @@ def test_convolutions_pooling_and_their_gradients_in_one_program() -> None:
             x, filters = next(operands), next(operands)
             y = sg.conv(x, filters, **geometry)
             made += [y, *sg.gradients([sg.sin(y)], [x, filters])]
-        for (_, ksize, strides, padding, dilations), x in zip(POOLS, operands, strict=True):
-            for pool in (sg.max_pool, sg.avg_pool):
-                y = pool(x, ksize, strides, padding, dilations=dilations)
-                made += sg.gradients([sg.sin(y)], [x])
         return made
 
     ours = Native(everything, *arrays)
-    of_pools = ["MaxPoolGrad", "AvgPoolGrad"] * len(POOLS)
     kinds = ["Conv", "ConvBackpropInput", "ConvBackpropFilter"] * len(CONVOLUTIONS)
-    assert sorted(kind for kind, *_ in ours.computed) == sorted(kinds + of_pools)
+    assert sorted(kind for kind, *_ in ours.computed) == sorted(kinds)
     for i, (found, expected) in enumerate(zip(ours.values, exactly(everything, *arrays), strict=True)):
         scale = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * scale, err_msg=f"result {i}")
@@ -227,7 +216,6 @@ def test_what_follows_a_kernel_joins_it_unless_something_else_reads_it() -> None
             both,
             sg.relu(both),
             *sg.gradients([sg.conv(sg.relu(x), filters, 2, "SAME")], [x]),
-            *sg.gradients([sg.max_pool(sg.relu(whole), 3, 2, "SAME")], [whole]),
         ]
 
     arrays = floats(2, 6, 7, 6), floats(3, 3, 6, 16), floats(16), floats(2, 6, 7, 16)
@@ -238,7 +226,6 @@ def test_what_follows_a_kernel_joins_it_unless_something_else_reads_it() -> None
         ["Conv", "AddV2", "Relu"],
         ["Conv", "Relu"],
         ["ConvBackpropInput", "ReluGrad"],
-        ["MaxPoolGrad", "ReluGrad"],
     ]
     for found, expected in zip(ours.values, exactly(everything, *arrays), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
@@ -260,13 +247,3 @@ def test_what_is_no_better_by_kernels_is_left_to_xla() -> None:
     assert number((2, 5, 5, 4), (1, 1, 4, 4)) == 1  # The others are products of matrices.
     assert number((1, 4, 4, 256), (3, 3, 256, 256), padding="SAME") == 2
     assert number((1, 4, 4, 256), (2, 2, 256, 256), padding="SAME") == 3
-
-    def pools(*shape: int, dtype: Any = sg.float32) -> int:
-        with sg.Graph().as_default() as graph:
-            x = sg.placeholder(dtype, shape)
-            made = sg.gradients([sg.max_pool(x, 1, 1, "VALID")], [x])
-            return len(pooling.regions(graph.operations, made))
-
-    assert pools(2, 4, 4, 16) == pools(2, 4, 4, 4, 16) == 1
-    assert pools(2, 4, 4, 15) == pools(0, 4, 4, 16) == pools(2, 2, 2, 2, 2, 16) == 0
-    assert pools(2, 4, 4, 16, dtype=sg.float64) == 0

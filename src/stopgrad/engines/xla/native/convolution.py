@@ -15,14 +15,17 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.namespaces import require
-from stopgrad.base.types import Shape, float32
-from stopgrad.engines.xla.native.windows import RANK, attributes_of, geometry_of, sole_readers, with_all_axes
+from stopgrad.base.types import Shape, Size, float32
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Region
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import AddV2
 from stopgrad.ops.neural.activations import Relu, ReluGrad
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+from stopgrad.ops.neural.windows import pads
+
+RANK = 3
+"""The number of spatial axes of the kernels. Missing ones are added in front, with size 1."""
 
 _LARGEST = 1 << 18
 """The most elements of filters. Beyond, gradients are slower: 9.0 ms, not 8.3, at 8 × 14², 3², 256 → 256."""
@@ -36,8 +39,8 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[R
 
     An operation joins the one before it if nothing else reads the result of that one.
     """
-    readers = sole_readers(operations, wanted)
-    return [_region(op, readers) for op in operations if op.definition in _KERNELS and _pays(op)]
+    readers = _sole_readers(operations, wanted)
+    return [_region(op, readers) for op in operations if op.definition in KERNELS and _pays(op)]
 
 
 def _region(op: Operation, readers: Mapping[Output, Operation]) -> Region:
@@ -81,7 +84,7 @@ def _pays(op: Operation) -> bool:
     if (
         op.outputs[0].dtype is not float32
         or len(x) > RANK + 2
-        or attributes_of(op)["groups"] != 1
+        or _attributes_of(op)["groups"] != 1
         or 0 in sizes
     ):
         return False
@@ -101,7 +104,7 @@ def _shapes(op: Operation) -> tuple[Any, Any, Any]:
     return (result, first, second) if op.definition is ConvBackpropInput else (first, result, second)
 
 
-_KERNELS: dict[type[Op], tuple[str, tuple[bool, bool, bool]]] = {
+KERNELS: dict[type[Op], tuple[str, tuple[bool, bool, bool]]] = {
     Conv: ("stopgrad_conv", (False, True, False)),
     ConvBackpropInput: ("stopgrad_conv_input", (True, False, False)),
     ConvBackpropFilter: ("stopgrad_conv_filter", (False, False, True)),
@@ -112,13 +115,13 @@ _KERNELS: dict[type[Op], tuple[str, tuple[bool, bool, bool]]] = {
 def _kernel(op: Operation, relu: bool) -> Callable[..., Sequence[Any]]:
     """The operation, with a bias and relu if they follow, as a function of arrays."""
     x, filters, _ = _shapes(op)
-    target, roles = _KERNELS[op.definition]
-    attributes = geometry_of(attributes_of(op), x[1:-1], filters[:-2])
+    target, roles = KERNELS[op.definition]
+    attributes = _geometry_of(_attributes_of(op), x[1:-1], filters[:-2])
     if op.definition is Conv:
         attributes["relu"] = np.int64(relu)
     y = op.outputs[0].shape
     shapes = [
-        with_all_axes(s, filters=role)
+        _with_all_axes(s, filters=role)
         for s, role in zip((*(x.shape for x in op.inputs), y), roles, strict=True)
     ]
     return functools.partial(_call, target, shapes, y, attributes)
@@ -136,6 +139,44 @@ def _call(
     jax = require("jax", "the xla engine", "xla")
     call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shapes[2], np.float32), vmap_method="sequential")
     arrays = [first.reshape(shapes[0]), second.reshape(shapes[1])]
-    if target != _KERNELS[ConvBackpropFilter][0]:
+    if target != KERNELS[ConvBackpropFilter][0]:
         arrays.append(more[0].reshape(-1) if more else np.zeros(0, np.float32))
     return [call(*arrays, **attributes).reshape(shape)]
+
+
+def _attributes_of(op: Operation) -> dict[str, Any]:
+    """An operation's attributes by name."""
+    return dict(zip(op.definition.attributes, op.values, strict=True))
+
+
+def _geometry_of(given: Mapping[str, Any], spatial: Sequence[int], ksize: Sequence[int]) -> dict[str, Any]:
+    """The attributes of a kernel, made of an operation's."""
+    around = pads(spatial, ksize, (given["strides"], given["padding"], given["dilations"]))
+    return {
+        "strides": _numbers(given["strides"], 1),
+        "dilations": _numbers(given["dilations"], 1),
+        "low": _numbers([before for before, _ in around], 0),
+    }
+
+
+def _numbers(some: Sequence[Size], missing: int) -> np.ndarray[Any, Any]:
+    """One number for each spatial axis, with *missing* for axes that are added."""
+    return np.array([missing] * (RANK - len(some)) + [*some], np.int64)
+
+
+def _with_all_axes(shape: Sequence[Size], filters: bool = False) -> Shape:
+    """The shape of an array [batch, spatial..., channels], or of filters, with all spatial axes."""
+    missing = (1,) * (RANK + 2 - len(shape))
+    return (*missing, *shape) if filters else (shape[0], *missing, *shape[1:])
+
+
+def _sole_readers(operations: Sequence[Operation], wanted: Sequence[Output]) -> dict[Output, Operation]:
+    """The reader of each output that is read by a single operation, once, and is no result."""
+    found: dict[Output, Operation] = {}
+    several = set(wanted)
+    for op in operations:
+        for x in op.inputs:
+            if x in found:
+                several.add(x)
+            found[x] = op
+    return {x: op for x, op in found.items() if x not in several}

@@ -243,6 +243,19 @@ def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
     return bool(sums) and any(x.kind == FULL and x.inputs for x in nodes)
 
 
+_LABELLED = frozenset({SparseSoftmaxCrossEntropyWithLogits, TakeAlongAxis, ScatterAddAlongAxis, OneHot})
+_SMALL = 1 << 18
+"""The most elements of tensors that stay in the cache between operations of XLA's."""
+
+
+def kind_of(region: Region) -> str:
+    """The kind of a region, for :mod:`paying`: ``rows`` or ``labels``, and whether tensors are small."""
+    labelled = any(op.definition in _LABELLED for op in region.operations)
+    tensors = (x for op in region.operations for x in (*op.inputs, *op.outputs))
+    small = max(math.prod(x.shape) for x in tensors) <= _SMALL
+    return f"{'labels' if labelled else 'rows'}, {'small' if small else 'large'}"
+
+
 # --------------------------------------------------------------------------------------------- all regions
 
 

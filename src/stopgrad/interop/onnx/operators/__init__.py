@@ -8,6 +8,7 @@ from __future__ import annotations
 from stopgrad.interop.onnx.operators.activations import ACTIVATIONS
 from stopgrad.interop.onnx.operators.attention import ATTENTION
 from stopgrad.interop.onnx.operators.calling import Table
+from stopgrad.interop.onnx.operators.classical import CLASSICAL
 from stopgrad.interop.onnx.operators.contrib import CONTRIB
 from stopgrad.interop.onnx.operators.control import CONTROL
 from stopgrad.interop.onnx.operators.convolutions import CONVOLUTIONS
@@ -27,10 +28,12 @@ from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
 from stopgrad.interop.onnx.operators.resizing import RESIZING
 from stopgrad.interop.onnx.operators.sequences import SEQUENCES
 from stopgrad.interop.onnx.operators.signals import SIGNALS
+from stopgrad.interop.onnx.operators.trees import TREES
 
 OPERATORS: Table = {
     **ACTIVATIONS,
     **ATTENTION,
+    **CLASSICAL,
     **CONVOLUTIONS,
     **IMAGES,
     **LOSSES,
@@ -50,4 +53,5 @@ OPERATORS: Table = {
     **PRODUCTS,
     **REDUCTIONS,
     **SEQUENCES,
+    **TREES,
 }

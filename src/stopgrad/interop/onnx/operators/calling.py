@@ -108,6 +108,26 @@ class Call(calling.Call):
         given = self.node.input[i] if i < len(self.node.input) else ""
         return f"{formal or f'operand {i}'} ({given!r})"
 
+    # ----------------------------------------------------------------------------------------- quantised
+
+    @property
+    def straight(self) -> bool:
+        """Whether gradients go straight through the rounding of quantised numbers."""
+        return self._translator.soft is not None
+
+    def soften(self, whole: sg.Output, soft: sg.Output) -> None:
+        """Remember of which numbers a tensor of integers is the rounding."""
+        if self.straight:
+            self._translator.soft[whole] = soft
+
+    def floated(self, whole: sg.Output, dtype: DType) -> Any:
+        """A tensor of integers as floats; if asked for, its gradient goes to what they were rounded from."""
+        soft = self._translator.soft.get(whole) if self.straight else None
+        hard = whole if whole.dtype is dtype else sg.cast(whole, dtype)
+        if soft is None or not dtype.is_floating:
+            return hard
+        return sg.straight_through(hard, soft if soft.dtype is dtype else sg.cast(soft, dtype))
+
     # ------------------------------------------------------------------------------------------ operands
 
     def known(self, i: int, x: sg.Output | Known) -> np.ndarray[Any, Any]:

@@ -374,9 +374,9 @@ def scaled_product(
     bias: sg.Output | None = None,
 ) -> Any:
     """A product of integers times its scale."""
-    whole = integer_product(a, b, a_zero, b_zero)
+    whole = integer_product(node, a, b, a_zero, b_zero)
     scale = sg.multiply(a_scale, b_scale)
-    y = sg.multiply(sg.cast(whole, scale.dtype), scale)
+    y = sg.multiply(node.floated(whole, scale.dtype), scale)
     return y if bias is None else sg.add(y, bias)
 
 

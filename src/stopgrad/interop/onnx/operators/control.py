@@ -10,6 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axis
+from stopgrad.interop.onnx.operators.trips import Trips
 from stopgrad.interop.shared.conversions import Refused
 
 _UNROLLED = 1024
@@ -40,6 +41,7 @@ class _Loop:
         count: the most steps: a number, a symbolic size, a tensor or None.
         condition: whether to make the first step: a bool or a tensor.
         states: the values carried from step to step, as they are known.
+        lasts: whether it is known that no condition ends the loop before its count.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class _Loop:
         if isinstance(condition, Known):
             self.condition = bool(node.number(1, condition))
         self.states = [node.raw(x) for x in states]
+        self.lasts = False
         self.stacked = len(self.body.outputs) - 1 - len(self.states)
         if self.stacked < 0:
             node.fail("its body computes fewer results than it has states")
@@ -60,7 +63,8 @@ class _Loop:
             self.count = 0
         counted = isinstance(self.count, (int, sg.Dim))
         ways = []
-        if counted and self.condition is True:
+        self.lasts = counted and Trips(self.body, self.states, self.count).all_made(self.condition)
+        if self.lasts or (counted and self.condition is True):
             ways.append(self._scanned)
         if self._is_short():
             ways.append(self._unrolled)
@@ -95,17 +99,27 @@ class _Loop:
         return going, found[: len(self.states)], found[len(self.states) :]
 
     def _scanned(self) -> tuple[Any, ...]:
-        """The loop as a ``scan`` of a fixed number of steps, which has a gradient."""
+        """The loop as a ``scan`` of a fixed number of steps, which has a gradient.
+
+        States that the body hands on as they are, such as weights and limits, are not carried.
+        """
+        carried = [k for k, name in enumerate(self.body.inputs[2:]) if self.body.outputs[1 + k] != name]
 
         def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
-            going, states, rows = self._step(i, list(carry), Known(np.bool_(True)))
-            if not (isinstance(going, Known) and bool(going.array)):
+            states: list[Any] = list(self.states)
+            for k, x in zip(carried, carry, strict=True):
+                states[k] = x
+            going, states, rows = self._step(i, states, Known(np.bool_(True)))
+            if not self.lasts and not (isinstance(going, Known) and bool(going.array)):
                 raise Refused("its loop may end before its count")
-            return [self.node.tensor(x) for x in states], [self.node.tensor(x) for x in rows]
+            return [self.node.tensor(states[k]) for k in carried], [self.node.tensor(x) for x in rows]
 
         steps = sg.range(0, self.count, dtype=sg.int64)
-        carry, rows = sg.scan(step, [self._tensor(x) for x in self.states], steps)
-        return (*carry, *rows)
+        carry, rows = sg.scan(step, [self._tensor(self.states[k]) for k in carried], steps)
+        found = [self._tensor(x) for x in self.states]
+        for k, x in zip(carried, carry, strict=True):
+            found[k] = x
+        return (*found, *rows)
 
     def _tensor(self, x: sg.Output | Known | Sequence[Any]) -> Any:
         if x is None or isinstance(x, list):

@@ -107,11 +107,11 @@ def _cast(node: Call, x: sg.Output) -> Any:
     dtype = dtype_of_code(code)
     if dtype is None:
         node.fail(f"there is no element type here for number {code} of TensorProto.DataType")
-    return x if dtype is x.dtype else sg.cast(x, dtype)
+    return x if dtype is x.dtype else node.floated(x, dtype)
 
 
 def _cast_like(node: Call, x: sg.Output, like: sg.Output) -> Any:
-    return brought(x, like.dtype)
+    return node.floated(x, like.dtype)
 
 
 def _bit_cast(node: Call, x: sg.Output) -> Any:

@@ -1,6 +1,8 @@
 """Quantisation, dequantisation, and products of quantised numbers.
 
-Rounding to integers has no gradient, and reports name it; dequantisation passes gradients to the scale.
+Rounding to integers has no gradient, and reports name it; dequantisation passes gradients to the scale. Where
+it is asked for, gradients go straight through the rounding: integers remember the numbers that they are
+rounded from, and what makes floats of them takes their gradient to these.
 """
 
 from __future__ import annotations
@@ -41,6 +43,22 @@ def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
     return sg.cast(sg.clip_by_value(values, low, high), dtype)
 
 
+def quantized(
+    node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType, soft: sg.Output | None = None
+) -> Any:
+    """The same, which remembers *soft*, by default x; beyond the range there is no gradient."""
+    made = rounded(x, zero_point, dtype)
+    if node.straight:
+        soft, values = x if soft is None else soft, sg.round(x)
+        if zero_point is not None:
+            soft = sg.add(soft, brought(zero_point, soft.dtype))
+            values = sg.add(values, brought(zero_point, values.dtype))
+        limits = np.iinfo(dtype.numpy)
+        inside = sg.equal(values, sg.clip_by_value(values, float(limits.min), float(limits.max)))
+        node.soften(made, sg.where(inside, soft, sg.stop_gradient(soft)))
+    return made
+
+
 def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output | None = None) -> Any:
     dtype = precision(node, "output_dtype", sg.uint8) if zero_point is None else zero_point.dtype
     if not dtype.is_integer or dtype.itemsize > 2:
@@ -48,8 +66,10 @@ def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output |
     within = precision(node, "precision", scale.dtype)
     x, scale = (brought(t, within) for t in (x, spread(node, scale, x)))
     zero = None if zero_point is None else spread(node, zero_point, x)
-    shares = sg.round(sg.realdiv(x, scale))
-    return rounded(shares if shares.dtype.itemsize > 2 else sg.cast(shares, sg.float32), zero, dtype)
+    exact = sg.realdiv(x, scale)
+    shares = sg.round(exact)
+    shares = shares if shares.dtype.itemsize > 2 else sg.cast(shares, sg.float32)
+    return quantized(node, shares, zero, dtype, brought(exact, shares.dtype))
 
 
 def _held(node: Call, x: sg.Output | Known | None) -> Any:
@@ -67,7 +87,7 @@ def dequantize(
     numbers, point = _held(node, x), _held(node, zero_point)
     dtype = precision(node, "output_dtype", scale.dtype)
     within = dtype if dtype.itemsize > 2 else sg.float32
-    values = brought(numbers, within)
+    values = node.floated(numbers, within)
     if point is not None:
         values = sg.subtract(values, brought(spread(node, point, numbers), within))
     return brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
@@ -79,11 +99,11 @@ def dynamic_quantize(node: Call, x: sg.Output) -> Any:
     span = sg.subtract(high, low)
     scale = sg.realdiv(sg.where(sg.equal(span, zero), brought(1, x.dtype), span), most)
     point = sg.round(sg.clip_by_value(sg.realdiv(sg.negative(low), scale), zero, most))
-    return rounded(sg.realdiv(x, scale), point, sg.uint8), scale, sg.cast(point, sg.uint8)
+    return quantized(node, sg.realdiv(x, scale), point, sg.uint8), scale, sg.cast(point, sg.uint8)
 
 
-def _centred(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
-    x = sg.cast(x, dtype)
+def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
+    x = node.floated(x, dtype)
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
@@ -92,14 +112,24 @@ def _by_rows(point: sg.Output | None) -> Any:
     return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
 
 
-def integer_product(a: sg.Output, b: sg.Output, a_zero: sg.Output | None, b_zero: sg.Output | None) -> Any:
-    return sg.matmul(_centred(a, _by_rows(a_zero), sg.int32), _centred(b, b_zero, sg.int32))
+def integer_product(
+    node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None, b_zero: sg.Output | None
+) -> Any:
+    """The product as int32, which remembers that of the numbers before rounding."""
+
+    def product(dtype: DType) -> Any:
+        return sg.matmul(_centred(node, a, _by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
+
+    made = product(sg.int32)
+    if node.straight:
+        node.soften(made, product(sg.float32))
+    return made
 
 
 def matmul_integer(
     node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None = None, b_zero: sg.Output | None = None
 ) -> Any:
-    return integer_product(a, b, a_zero, b_zero)
+    return integer_product(node, a, b, a_zero, b_zero)
 
 
 def quantized_matmul(
@@ -113,9 +143,9 @@ def quantized_matmul(
     scale: sg.Output,
     zero: sg.Output,
 ) -> Any:
-    whole = sg.cast(integer_product(a, b, a_zero, b_zero), sg.float64)
+    whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
     factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
-    return rounded(sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+    return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
 def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
@@ -127,8 +157,8 @@ def integer_convolution(
 ) -> Any:
     """Computed in float64, which is exact for sums of such small products."""
     found = geometry(node, x, w)
-    values = _centred(x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
-    weights = _centred(w, _by_channel(w_zero, w.ndim, 0), sg.float64)
+    values = _centred(node, x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
+    weights = _centred(node, w, _by_channel(w_zero, w.ndim, 0), sg.float64)
     groups = int(node.attribute("group", 1))
     return convolved(values, weights, None, found.stride, found.pads, found.dilation, groups)
 
@@ -136,7 +166,10 @@ def integer_convolution(
 def conv_integer(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None = None, w_zero: sg.Output | None = None
 ) -> Any:
-    return sg.cast(integer_convolution(node, x, w, x_zero, w_zero), sg.int32)
+    exact = integer_convolution(node, x, w, x_zero, w_zero)
+    made = sg.cast(exact, sg.int32)
+    node.soften(made, exact)
+    return made
 
 
 def quantized_convolution(
@@ -155,7 +188,7 @@ def quantized_convolution(
     if bias is not None:
         whole = sg.add(whole, along(sg.cast(bias, sg.float64), 1, x.ndim))
     factor = sg.realdiv(sg.multiply(x_scale, _by_channel(w_scale, x.ndim, 1)), scale)
-    return rounded(sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+    return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
 QUANTIZED: Table = {

@@ -11,7 +11,7 @@ from stopgrad.base.coercion import real
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import show_shape
-from stopgrad.interop.onnx.training.choosing import patterns_of
+from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.train.adapters import Adapted
 
 

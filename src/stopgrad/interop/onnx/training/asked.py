@@ -14,6 +14,7 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.coercion import is_whole, real
 from stopgrad.base.errors import ArgumentError
+from stopgrad.base.types import DType
 from stopgrad.interop.onnx.reading import Source, read
 from stopgrad.interop.onnx.training.adapters import Lora
 from stopgrad.interop.onnx.training.losses import LOSSES
@@ -24,6 +25,12 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
     for name in ("sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "adafactor", "muon")
 }
 """The optimisers by name."""
+
+PRECISIONS = {"float16": sg.float16, "bfloat16": sg.bfloat16}
+"""The dtypes of mixed precision by name."""
+
+FIRST_SCALE = 65536.0
+"""The loss scale of float16, unless another is given: that of ``torch.amp.GradScaler``."""
 
 _BESIDES = ("no_decay", "clip_value", "average")
 """Options that all optimisers have; their other common options are arguments of ``training`` itself."""
@@ -62,6 +69,7 @@ class Asked:
     optimizer: Chosen
     freeze: list[str]
     only: list[str]
+    train: list[str]
     stop: list[str]
     outputs: list[str]
     clip: float | None
@@ -71,6 +79,9 @@ class Asked:
     learning_rate: float | None
     mode: str
     opset: int
+    split_shared: bool = False
+    precision: DType | None = None
+    loss_scale: float | None = None
 
     def __post_init__(self) -> None:
         if self.clip is not None and not real(self.clip) > 0:
@@ -89,7 +100,14 @@ class Asked:
             asked["clip_norm"] = float(self.clip)
         if self.accumulate > 1:
             asked["accumulate"] = int(self.accumulate)
+        if self.loss_scale is not None:
+            asked["loss_scale"] = self.loss_scale
         return asked
+
+    @property
+    def named(self) -> list[str]:
+        """The patterns of all tensors that are spoken of, which thus are parameters."""
+        return [*self.freeze, *self.only, *self.train, *(self.lora.weights if self.lora else ())]
 
     def rate(self) -> float | None:
         """The default of the learning rate that is fed."""
@@ -141,6 +159,22 @@ def optimizer_of(given: object) -> Chosen:
     if callable(given):
         return Chosen(Spec(getattr(given, "__name__", "function")), given)
     raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {given!r:.60}")
+
+
+def precision_of(precision: object, loss_scale: object) -> tuple[DType | None, float | None]:
+    """The dtype of mixed precision, and the first loss scale; None for none.
+
+    Raises:
+        ArgumentError: there is no such precision, or the scale is no number above 0.
+    """
+    if precision is not None and precision not in PRECISIONS:
+        raise ArgumentError(f"precision is one of {', '.join(PRECISIONS)}, or None; not {precision!r:.60}")
+    dtype = None if precision is None else PRECISIONS[str(precision)]
+    if loss_scale is None:
+        return dtype, FIRST_SCALE if dtype is sg.float16 else None
+    if not real(loss_scale) > 0:
+        raise ArgumentError(f"loss_scale is a number above 0, not {loss_scale!r:.60}")
+    return dtype, float(real(loss_scale))
 
 
 def schedule_of(given: object) -> Chosen | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,11 @@ from stopgrad.graph.graph import Output
 from stopgrad.interop.onnx.reading import Source
 from stopgrad.interop.onnx.training.asked import Asked, Loss
 from stopgrad.interop.onnx.training.losses import Judged, built, scalar
+from stopgrad.interop.onnx.training.manifest import unique
 from stopgrad.interop.onnx.training.own_loss import of_model
 from stopgrad.interop.onnx.training.specs import Spec
 from stopgrad.interop.onnx.training.wiring import Wired
+from stopgrad.interop.shared.building import label_from
 
 
 @dataclass
@@ -129,7 +131,9 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
     with wired.graph.as_default():
         rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
         given = rate if asked.schedule is None else asked.schedule.call
-        update = build(judgement.loss, wired.trained, **asked.settings(given))
+        called = _labels(wired.trained)
+        named = {called[name]: x for name, x in wired.trained.items()}
+        update = build(judgement.loss, named, **asked.settings(given))
         renewed = {name: wired.outputs[source] for name, source in statistics.items()}
         carried = _random(wired, judgement.loss)
         renewed |= {name: new for name, (_, new) in carried.items()}
@@ -146,9 +150,15 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
         {name: update.gradients[x] for name, x in parameters.items()},
         state,
         {name: update.updates[x] for name, x in moved.items()} | renewed,
-        dict(update.untouched),
+        {name: update.untouched[label] for name, label in called.items() if label in update.untouched},
         kinds,
     )
+
+
+def _labels(names: Iterable[str]) -> dict[str, str]:
+    """Names under which the optimiser can keep state: those of files may have characters that ours cannot."""
+    taken: set[str] = set()
+    return {name: unique(label_from(name) or "parameter", taken) for name in names}
 
 
 RANDOM = "random_key"

@@ -9,33 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.interop.onnx.patterns import matches
 
 SHOWN = 6
 """The most names that an error suggests for a pattern."""
-
-
-def patterns_of(given: str | Iterable[str], what: str) -> list[str]:
-    """Patterns as a list; a single one may be a string."""
-    patterns = [given] if isinstance(given, str) else list(given)
-    wrong = next((one for one in patterns if not isinstance(one, str) or not one.strip()), None)
-    if wrong is not None:
-        raise ArgumentError(f"{what}: a pattern of names is text, such as 'encoder.*', not {wrong!r:.60}")
-    return [one.strip() for one in patterns]
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a name, or a scope around it.
-
-    Examples:
-        >>> matches("encoder.0.weight", "encoder"), matches("encoder.0.weight", "*.weight")
-        (True, True)
-        >>> matches("encoder2.weight", "encoder")
-        False
-    """
-    name, pattern = name.strip("/"), pattern.strip("/")
-    return name == pattern or any(
-        fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*")
-    )
 
 
 def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
@@ -62,7 +39,11 @@ def chosen(what: str, patterns: Sequence[str], names: Sequence[str]) -> list[str
 
 
 def trained(
-    names: Sequence[str], freeze: Sequence[str], only: Sequence[str], numbers: Collection[str] = ()
+    names: Sequence[str],
+    freeze: Sequence[str],
+    only: Sequence[str],
+    constants: Collection[str] = (),
+    train: Sequence[str] = (),
 ) -> list[str]:
     """The parameters that are trained.
 
@@ -70,13 +51,16 @@ def trained(
         names: of all parameters.
         freeze: patterns of parameters not to train.
         only: patterns of parameters to train; if empty, all.
-        numbers: the names of parameters that are single numbers. Most often these are constants of the
-            model, so they are trained only if *only* names them.
+        constants: the names of those that are constants of the model by all evidence: they are trained only
+            if *only* or *train* names them.
+        train: patterns of parameters that are trained besides, constants or not.
 
     Raises:
         ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
-    wanted = chosen("only", only, names) if only else [name for name in names if name not in numbers]
+    more = set(chosen("train", train, names))
+    wanted = chosen("only", only, names) if only else [name for name in names if name not in constants]
+    wanted = [name for name in names if name in more or name in set(wanted)]
     frozen = set(chosen("freeze", freeze, names))
     left = [name for name in wanted if name not in frozen]
     if not left:
@@ -85,7 +69,7 @@ def trained(
             + (
                 f"freeze leaves none of {some(wanted, SHOWN)}"
                 if wanted
-                else f"single numbers such as {some(names, SHOWN)} are trained if only= names them"
+                else f"constants such as {some(names, SHOWN)} are trained if train= names them"
                 if names
                 else "the model has none"
             )

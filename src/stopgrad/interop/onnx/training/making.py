@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import glob
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.checking import called
-from stopgrad.interop.onnx.loading import load
+from stopgrad.interop.onnx.loading import weighed
+from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, read, text
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
-from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
+from stopgrad.interop.onnx.training.aliases import with_first_names
+from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
-from stopgrad.interop.onnx.training.choosing import patterns_of
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.manifest import Plan
 from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
@@ -35,7 +37,10 @@ from stopgrad.interop.onnx.training.plans import (
     predict_plan,
     step_plan,
 )
+from stopgrad.interop.onnx.training.precision import lowered
+from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
+from stopgrad.interop.onnx.weights.sharing import shared
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
@@ -45,22 +50,21 @@ class TrainingFiles:
     """The result of :func:`training`.
 
     Attributes:
-        folder: the path.
+        folder: the path; None if nothing was written.
         manifest: the contents of ``manifest.json``.
         flow: the flow report of the loss and all parameters.
         notes: remarks for the user that are no errors.
     """
 
-    folder: Path
+    folder: Path | None
     manifest: Mapping[str, Any]
     flow: Flow
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         trained = sum(1 for one in self.manifest["state"].values() if one["kind"] == "parameter")
-        return (
-            f"<TrainingFiles {str(self.folder)!r}: {trained} trained, {len(self.manifest['frozen'])} frozen>"
-        )
+        where, frozen = str(self.folder or ""), len(self.manifest["frozen"])
+        return f"<TrainingFiles {where!r}: {trained} trained, {frozen} frozen>"
 
 
 @guarded("training")
@@ -69,9 +73,10 @@ def training(
     *,
     loss: AnyPath | Callable[..., Any],
     optimizer: str | Callable[..., Any] = "adamw",
-    folder: AnyPath,
+    folder: AnyPath | None,
     freeze: str | Iterable[str] = (),
     only: str | Iterable[str] = (),
+    train: str | Iterable[str] = (),
     stop: str | Iterable[str] = (),
     outputs: str | Iterable[str] = (),
     clip: float | None = None,
@@ -80,7 +85,10 @@ def training(
     schedule: str | Callable[..., Any] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
+    precision: str | None = None,
+    loss_scale: float | None = None,
     opset: int = OPSET,
+    split_shared: bool = False,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -97,8 +105,10 @@ def training(
         optimizer: one of :mod:`stopgrad.optimizers` by name, with options after a colon
             (``"adamw:weight_decay=0.1,betas=0.9,0.95"``); or a function such as these.
         folder: where to write. An older training folder is replaced; anything else that is there is an error.
+            None writes nothing, to see what would be trained: ``made.manifest["tensors"]``.
         freeze: patterns of names of parameters that are not trained.
         only: patterns of names of the only parameters that are trained.
+        train: patterns of names of tensors that are trained besides, though they look like constants.
         stop: patterns of names of scopes, nodes or values at which gradients stop.
         outputs: which outputs the loss reads, where the model has several.
         clip: the largest norm of all gradients together.
@@ -110,7 +120,13 @@ def training(
         learning_rate: the default that :class:`Trainer` feeds; if not given, the optimiser's own.
         mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
             ``"eval"``: all of them in that mode. The exported model is always for inference.
+        precision: ``"float16"`` or ``"bfloat16"``: products of matrices and convolutions of the loss and its
+            gradients are computed in it, all else and the weights are float32. The exported model stays.
+        loss_scale: the first factor of the gradients on their way, which adapts, as that of
+            ``torch.amp.GradScaler``; by default 65536 with float16, else none.
         opset: of the files written, from 18 to 26.
+        split_shared: whether parameters that the exporter merged, since they began with the same numbers,
+            become tensors of their own again. Tied weights stay one.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -122,12 +138,14 @@ def training(
         GraphError, EngineError: an operation cannot be read or written; all are named at once.
         FileError: a file is damaged, or the folder cannot be written. What was there is kept.
     """
-    target = checked(folder)
+    target = None if folder is None else checked(folder)
+    dtype, scale = precision_of(precision, loss_scale)
     asked = Asked(
         loss=loss_of(loss),
         optimizer=optimizer_of(optimizer),
         freeze=patterns_of(freeze, "freeze"),
         only=patterns_of(only, "only"),
+        train=patterns_of(train, "train"),
         stop=patterns_of(stop, "stop"),
         outputs=[outputs] if isinstance(outputs, str) else list(outputs),
         clip=clip,
@@ -137,9 +155,13 @@ def training(
         learning_rate=learning_rate,
         mode=mode,
         opset=opset,
+        split_shared=bool(split_shared),
+        precision=dtype,
+        loss_scale=scale,
     )
-    made = _made(model, asked)
-    write_folder(target, made.models, made.state, made.manifest)
+    made = _made(model, asked, target is not None)
+    if target is not None:
+        write_folder(target, made.models, made.state, made.manifest)
     return TrainingFiles(target, made.manifest, made.flow, tuple(made.notes))
 
 
@@ -154,21 +176,30 @@ class _Made:
     notes: list[str]
 
 
-def _made(model: ModelSource | Model, asked: Asked) -> _Made:
+def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
+    """The contents of the files; without the models if the *whole* is not asked for."""
     if isinstance(model, Model):
-        shapes, trained, used = Forms(None, None), model, model
+        notes, shapes, trained, used, verdicts = [], Forms(None, None), model, model, verdicts_of(model)
     else:
         source = read(model)
-        shapes = forms(taken_in(source), asked.mode)
-        trained = load(source._replace(model=shapes.training))
-        used = load(source._replace(model=shapes.inference)) if shapes.differ else trained
-    judgement = judged(
-        _wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()]
-    )
+        whole_model = taken_in(source)
+        notes = shared(whole_model, asked.split_shared)
+        shapes = forms(whole_model, asked.mode)
+        asked = with_first_names(asked, shapes.training)
+        named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
+        trained, verdicts = weighed(source._replace(model=shapes.training), {}, named)
+        used = trained
+        if shapes.differ:
+            used, _ = weighed(source._replace(model=shapes.inference), {}, named)
+    constants = {name for name, verdict in verdicts.items() if not verdict.weight}
+    judging = _wired(trained, asked, shapes, constants)
+    if asked.precision is not None:
+        judging = lowered(judging, asked.precision)
+    judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
-    if shapes.differ:
-        again = judged(_wired(used, replace(asked, stop=[]), shapes), asked.loss, asked.outputs)
+    if shapes.differ or asked.precision is not None:
+        again = judged(_wired(used, replace(asked, stop=[]), shapes, constants), asked.loss, asked.outputs)
     plans = {
         "train_step": step_plan(step),
         "gradients": gradients_plan(step),
@@ -176,27 +207,30 @@ def _made(model: ModelSource | Model, asked: Asked) -> _Made:
         "predict": predict_plan(step, used),
         "merge": merge_plan(step),
     }
-    models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs}
+    models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
         models["predict"] = opened(shapes.inference, weights)
+    told = {name: fate.entry() for name, fate in fates(step, asked, shapes, verdicts).items()}
     first = judgement.wired
     xs = first.trained | {name: first.weights[name] for name in first.frozen}
     return _Made(
         {f"{name}.onnx": one for name, one in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans),
+        manifest_of(asked, step, plans) | {"tensors": told},
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
-        [*shapes.notes, *judgement.notes, *_notes(step)],
+        [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )
 
 
-def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
+def _wired(model: Model, asked: Asked, shapes: Forms, constants: Collection[str]) -> Wired:
     """A model with its stops; parameters that are no weights are frozen."""
     return wired(
         model,
         freeze=asked.freeze,
+        train=asked.train,
         only=asked.only,
+        constants=constants,
         stop=asked.stop,
         lora=asked.lora,
         states={*shapes.statistics, *shapes.fixed, RANDOM},

@@ -131,6 +131,8 @@ def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str
         "clip": asked.clip,
         "accumulate": asked.accumulate,
         "mode": asked.mode,
+        "precision": None if asked.precision is None else asked.precision.name,
+        "loss_scale": asked.loss_scale,
         "adapters": [
             {"weight": a.weight, "first": a.first, "second": a.second, "scale": a.scale}
             for a in wired.adapters

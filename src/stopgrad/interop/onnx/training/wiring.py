@@ -42,6 +42,8 @@ def wired(
     model: Model,
     *,
     freeze: Sequence[str] = (),
+    train: Sequence[str] = (),
+    constants: Collection[str] = (),
     only: Sequence[str] = (),
     stop: Sequence[str] = (),
     lora: Lora | None = None,
@@ -52,7 +54,8 @@ def wired(
 
     Args:
         model: the loaded model.
-        freeze, only: patterns of names of parameters.
+        freeze, train, only: patterns of names of parameters.
+        constants: the names of parameters that are trained only if a pattern names them.
         stop: patterns of names of scopes, operations or values.
         lora: adapters; only what *only* names is trained besides them.
         states: the names of parameters that are no weights, but statistics or a random key.
@@ -66,11 +69,11 @@ def wired(
     operations = list(model.graph.operations)
     based_on = chosen("lora", lora.weights, names) if lora is not None else []
     if lora is None:
-        numbers = {name for name in names if not kept[name].shape}
-        chosen_names = trained(names, freeze, only, numbers)
+        chosen_names = trained(names, freeze, only, constants, train)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
-        chosen_names = [n for n in (chosen("only", only, names) if only else []) if n not in frozen_too]
+        besides = [*(chosen("only", only, names) if only else []), *chosen("train", train, names)]
+        chosen_names = [name for name in dict.fromkeys(besides) if name not in frozen_too]
     stops = stopped(stop, operations, model.outputs.values(), aliases)
     frozen = [name for name in kept if name not in set(chosen_names)]
     based = set(based_on)

@@ -19,6 +19,7 @@ from stopgrad.interop.tensorflow.operators.moving import MOVING
 from stopgrad.interop.tensorflow.operators.normalizations import NORMALIZATIONS
 from stopgrad.interop.tensorflow.operators.pooling import POOLING
 from stopgrad.interop.tensorflow.operators.products import PRODUCTS
+from stopgrad.interop.tensorflow.operators.quantized import QUANTIZED
 from stopgrad.interop.tensorflow.operators.reductions import REDUCTIONS
 from stopgrad.interop.tensorflow.operators.structure import STRUCTURE
 from stopgrad.interop.tensorflow.operators.variables import VARIABLES
@@ -42,6 +43,7 @@ OPERATORS: Table = {
     **NORMALIZATIONS,
     **POOLING,
     **PRODUCTS,
+    **QUANTIZED,
     **REDUCTIONS,
     **STRUCTURE,
     **VARIABLES,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import brought
-from stopgrad.interop.tensorflow.operators.calling import Call, Table
+from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table
 from stopgrad.interop.tensorflow.operators.elementwise import unary
 
 _ALPHA = 1.6732632423543772848170429916717
@@ -33,6 +34,20 @@ def _softmax(node: Call, x: sg.Output) -> Any:
 
 def _log_softmax(node: Call, x: sg.Output) -> Any:
     return sg.log_softmax(x, x.ndim - 1)
+
+
+def is_swish(operands: Sequence[Any]) -> bool:
+    """Whether of some values the first is x · sigmoid(beta · x), and the others are x and beta."""
+    if len(operands) != 3 or not all(isinstance(x, sg.Output) for x in operands[:2]):
+        return False
+    y, x, beta = operands
+    if y.op.type != "Mul" or y.op.inputs[0] is not x or y.op.inputs[1].op.type != "Sigmoid":
+        return False
+    (inner,) = y.op.inputs[1].op.inputs
+    if inner.op.type != "Mul" or inner.op.inputs[1] is not x:
+        return False
+    factor = inner.op.inputs[0]
+    return factor is (beta.output if isinstance(beta, Known) else beta)
 
 
 # -------------------------------------------------------------------------------- gradients as operations

@@ -50,8 +50,10 @@ class Call(calling.Call):
         translator: Any,
         open_attributes: Mapping[str, Any] | None = None,
         depth: int = 0,
+        space: Any = None,
     ) -> None:
         super().__init__(op_type, name, outputs, attributes, operands, translator)
+        self._space = space
         self.open_attributes = open_attributes or {}
         self._depth = depth
 
@@ -68,6 +70,21 @@ class Call(calling.Call):
     def next_key(self, seed: int = 0, seed2: int = 0) -> Any:
         """A key for random numbers: from the two seeds, or a different one for each node if both are 0."""
         return self._translator.next_key(seed, seed2)
+
+    @property
+    def read_results(self) -> int:
+        """How many of its results others read, the last one that is read and all before it."""
+        count: int = self._space.body.read_results(self.name.removeprefix(self._space.path))
+        return count
+
+    def captured(self, function: str) -> list[Any] | None:
+        """What a function took from the one around the node; None if it is not known here."""
+        found = []
+        for name, source in self.library.captured.get(function, ()):
+            if name != self._space.body.name or source[0] not in self._space.values:
+                return None
+            found.append(self._space.read(source))
+        return found
 
     @property
     def operands(self) -> tuple[Any, ...]:

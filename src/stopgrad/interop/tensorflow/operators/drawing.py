@@ -58,6 +58,12 @@ def _multinomial(node: Call, logits: sg.Output, count: sg.Output | Known) -> Any
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 
 
+@knows(0)
+def _gamma(node: Call, shape: sg.Output | Known, alpha: sg.Output) -> Any:
+    """So many draws for each parameter."""
+    return sg.random_gamma([*node.sizes(shape), *alpha.shape], _own_key(node), alpha)
+
+
 def _shuffled(node: Call, x: sg.Output) -> Any:
     return sg.random_shuffle(x, _own_key(node))
 
@@ -140,6 +146,7 @@ DRAWING: Table = {
     "TruncatedNormal": _stateful(_truncated),
     "RandomUniformInt": _integers,
     "Multinomial": _multinomial,
+    "RandomGamma": _gamma,
     "RandomShuffle": _shuffled,
     "StatelessRandomUniform": _stateless(_uniform),
     "StatelessRandomNormal": _stateless(_normal),

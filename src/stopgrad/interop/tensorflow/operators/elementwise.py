@@ -81,8 +81,8 @@ def ungraded(x: sg.Output) -> Any:
 
 def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> Any:
     number = np.unique(node.known(order))
-    if number.size != 1 or number[0] != int(number[0]) or number[0] < 0:
-        node.fail("its order is one natural number here")
+    if number.size != 1 or number[0] not in range(100):
+        node.fail("its order is one natural number below 100 here")
     return sg.polygamma(int(number[0]), x)
 
 
@@ -102,7 +102,10 @@ def _cast(node: Call, x: sg.Output) -> Any:
 
 
 def _bitcast(node: Call, x: sg.Output) -> Any:
-    """The same bits as another type: for known values, and between integers of one width."""
+    """The same bits as another type of one width: for known values, between integers, and of short floats.
+
+    Keras finds negative zeros so, wherever it takes an ``argmax``.
+    """
     dtype = wanted_dtype(node, "type")
     if dtype is x.dtype:
         return x
@@ -110,7 +113,31 @@ def _bitcast(node: Call, x: sg.Output) -> Any:
         return sg.cast(x, dtype)
     if dtype.itemsize != x.dtype.itemsize:
         node.fail("bits are taken for an element type of the same width")
+    if dtype.is_integer and x.dtype.is_floating and x.dtype.itemsize <= 4 and not node.is_known(x):
+        return sg.cast(_bits(x), dtype)
     return sg.constant(np.array(node.known(x)).view(dtype.numpy), dtype)
+
+
+_FORMATS = {"float16": (10, -14, 16), "bfloat16": (7, -126, 128), "float32": (23, -126, 128)}
+"""The bits of the fraction, and the exponents: the least, and the one behind the largest."""
+
+
+def _bits(x: sg.Output) -> Any:
+    """The bits of numbers of 16 or 32 bits, as int64, by exact arithmetic in float64."""
+    fraction, least, largest = _FORMATS[x.dtype.name]
+    exponents, width = np.arange(least, largest), 8 * x.dtype.itemsize
+    size = sg.cast(sg.abs(x), sg.float64)
+    finite = sg.is_finite(size)
+    # How many powers of two are not larger is the exponent's field: 0 for zeros and subnormal numbers.
+    field = sg.digitize(size, np.append(2.0**exponents, np.inf))
+    scales = np.concatenate([[2.0 ** (fraction - least)], 2.0 ** (fraction - exponents), [0.0]])
+    leading = np.concatenate([[0.0], np.full(len(exponents), 2.0**fraction), [0.0]])
+    inside = sg.where(finite, size, brought(0, sg.float64))
+    rest = sg.subtract(sg.multiply(inside, sg.gather(scales, field)), sg.gather(leading, field))
+    rest = sg.where(sg.is_nan(size), brought(2.0 ** (fraction - 1), sg.float64), rest)
+    whole = sg.multiply(brought(field, sg.int64), brought(2**fraction, sg.int64))
+    bits = sg.add(whole, sg.cast(rest, sg.int64))
+    return sg.where(sg.signbit(x), sg.subtract(bits, brought(2 ** (width - 1), sg.int64)), bits)
 
 
 def _complex(node: Call, real: sg.Output, imag: sg.Output) -> Any:

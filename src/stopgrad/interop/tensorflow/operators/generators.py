@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
-from stopgrad.interop.shared.conversions import brought, product
+from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 
@@ -113,10 +113,13 @@ def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
         if step == 0 or not all(map(math.isfinite, (first, last, step))):
             node.fail("a range has steps that are not 0, and finite limits")
-        count = max(math.ceil((last - first) / step), 0)
-        if count > LARGEST:
+        count: Any = max(-((first - last) // step), 0)
+        if dtype.is_floating:  # Rounded as numbers of this type.
+            ends = np.asarray([first, last, step], dtype.numpy)
+            count = max(np.ceil((ends[1] - ends[0]) / ends[2]), 0)
+        if not count <= LARGEST:
             node.fail(f"a range has no {count:.1e} elements")
-        places = brought(sg.range(0, count, dtype=sg.int64), dtype)
+        places = brought(sg.range(0, int(count), dtype=sg.int64), dtype)
         return sg.add(brought(first, dtype), sg.multiply(places, brought(step, dtype)))
     return sg.range(first, last, step, dtype=dtype)
 
@@ -130,7 +133,9 @@ def _number(node: Call, x: sg.Output | Known) -> Any:
 
 @knows(2)
 def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Any:
-    return sg.linspace(ungraded(start), ungraded(stop), int(node.known(count)))
+    number = int(node.known(count))
+    bounded(number, "so many numbers")
+    return sg.linspace(ungraded(start), ungraded(stop), number)
 
 
 GENERATORS: Table = {

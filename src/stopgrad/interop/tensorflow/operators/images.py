@@ -6,7 +6,7 @@ computed in float32, as TensorFlow does, so that they round alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, pulled, static
 from stopgrad.interop.shared.convolutions import to_columns
-from stopgrad.interop.shared.sampling import cubic_weights, weighted
+from stopgrad.interop.shared.sampling import Sampling, between, cubic_weights, weighted
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 
 Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -132,6 +132,79 @@ def _resizing(find: Callable[[Axis], Weights], keeps_dtype: bool = False) -> Rul
     return rule
 
 
+class Scaling:
+    """How an axis is scaled and moved, by a kernel that may be widened so that every pixel counts."""
+
+    def __init__(self, node: Call, scale: float, move: float) -> None:
+        self.kernel = str(node.attribute("kernel_type", "lanczos3"))
+        if self.kernel not in _RADII:
+            node.fail(f"its kernel_type is {self.kernel!r}, which is unknown")
+        self.radius = _RADII[self.kernel]
+        if not scale > 0:
+            node.fail("it scales by a number above 0")
+        self.step, self.move = np.float32(1.0) / np.float32(scale), np.float32(move)
+        self.wide = max(self.step, np.float32(1.0)) if node.attribute("antialias", True) else np.float32(1.0)
+
+    def weights(self, old: int, new: int) -> Weights:
+        bounded(new, "so large a size")
+        centres = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * self.step - self.move * self.step
+        reach = np.float32(self.radius) * self.wide
+        first = np.maximum(np.ceil(centres - reach - np.float32(0.5)), 0)
+        last = np.minimum(np.floor(centres + reach - np.float32(0.5)), old - 1)
+        most = max(int((last - first).max()) + 1, 1)
+        bounded(most * new, "so small a scale")
+        numbers = first[:, None] + np.arange(most)
+        away = np.abs((numbers + 0.5 - centres[:, None]) / self.wide)
+        found = np.where(numbers <= last[:, None], _kernel(self.kernel, away), 0.0)
+        total = found.sum(axis=1, keepdims=True)
+        found = np.divide(found, total, out=np.zeros_like(found), where=total != 0)
+        found[(centres < 0) | (centres > old)] = 0.0
+        return np.clip(numbers.astype(np.int64), 0, old - 1), found
+
+
+_RADII = {"lanczos1": 1, "lanczos3": 3, "lanczos5": 5, "gaussian": 1.5, "box": 1, "triangle": 1}
+_RADII |= {"keyscubic": 2, "mitchellcubic": 2}
+
+
+def _kernel(name: str, x: np.ndarray[Any, Any]) -> Any:
+    """A kernel at distances from its middle."""
+    if name.startswith("lanczos"):
+        radius = _RADII[name]
+        return np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0.0)
+    if name == "gaussian":
+        return np.where(x < 1.5, np.exp(-(x**2) / (2.0 * 0.5**2)), 0.0)
+    if name == "box":
+        return np.where(x < 0.5, 1.0, np.where(x == 0.5, 0.5, 0.0))
+    if name == "triangle":
+        return np.maximum(1.0 - x, 0.0)
+    b, c = (0.0, 0.5) if name == "keyscubic" else (1 / 3, 1 / 3)
+    near = (12 - 9 * b - 6 * c) * x**3 + (-18 + 12 * b + 6 * c) * x**2 + (6 - 2 * b)
+    far = (-b - 6 * c) * x**3 + (6 * b + 30 * c) * x**2 + (-12 * b - 48 * c) * x + (8 * b + 24 * c)
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0)) / 6
+
+
+def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: Any) -> Any:
+    """What ``tf.image.resize`` writes for its smooth kernels, and with antialiasing."""
+    factors, moves = node.known(scale).reshape(-1), node.known(move).reshape(-1)
+    old = static([x.shape[1], x.shape[2], *sizes], "ScaleAndTranslate")
+    for i in (0, 1):
+        numbers, weights = Scaling(node, float(factors[i]), float(moves[i])).weights(old[i], old[2 + i])
+        x = weighted(x, 1 + i, numbers, weights)
+    return x
+
+
+@knows(1, 2, 3)
+def _scale_and_translate(node: Call, x: sg.Output, size: Any, scale: Any, move: Any) -> Any:
+    return _scaled(node, brought(x, sg.float32), node.sizes(size), scale, move)
+
+
+@knows(2, 3)
+def _scale_and_translate_grad(node: Call, g: sg.Output, image: sg.Output, scale: Any, move: Any) -> Any:
+    start = sg.zeros(list(image.shape), g.dtype)
+    (back,) = pulled(lambda x: _scaled(node, x, g.shape[1:3], scale, move), [start], [g])
+    return back
+
+
 def _linear_grad(node: Call, g: sg.Output, image: sg.Output) -> Any:
     start = sg.zeros(list(image.shape), g.dtype)
     (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], _linear), [start], [g])
@@ -175,6 +248,29 @@ def _patches(node: Call, x: sg.Output) -> Any:
     )
 
 
+@knows(3)
+def _cropped(node: Call, x: sg.Output, boxes: sg.Output, which: sg.Output, size: sg.Output | Known) -> Any:
+    """Boxes cut out of images, each resized; 0 and 1 are the middles of the outermost pixels."""
+    sizes = static(node.sizes(size), "CropAndResize")
+    spots: list[Any] = []
+    inside: Any = None
+    for i, count in enumerate(sizes):
+        bounded(count, "so large a crop")
+        start, end = (sg.expand_dims(boxes[:, i + 2 * j], 1) for j in (0, 1))
+        zero, last = brought(0, boxes.dtype), brought(x.shape[1 + i] - 1, boxes.dtype, x)
+        share = np.linspace(0.0, 1.0, count) if count != 1 else np.full(1, 0.5)
+        far = sg.multiply(sg.subtract(end, start), brought(share, boxes.dtype))
+        place = sg.expand_dims(sg.multiply(sg.add(start, far), last), 2 - i)
+        spots.append(sg.broadcast_to(place, [boxes.shape[0], *sizes]))
+        here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
+        inside = here if inside is None else sg.logical_and(inside, here)
+    images = Sampling(sg.transpose(brought(sg.gather(x, which), boxes.dtype), (0, 3, 1, 2)), 0, True)
+    nearest = str(node.attribute("method", "bilinear")) == "nearest"
+    found = images.at([sg.round(spot) for spot in spots]) if nearest else between(images, spots)
+    beyond = brought(float(node.attribute("extrapolation_value", 0.0)), boxes.dtype)
+    return sg.where(sg.expand_dims(inside, 3), sg.transpose(found, (0, 2, 3, 1)), beyond)
+
+
 _PATCHES = ("ksizes", "strides", "rates")
 
 IMAGES: Table = {
@@ -185,5 +281,8 @@ IMAGES: Table = {
     "ResizeBilinearGrad": _linear_grad,
     "ResizeBicubicGrad": _cubic_grad,
     "ResizeNearestNeighborGrad": _nearest_grad,
+    "ScaleAndTranslate": _scale_and_translate,
+    "ScaleAndTranslateGrad": _scale_and_translate_grad,
+    "CropAndResize": _cropped,
     "ExtractImagePatches": _patches,
 }

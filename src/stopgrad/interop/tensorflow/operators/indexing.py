@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import brought
+from stopgrad.interop.shared.conversions import bounded, brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
 from stopgrad.interop.tensorflow.operators.moving import axis_in, checked_axis
@@ -56,6 +56,7 @@ def _stitched(node: Call, *operands: Any) -> Any:
     ]
     where = np.concatenate(places)
     count = int(where.max()) + 1 if where.size else 0
+    bounded(count, "so many rows")
     source = np.full(count, -1, np.int64)
     source[where] = np.arange(where.size)
     together = sg.concat(rows, 0) if len(rows) > 1 else rows[0]
@@ -101,6 +102,14 @@ def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = N
     return tuple(results)
 
 
+@knows(0, 1)
+def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
+    """The known values that are not among others, and where they stand."""
+    values = node.known(x)
+    kept = np.flatnonzero(~np.isin(values, node.known(y)))
+    return Known(values[kept]), Known(kept.astype(wanted_dtype(node, "out_idx", sg.int32).numpy))
+
+
 def _searched(side: str) -> Rule:
     """For each row of sorted numbers, where values would be put in."""
 
@@ -135,6 +144,7 @@ INDEXING: Table = {
     "UniqueV2": _unique,
     "UniqueWithCounts": _unique,
     "UniqueWithCountsV2": _unique,
+    "ListDiff": _difference,
     "LowerBound": _searched("left"),
     "UpperBound": _searched("right"),
     "Bucketize": _bucketized,

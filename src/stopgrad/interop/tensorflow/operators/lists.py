@@ -30,10 +30,11 @@ class TensorList:
         shape: of the elements, with None for what is unknown; None if nothing is.
         dtype: of the elements.
         base, index, item: the list, the place and the element of the writing that made it.
+        grows: whether that writing makes the list longer where its place lies behind the end.
         was_read: whether anything read it.
     """
 
-    __slots__ = ("_rows", "base", "dtype", "index", "item", "length", "shape", "was_read")
+    __slots__ = ("_rows", "base", "dtype", "grows", "index", "item", "length", "shape", "was_read")
 
     def __init__(
         self, length: Any, shape: Sequence[Any] | None, dtype: DType | None, rows: sg.Output | None = None
@@ -45,6 +46,7 @@ class TensorList:
         self.base: TensorList | None = None
         self.index: Any = None
         self.item: Any = None
+        self.grows = False
         self.was_read = False
 
     @property
@@ -73,6 +75,8 @@ class TensorList:
     def rows(self) -> Any:
         """As :meth:`filled`, where the list is only handed on."""
         if self._rows is None and self.base is not None:
+            if self.grows:
+                raise Refused("its list may grow by an element whose place is known only when the graph runs")
             start = self.base if not self.base.is_empty else TensorList(self.length, self.shape, self.dtype)
             self.base.was_read = True
             place = sg.reshape(sg.cast(self.index, sg.int32), [1, 1])
@@ -83,11 +87,23 @@ class TensorList:
             self._rows = sg.zeros([self.length, *self.shape], self.dtype)
         return self._rows
 
-    def with_item(self, index: sg.Output, item: sg.Output) -> TensorList:
+    def with_item(self, index: sg.Output, item: sg.Output, grows: bool = False) -> TensorList:
         """The list with another element at a place."""
         made = TensorList(self.length, item.shape, item.dtype)
-        made.base, made.index, made.item = self, index, item
+        made.base, made.index, made.item, made.grows = self, index, item, grows
         return made
+
+    def resized(self, length: Any) -> TensorList:
+        """The list with so many elements, of which new ones are zero."""
+        if self.is_empty:
+            return TensorList(length, self.shape, self.dtype)
+        if isinstance(length, sg.Dim) or isinstance(self.length, sg.Dim):
+            raise Refused("its list has lengths that are no numbers")
+        rows = self.filled()
+        if length <= self.length:
+            return TensorList(length, None, None, rows[:length])
+        more = sg.zeros([length - self.length, *rows.shape[1:]], rows.dtype)
+        return TensorList(length, None, None, sg.concat([rows, more], 0))
 
     def item_at(self, index: sg.Output) -> Any:
         """An element."""
@@ -149,9 +165,16 @@ def _from_tensor(node: Call, x: sg.Output, shape: Any) -> Any:
     return TensorList(x.shape[0], None, None, x)
 
 
-@knows(0)
-def _set(node: Call, x: object, index: sg.Output, item: sg.Output) -> Any:
-    return _listed(node, x).with_item(index, item)
+@knows(0, 1)
+def _set(node: Call, x: object, index: Any, item: sg.Output) -> Any:
+    held = _listed(node, x)
+    place = int(index.array.reshape(-1)[0]) if isinstance(index, Known) and not index.is_symbolic else None
+    if place is not None and not isinstance(held.length, sg.Dim) and not 0 <= place < held.length:
+        if place < 0 or place >= LONGEST or not node.attribute("resize_if_index_out_of_bounds", False):
+            node.fail(f"it sets element {place} of a list of {held.length}")
+        held = held.resized(place + 1)
+    grows = place is None and bool(node.attribute("resize_if_index_out_of_bounds", False))
+    return held.with_item(node.tensor(index), item, grows)
 
 
 @knows(0, 2)
@@ -230,16 +253,18 @@ def _popped(node: Call, x: object, shape: Any) -> Any:
 
 @knows(0, 1)
 def _resized(node: Call, x: object, count: Any) -> Any:
-    held, length = _listed(node, x), node.sizes(count)[0]
-    if held.is_empty:
-        return TensorList(length, held.shape, held.dtype)
-    if isinstance(length, sg.Dim) or isinstance(held.length, sg.Dim):
-        node.fail("its list has lengths that are no numbers")
-    rows = held.filled()
-    if length <= held.length:
-        return TensorList(length, None, None, rows[:length])
-    more = sg.zeros([length - held.length, *rows.shape[1:]], rows.dtype)
-    return TensorList(length, None, None, sg.concat([rows, more], 0))
+    return _listed(node, x).resized(node.sizes(count)[0])
+
+
+@knows(0, 1, 2)
+def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> Any:
+    """The elements, which have one shape here, one behind the other; and their lengths."""
+    rows = _listed(node, x).filled()
+    if rows.ndim < 2:
+        node.fail("the elements of its list are scalars, and cannot be joined")
+    count, size, *rest = rows.shape
+    each = sizes_known([size], sg.int64)
+    return sg.reshape(rows, [count * size, *rest]), sg.broadcast_to(node.tensor(each), [count])
 
 
 # ------------------------------------------------------------------------------------- TensorFlow 1's arrays
@@ -310,6 +335,8 @@ LISTS: Table = {
     "TensorListPushBack": _pushed,
     "TensorListPopBack": _popped,
     "TensorListResize": _resized,
+    "TensorListConcat": _joined,
+    "TensorListConcatV2": _joined,
     "TensorArrayV3": _array,
     "TensorArrayWriteV3": _array_written,
     "TensorArrayReadV3": _array_read,

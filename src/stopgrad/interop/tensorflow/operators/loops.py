@@ -43,7 +43,7 @@ class Loop:
         if len(inner.outputs) != len(states):
             node.fail(f"its body returns {len(inner.outputs)} states, not {len(states)}")
         held = node.library.body(condition.name)
-        self.trips: Trips = trips_of(held, inner, self.states, self._value_in_condition)
+        self.trips: Trips = trips_of(held, inner, self.states, self._value_in_condition, node.library)
         self.rows: set[int] = set()
         self._lists: dict[int, TensorList] = {}
         self._draws = False
@@ -101,7 +101,7 @@ class Loop:
         for k, x in zip(self._carried, carry, strict=True):
             found[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
         for k in self.rows:
-            found[k] = TensorList(self.states[k].length, self._lists[k].shape, self._lists[k].dtype)
+            found[k] = TensorList(self.trips.count, self._lists[k].shape, self._lists[k].dtype)
         if self.trips.exact:
             for k, counter in self.trips.counters.items():
                 if k not in self.fixed:
@@ -158,7 +158,8 @@ class Loop:
         counter = next((i for i, x in enumerate(args) if x is found.index and x is not None), None)
         count = self.trips.counters.get(counter) if counter is not None else None
         direct = found.base is args[k] and not args[k].was_read and count is not None
-        whole = self.trips.exact and _same(found.length, self.trips.count)
+        grows = found.grows and self.states[k].is_empty
+        whole = self.trips.exact and (grows or _same(found.length, self.trips.count))
         if direct and whole and count is not None and (count.start, count.step) == (0, 1):
             self._lists[k] = found
             return
@@ -215,7 +216,7 @@ class Loop:
         for k, x in zip(self._carried, carry, strict=True):
             found[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
         for k, x in zip(sorted(self.rows), rows, strict=True):
-            found[k] = TensorList(self.states[k].length, None, None, x)
+            found[k] = TensorList(self.trips.count, None, None, x)
         if self.trips.exact:
             for k, counter in self.trips.counters.items():
                 if k not in self.fixed:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import along, axis_of, brought, product, pulled
+from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought, product, pulled
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded
@@ -122,12 +122,15 @@ def _packed(node: Call, *xs: sg.Output) -> Any:
 
 def _unpacked(node: Call, x: sg.Output) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
-    return tuple(sg.unstack(x, node.attribute("num"), axis))
+    bounded(int(node.attribute("num")) * 2**8, "so many parts")
+    return tuple(sg.unstack(x, int(node.attribute("num")), axis))
 
 
 @knows(0)
 def _split(node: Call, axis: sg.Output | Known, x: sg.Output) -> Any:
-    return tuple(sg.split(x, int(node.attribute("num_split")), axis_in(node, axis, x.ndim)))
+    count = int(node.attribute("num_split"))
+    bounded(count * 2**8, "so many parts")
+    return tuple(sg.split(x, count, axis_in(node, axis, x.ndim)))
 
 
 @knows(1, 2)

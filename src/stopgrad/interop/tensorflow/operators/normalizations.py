@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import brought, product, pulled
+from stopgrad.interop.shared.conversions import bounded, brought, product, pulled
 from stopgrad.interop.shared.normalizations import batch_normalized, moved, with_running
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
 from stopgrad.interop.tensorflow.operators.spatial import is_channels_first
@@ -92,7 +92,11 @@ def _bias_add_grad(node: Call, g: sg.Output) -> Any:
 
 def _local_response(node: Call, x: sg.Output) -> Any:
     bias, alpha, beta = (float(node.attribute(name, value)) for name, value in _RESPONSE.items())
-    return sg.lrn(x, int(node.attribute("depth_radius", 5)), bias, alpha, beta)
+    radius = int(node.attribute("depth_radius", 5))
+    if isinstance(x.shape[-1], int):  # There are no channels further away.
+        radius = min(radius, int(x.shape[-1]))
+    bounded((2 * radius + 1) * 2**10, "so many neighbouring channels")
+    return sg.lrn(x, radius, bias, alpha, beta)
 
 
 _RESPONSE = {"bias": 1.0, "alpha": 1.0, "beta": 0.5}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import brought, product
+from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import unary, ungraded, wanted_dtype
 
@@ -90,7 +90,10 @@ def _offsets(node: Call, k: sg.Output | Known | None) -> Any:
     if k is None:
         return 0
     found = [int(n) for n in node.known(k).reshape(-1).tolist()]
-    return found[0] if len(found) == 1 else tuple(found)
+    if len(found) == 1:
+        return found[0]
+    bounded((found[-1] - found[0] + 1) * 2**12, "so many diagonals")
+    return tuple(found)
 
 
 def _one_size(node: Call, x: Any) -> Any:
@@ -168,7 +171,6 @@ PRODUCTS: Table = {
     "MatrixTriangularSolve": _triangular,
     "MatrixDeterminant": unary(sg.det),
     "LogMatrixDeterminant": _logarithm_of_determinant,
-    "MatrixExponential": unary(sg.expm),
     "SelfAdjointEigV2": _eigen,
     "Svd": _singular,
     "Qr": _qr,

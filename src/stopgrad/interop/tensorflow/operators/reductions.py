@@ -40,6 +40,11 @@ def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
     return sg.truncatediv(sg.reduce_sum(x, axes, keepdims), brought(count, x.dtype, x))
 
 
+def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The root of the sum of squares, whose gradient at 0 is NaN, as in TensorFlow."""
+    return sg.sqrt(sg.reduce_sum(sg.square(x), axes, keepdims))
+
+
 def _extreme(function: Callable[..., Any], high: bool) -> Callable[..., Any]:
     def found(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Any:
         if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
@@ -162,7 +167,7 @@ REDUCTIONS: Table = {
     "Min": _reduced(_extreme(sg.reduce_min, False)),
     "All": _reduced(sg.reduce_all),
     "Any": _reduced(sg.reduce_any),
-    "EuclideanNorm": _reduced(sg.reduce_euclidean_norm),
+    "EuclideanNorm": _reduced(_euclidean_norm),
     "ArgMax": _place(sg.argmax),
     "ArgMin": _place(sg.argmin),
     "TopK": _top_k,

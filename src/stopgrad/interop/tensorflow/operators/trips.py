@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import stopgrad as sg
 from stopgrad.base.sizes import at_least
 from stopgrad.interop.shared.calling import Known
-from stopgrad.interop.tensorflow.nodes import Body, Source
+from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.reading import array_from
 
 _PASSES = frozenset({"Identity", "Snapshot", "LoopCond"})
@@ -67,7 +67,11 @@ def unchanged(body: Body) -> set[int]:
 
 
 def trips_of(
-    condition: Body, body: Body, states: Sequence[Any], value_in_condition: Callable[[Source], Any]
+    condition: Body,
+    body: Body,
+    states: Sequence[Any],
+    value_in_condition: Callable[[Source], Any],
+    library: Any,
 ) -> Trips:
     """How often a loop runs.
 
@@ -75,11 +79,12 @@ def trips_of(
         condition, body: its functions.
         states: the first values of the states, :class:`Known` where they are known.
         value_in_condition: the value of a result in the condition, or None if it changes with the steps.
+        library: the functions of the graph.
     """
     counters = {k: one for k in range(len(states)) if (one := _counter(body, k, states)) is not None}
     bounds: list[Any] = []
     exact = True
-    for source in _conjuncts(condition, condition.outputs[0]):
+    for source in _conjuncts(condition, condition.outputs[0], library):
         found = _bound(condition, source, counters, value_in_condition)
         exact = exact and found is not None
         if found is not None:
@@ -127,8 +132,11 @@ def _number(body: Body, source: Source, states: Sequence[Any]) -> int | None:
     return int(array) if array.ndim == 0 and array.dtype.kind == "i" else None
 
 
-def _conjuncts(condition: Body, source: Source) -> list[Source]:
-    """The parts of a condition that all must hold."""
+def _conjuncts(condition: Body, source: Source, library: Any) -> list[Source]:
+    """The parts of a condition that all must hold.
+
+    Python's ``a and b`` becomes a branch that returns b if a holds, and else a or False.
+    """
     found: list[Source] = []
     waiting = [source]
     while waiting:
@@ -136,13 +144,35 @@ def _conjuncts(condition: Body, source: Source) -> list[Source]:
         node = condition.nodes.get(here[0])
         if node is not None and node.op == "LogicalAnd":
             waiting += node.inputs
-        else:
-            found.append(here)
+            continue
+        found.append(here)
+        if node is not None and node.op in ("If", "StatelessIf") and _is_false_else(condition, node, library):
+            waiting.append(node.inputs[0])
     return found
 
 
-_SMALLER = {"Less": (0, 1, 0), "LessEqual": (0, 1, 1), "Greater": (1, 0, 0), "GreaterEqual": (1, 0, 1)}
-"""Comparisons: which operand counts, which limits, and whether the limit itself is allowed."""
+def _is_false_else(condition: Body, node: Node, library: Any) -> bool:
+    """Whether a branch is false where its condition is."""
+    attribute = node.attributes.get("else_branch")
+    name = attribute.func.name if attribute is not None else ""
+    if name not in library or not node.inputs:
+        return False
+    branch = library.body(name)
+    if len(branch.outputs) != 1:
+        return False
+    k = argument(branch, branch.outputs[0])
+    if k is not None:
+        same = k + 1 < len(node.inputs)
+        return same and origin(condition, node.inputs[k + 1]) == origin(condition, node.inputs[0])
+    held = branch.nodes[origin(branch, branch.outputs[0])[0]]
+    value = held.attributes.get("value") if held.op == "Const" else None
+    if value is None or value.WhichOneof("value") != "tensor":
+        return False
+    return not array_from(value.tensor, f"the constant {held.name!r}").any()
+
+
+_COMPARISONS = {"Less": (0, 1, 0), "LessEqual": (0, 1, 1), "Greater": (1, 0, 0), "GreaterEqual": (1, 0, 1)}
+"""Which operand is to be smaller, which larger, and whether they may be equal."""
 
 
 def _bound(
@@ -153,18 +183,24 @@ def _bound(
 ) -> Any:
     """How many steps pass until a comparison of a counter with a limit fails; None if it is none."""
     node = condition.nodes.get(source[0])
-    if node is None or node.op not in _SMALLER:
+    if node is None or node.op not in _COMPARISONS:
         return None
-    left, right, inclusive = _SMALLER[node.op]
-    k = argument(condition, node.inputs[left])
-    counter = counters.get(k) if k is not None else None
-    limit = value_in_condition(node.inputs[right])
-    if counter is None or counter.step <= 0 or not isinstance(limit, Known) or limit.array.size != 1:
-        return None
-    last = limit.array.reshape(-1).tolist()[0]
-    if not isinstance(last, (int, sg.Dim)):
-        return None
-    found = (last + inclusive - counter.start + counter.step - 1) // counter.step
+    smaller, larger, inclusive = _COMPARISONS[node.op]
+    for one, other, sign in ((smaller, larger, 1), (larger, smaller, -1)):
+        k = argument(condition, node.inputs[one])
+        counter = counters.get(k) if k is not None else None
+        limit = value_in_condition(node.inputs[other])
+        if counter is None or counter.step * sign <= 0 or not isinstance(limit, Known):
+            continue
+        last = limit.array.reshape(-1).tolist()[0] if limit.array.size == 1 else None
+        if isinstance(last, (int, sg.Dim)):
+            return _steps((last - counter.start) * sign + inclusive, counter.step * sign)
+    return None
+
+
+def _steps(distance: Any, step: int) -> Any:
+    """How many steps lie in a distance."""
+    found = (distance + step - 1) // step
     if isinstance(found, sg.Dim):
         return found if found.is_at_least(0) else at_least(found, 0)
     return max(int(found), 0)

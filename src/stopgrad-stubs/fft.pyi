@@ -1,0 +1,1 @@
+from stopgrad.ops.namespaces.fft import *

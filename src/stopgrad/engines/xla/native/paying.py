@@ -1,0 +1,191 @@
+"""Which kernels pay on this machine: measured once, when they are first needed, and kept beside them.
+
+Whether a kernel is faster than what XLA makes of the same operations depends on the processor. So each kind
+of kernel is measured here in a small graph of its own, with it and without, for about a second in all;
+kinds that gain nothing step aside. ``STOPGRAD_NATIVE=1`` in the environment uses all without measuring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from stopgrad.base.folders import private_folder, seal, unsealed
+from stopgrad.base.locks import holding
+from stopgrad.base.machine import processor
+from stopgrad.base.types import float32, int32
+from stopgrad.engines.xla.native import convolution, rows
+from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.interpreter import Region
+from stopgrad.ops.elementwise.composite import softmax
+from stopgrad.ops.losses.cross_entropy import sparse_softmax_cross_entropy_with_logits
+from stopgrad.ops.neural.convolution import conv
+from stopgrad.ops.shapes.reshape import reduce_sum
+from stopgrad.ops.structural.sources import placeholder
+from stopgrad.transforms.gradients.reverse import gradients
+
+Probe = tuple[Sequence[Output], Sequence[Output]]
+"""The inputs and outputs of a graph."""
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+Compile = Callable[[Sequence[Output], Sequence[Output], bool], Run]
+"""Compiles a graph with kernels, or without, for calls that end when their results are there."""
+
+GAIN = 0.97
+"""The share of XLA's time below which a kernel pays: less gain is within what measuring can tell."""
+
+ROUNDS, LEAST, SECONDS = 40, 5, 0.1
+"""The most and the fewest rounds of an attempt, and the processor time after which no other begins."""
+
+ATTEMPTS = 3
+
+
+def kind_of(region: Region) -> str:
+    """The kind of kernel that computes a region, as in :data:`PROBES`."""
+    first = region.operations[0]
+    return rows.kind_of(region) if first.definition not in convolution.KERNELS else first.type
+
+
+# ---------------------------------------------------------------------------------------------- probes
+
+
+def _softmax(count: int, columns: int) -> Probe:
+    with Graph().as_default():
+        x, w = placeholder(float32, [count, columns]), placeholder(float32, [count, columns])
+        loss = reduce_sum(softmax(x) * w)
+        return [x, w], [loss, *gradients(loss, [x])]
+
+
+def _labelled(count: int, columns: int) -> Probe:
+    with Graph().as_default():
+        x, labels = placeholder(float32, [count, columns]), placeholder(int32, [count])
+        loss = reduce_sum(sparse_softmax_cross_entropy_with_logits(labels, x))
+        return [x, labels], [loss, *gradients(loss, [x])]
+
+
+def _convolved(which: int) -> Probe:
+    """The convolution, the gradient of its input, or that of its filters."""
+    with Graph().as_default():
+        x, filters = placeholder(float32, [8, 28, 28, 32]), placeholder(float32, [3, 3, 32, 64])
+        y = conv(x, filters, 1, "SAME")
+        if which == 0:
+            return [x, filters], [y]
+        g = placeholder(float32, y.shape)
+        return [x, filters, g], gradients([y], [(x, filters)[which - 1]], [g])
+
+
+PROBES: Mapping[str, Callable[[], Probe]] = {
+    "rows, small": lambda: _softmax(64, 1000),
+    "rows, large": lambda: _softmax(2048, 1024),
+    "labels, small": lambda: _labelled(64, 1000),
+    "labels, large": lambda: _labelled(2048, 1024),
+    "Conv": lambda: _convolved(0),
+    "ConvBackpropInput": lambda: _convolved(1),
+    "ConvBackpropFilter": lambda: _convolved(2),
+}
+"""For each kind of kernel a graph in which it has most to do."""
+
+
+# ------------------------------------------------------------------------------------------- measuring
+
+
+def _values(inputs: Sequence[Output]) -> list[Any]:
+    generator = np.random.default_rng(0)
+    return [
+        generator.standard_normal(x.shape).astype(np.float32)
+        if x.dtype is float32
+        else generator.integers(0, 64, x.shape).astype(np.int32)
+        for x in inputs
+    ]
+
+
+def measured(compile: Compile) -> dict[str, float]:
+    """For each kind the processor time with its kernel by that without.
+
+    Time would be a matter of luck where others use the machine, too. What seems to gain nothing is measured
+    again, and the best attempt counts: a kernel steps aside for good.
+    """
+    found: dict[str, float] = {}
+    for kind, make in PROBES.items():
+        inputs, outputs = make()
+        runs = [compile(inputs, outputs, with_kernel) for with_kernel in (True, False)]
+        for _ in range(ATTEMPTS):
+            found[kind] = min(found.get(kind, math.inf), _compared(runs, _values(inputs)))
+            if found[kind] <= GAIN:
+                break
+    return found
+
+
+def _compared(runs: Sequence[Run], values: Sequence[Any]) -> float:
+    """The least processor time of the first by that of the second; they take turns."""
+    best = [math.inf, math.inf]
+    end = time.process_time() + SECONDS
+    for count in range(ROUNDS):
+        if count >= LEAST and time.process_time() > end:
+            break
+        for i, run in enumerate(runs):
+            run(values)
+            start = time.process_time()
+            run(values)
+            best[i] = min(best[i], time.process_time() - start)
+    return best[0] / max(best[1], 1e-9)
+
+
+class _Known:
+    """The kinds that gain nothing, by the library; empty until it is asked for."""
+
+    lock = RLock()
+    found: dict[str, frozenset[str]] = {}
+
+
+def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
+    """The kinds of kernels that gain nothing on this machine.
+
+    Args:
+        library: the kernels' file.
+        version: of XLA.
+        compile: compiles the graphs that are measured.
+    """
+    if os.environ.get("STOPGRAD_NATIVE") == "1":
+        return frozenset()
+    key = f"{library.name} {version} {processor()} {os.cpu_count()}"
+    found = _Known.found.get(key)
+    return holding(_Known.lock, _find, key, compile) if found is None else found
+
+
+def _find(key: str, compile: Compile) -> frozenset[str]:
+    if key not in _Known.found:
+        folder = private_folder("native")
+        path = None if folder is None else folder / f"{key.split('.')[0][-64:]}.paying"
+        costs = None if path is None else _read(path, key)
+        if costs is None:
+            costs = measured(compile)
+            if path is not None:
+                _write(path, key, costs)
+        _Known.found[key] = frozenset(kind for kind, cost in costs.items() if cost > GAIN)
+    return _Known.found[key]
+
+
+def _read(path: Path, key: str) -> dict[str, float] | None:
+    content = unsealed(path, key)
+    return None if content is None else json.loads(content)
+
+
+def _write(path: Path, key: str, costs: Mapping[str, float]) -> None:
+    """Whole or not at all; if it cannot be written, the next process measures again."""
+    content = json.dumps(costs).encode()
+    with contextlib.suppress(OSError):
+        file, part = tempfile.mkstemp(prefix="build-", dir=path.parent)
+        with open(file, "wb") as stream:
+            stream.write(seal(key, content) + content)
+        os.replace(part, path)

@@ -1,0 +1,86 @@
+"""Writes a PyTorch module as an ONNX model that says exactly what its parameters are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.graph.files import AnyPath
+from stopgrad.graph.public import guarded
+from stopgrad.interop.onnx.saving import OPSET, put, ready_of
+from stopgrad.interop.onnx.weights.exporters import FROZEN
+
+
+@guarded("export")
+def export(
+    module: Any,
+    example: Any,
+    path: AnyPath,
+    *,
+    dynamic_shapes: Any = None,
+    opset: int = OPSET,
+    external: bool | None = None,
+) -> None:
+    """Write a PyTorch module as an ONNX model, with its parameters under their own names.
+
+    The module goes through ``torch.export`` (as by :func:`stopgrad.torch.load`) and :func:`save`, in its form
+    for inference. In the file, the parameters are those of ``named_parameters()``: none is folded, merged
+    with another of the same values, or transposed; tied ones are one. Buffers and constants are said to be
+    such, and parameters that do not require gradients to be frozen. ``detach`` and ``no_grad`` are gates. So
+    :func:`load` and :func:`training` need not guess.
+
+    Args:
+        module: a ``torch.nn.Module``, or a program of ``torch.export``.
+        example: its arguments, a tuple; or the only one.
+        path: of the file.
+        dynamic_shapes: the sizes that are open, as ``torch.export`` takes them.
+        opset, external: as :func:`save` has them.
+
+    Raises:
+        ArgumentError: the module is none, or draws random numbers or renews buffers also in inference.
+        GraphError, EngineError: an operation cannot be read or written; it is named.
+        FileError: the file cannot be written. An older one is left as it was.
+
+    Examples:
+        >>> import torch, tempfile
+        >>> import stopgrad.onnx as sgo
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sgo.export(torch.nn.Linear(3, 2), torch.ones(1, 3), f"{folder}/model.onnx")
+        ...     list(sgo.load(f"{folder}/model.onnx").parameters)
+        ['weight', 'bias']
+    """
+    sgt = require("stopgrad.torch", "stopgrad.onnx.export", "torch")
+    if not hasattr(module, "named_parameters"):
+        raise ArgumentError(f"takes a torch.nn.Module or an exported program, not {type(module).__name__}")
+    given = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    with _resting(module):
+        model = sgt.load(module, *given, dynamic_shapes=dynamic_shapes)
+    parameters = dict(module.named_parameters())
+    kinds: dict[str, list[str]] = {"parameter": [], FROZEN: [], "buffer": []}
+    for name, x in model.parameters.items():
+        held = parameters.get(name)
+        if held is None and x.dtype.name == "uint32":
+            raise ArgumentError("the module draws random numbers also in inference; take them as arguments")
+        kind = "buffer" if held is None else "parameter" if held.requires_grad else FROZEN
+        kinds[kind].append(name)
+    renewed = [name for name in model.outputs if name.startswith("updated.")]
+    if renewed:
+        raise ArgumentError(f"the module renews {renewed[0].removeprefix('updated.')!r} also in inference")
+    put(path, ready_of(model, None, None, opset, kinds=kinds), external)
+
+
+@contextmanager
+def _resting(module: Any) -> Iterator[None]:
+    """A context in which a module and all of its parts are in their form for inference."""
+    parts: Sequence[Any] = list(module.modules()) if hasattr(module, "modules") else []
+    modes = [part.training for part in parts]
+    try:
+        for part in parts:
+            part.training = False
+        yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode

@@ -1,0 +1,202 @@
+"""Weights that a file holds as one, or apart, and the module did not.
+
+Exporters store equal arrays once. So parameters that begin with the same numbers (biases of zeros, scales of
+ones, layers that are copies) become one initializer, which would be trained as one. The other way round, an
+exporter that transposes a matrix makes a second copy of one that two layers share (the table of an embedding
+and the head of a language model), and these would be trained apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.weights.uses import Use
+from stopgrad.interop.onnx.weights.verdicts import Weighing
+
+SHOWN = 3
+"""The most names that a note has."""
+
+_HELD_APART = {"bias", "scale", "slope"}
+"""Places of which each layer has its own, also in files that do not say whose they are."""
+
+
+class Merged(NamedTuple):
+    """An initializer that stands for several parameters.
+
+    Attributes:
+        name: of the initializer.
+        uses: its readers by the names of the parameters.
+        tied: whether the module itself has them as one.
+    """
+
+    name: str
+    uses: dict[str, list[Use]]
+    tied: bool
+
+
+def shared(model: onnx.ModelProto, apart: bool) -> list[str]:
+    """Make a model, which holds its data, share the weights that its module shares; what to tell, as notes.
+
+    Args:
+        model: it is changed.
+        apart: whether parameters that were merged become tensors of their own.
+    """
+    found = merged(model)
+    notes = [note_of(one) for one in found if one.tied or not apart]
+    if apart:
+        split(model, found)
+    notes += tie(model)
+    absent = _absent(model)
+    if absent:
+        more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        notes.append(
+            f"the file lacks parameters of the module: {', '.join(map(repr, absent[:SHOWN]))}{more}; the "
+            "exporter computed with them or dropped them, and they are not trained: export with "
+            "stopgrad.onnx.export"
+        )
+    return notes
+
+
+def _absent(model: onnx.ModelProto) -> list[str]:
+    """The parameters of the module, as far as the file names them, that no tensor stands for."""
+    weighing = Weighing(model)
+    found: set[str] = set()
+    for tensor in _weights(model) if weighing.told.parameters else ():
+        name = text(tensor.name)
+        verdict = weighing.of(name, numpy_helper.to_array(tensor))
+        if verdict.weight:
+            found |= {name, *verdict.of}
+            found |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
+    return [name for name in weighing.told.parameters if name not in found]
+
+
+def merged(model: onnx.ModelProto) -> list[Merged]:
+    """The weights of a model, which holds its data, that stand for several parameters of the module."""
+    weighing = Weighing(model)
+    return [one for tensor in _weights(model) if (one := _merged(tensor, weighing)) is not None]
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[Any]:
+    """The initializers of floating-point numbers."""
+    kinds = (
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.DOUBLE,
+        onnx.TensorProto.FLOAT16,
+        onnx.TensorProto.BFLOAT16,
+    )
+    return (tensor for tensor in model.graph.initializer if tensor.data_type in kinds)
+
+
+def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
+    name = text(tensor.name)
+    readers = weighing.uses.readers.get(name, [])
+    if len(readers) < 2:
+        return None
+    array = numpy_helper.to_array(tensor)
+    if not weighing.of(name, array).weight:
+        return None
+    uses: dict[str, list[Use]] = {}
+    for use in readers:
+        uses.setdefault(_owner(name, use, weighing), []).append(use)
+    begins = bool((array == array.reshape(-1)[:1]).all())
+    if len(uses) < 2 and begins and not weighing.told.exporter:
+        uses = _by_node(name, readers)
+    if len(uses) < 2:
+        return None
+    copies = len({re.sub(r"\d+", "#", owner) for owner in uses}) == 1
+    return Merged(name, uses, not begins and not copies)
+
+
+def _owner(name: str, use: Use, weighing: Weighing) -> str:
+    """The name of the parameter that a use of an initializer is of."""
+    told = weighing.told
+    if told.inputs:
+        return next(iter(weighing.sources(use)), name)
+    if told.exporter == "pytorch" and use.operator == "Identity" and not text(use.node.name).startswith("/"):
+        return text(use.node.output[0])  # So the older exporter writes what it found to be equal.
+    return name
+
+
+def _by_node(name: str, readers: list[Use]) -> dict[str, list[Use]]:
+    """The uses in places that each layer has of its own, in a file that does not name parameters."""
+    if not all(use.place() in _HELD_APART for use in readers):
+        return {}
+    return {name if i == 0 else f"{name}/{i}": [use] for i, use in enumerate(readers)}
+
+
+def note_of(one: Merged) -> str:
+    """What to tell of it."""
+    names = [name for name in one.uses if name != one.name]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    shown = ", ".join(map(repr, names[:SHOWN])) + more
+    if one.tied:
+        return f"{one.name!r} is also {shown}: tied weights, which are trained as one"
+    return (
+        f"{one.name!r} also stands for {shown}, which began with the same numbers: the exporter merged them, "
+        "and they are trained as one; split_shared (--split-shared) holds them apart"
+    )
+
+
+def split(model: onnx.ModelProto, found: list[Merged]) -> None:
+    """Give each parameter that was merged into another an initializer of its own, in place."""
+    held = {text(tensor.name): tensor for tensor in model.graph.initializer}
+    dropped: list[int] = []
+    taken = {text(y) for node in model.graph.node for y in node.output} | set(held)
+    for one in found:
+        for owner, uses in one.uses.items():
+            if one.tied or owner == one.name:
+                continue
+            own = uses[0].operator == "Identity" and text(uses[0].node.output[0]) == owner
+            name = owner if own or owner not in taken else f"{owner}/own"
+            taken.add(name)
+            tensor = model.graph.initializer.add()
+            tensor.CopyFrom(held[one.name])
+            tensor.name = name
+            for use in uses:
+                if own:
+                    dropped.append(id(use.node))
+                else:
+                    use.node.input[use.position] = name
+    kept = [node for node in model.graph.node if id(node) not in set(dropped)]
+    if dropped:
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+
+
+def tie(model: onnx.ModelProto) -> list[str]:
+    """Compute matrices that are another weight, transposed, from that weight; what was done, for notes."""
+    weighing = Weighing(model)
+    tensors = {text(t.name): t for t in _weights(model) if len(t.dims) == 2}
+    tables = {n: t for n, t in tensors.items() if "table" in weighing.uses.places(n)}
+    notes, made = [], []
+    for name, tensor in tensors.items():
+        if not weighing.told.is_made_up(name) or "matrix" not in weighing.uses.places(name):
+            continue
+        for table, other in tables.items():
+            if list(other.dims) == [*tensor.dims][::-1] and _is_transposed(tensor, other):
+                made.append(onnx.helper.make_node("Transpose", [table], [name], f"{name}/tied", perm=[1, 0]))
+                notes.append(f"{name!r} is {table!r}, transposed: tied weights, which are trained as one")
+                break
+    if made:
+        gone = {node.output[0] for node in made}
+        kept = [t for t in model.graph.initializer if t.name not in gone]
+        nodes = [*made, *model.graph.node]
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in kept]
+        del model.graph.node[:], model.graph.initializer[:]
+        model.graph.node.extend(nodes)
+        model.graph.initializer.extend(kept)
+    return notes
+
+
+def _is_transposed(tensor: onnx.TensorProto, other: onnx.TensorProto) -> bool:
+    mine, theirs = numpy_helper.to_array(tensor), numpy_helper.to_array(other)
+    return bool(mine.size and (mine != mine[:1, :1]).any() and np.array_equal(mine, theirs.T))

@@ -1,0 +1,207 @@
+"""Where tensors of a model are used: the places of weights, and those of constants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+import onnx
+
+from stopgrad.interop.onnx.checking import graphs_in
+from stopgrad.interop.onnx.reading import domain_of, text
+
+LONGEST = 400
+"""The most nodes that are followed from one tensor."""
+
+_PLACES: dict[str, dict[int, str]] = {
+    "MatMul": dict.fromkeys((0, 1), "matrix"),
+    "Gemm": {0: "matrix", 1: "matrix", 2: "bias"},
+    "Einsum": dict.fromkeys(range(8), "matrix"),
+    "Conv": {1: "kernel", 2: "bias"},
+    "ConvTranspose": {1: "kernel", 2: "bias"},
+    "LSTM": {1: "matrix", 2: "matrix", 3: "bias", 5: "first state", 6: "first state", 7: "matrix"},
+    "GRU": {1: "matrix", 2: "matrix", 3: "bias", 5: "first state"},
+    "RNN": {1: "matrix", 2: "matrix", 3: "bias", 5: "first state"},
+    "BatchNormalization": {1: "scale", 2: "bias", 3: "statistic", 4: "statistic"},
+    "InstanceNormalization": {1: "scale", 2: "bias"},
+    "LayerNormalization": {1: "scale", 2: "bias"},
+    "GroupNormalization": {1: "scale", 2: "bias"},
+    "RMSNormalization": {1: "scale"},
+    "PRelu": {1: "slope"},
+    "Gather": {0: "table"},
+}
+"""The place of an operand, by operator and position."""
+
+_MOVES = dict.fromkeys(
+    (
+        "Identity",
+        "Cast",
+        "Reshape",
+        "Transpose",
+        "Unsqueeze",
+        "Squeeze",
+        "Expand",
+        "Slice",
+        "Flatten",
+        "Tile",
+    ),
+    0,
+)
+"""Operators that only move the elements of the operand at a position."""
+
+_COMPARES = {
+    "Equal",
+    "Less",
+    "LessOrEqual",
+    "Greater",
+    "GreaterOrEqual",
+    "ArgMax",
+    "ArgMin",
+    "Not",
+    "Sign",
+    "IsNaN",
+}
+_LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
+_CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
+_SOFTMAX = {"Softmax", "LogSoftmax"}
+
+WEIGHTS = frozenset({"matrix", "kernel", "bias", "scale", "slope", "table"})
+"""Places in which weights stand."""
+
+
+class Use(NamedTuple):
+    """A node that reads a tensor, and the position of the operand."""
+
+    node: Any
+    position: int
+
+    @property
+    def operator(self) -> str:
+        return text(self.node.op_type)
+
+    def place(self) -> str:
+        """The operand's place; "" if it is none in particular."""
+        return _PLACES.get(self.operator, {}).get(self.position, "") if not domain_of(self.node) else ""
+
+
+class Uses:
+    """Who reads the tensors of a model, and who makes them.
+
+    Attributes:
+        readers: by the name of a tensor.
+        makers: nodes by the names of their results.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.readers: dict[str, list[Use]] = defaultdict(list)
+        self.makers: dict[str, Any] = {}
+        self.stored = {text(t.name) for t in model.graph.initializer}
+        inner = [node for one in model.graph.node for graph in graphs_in(one) for node in graph.node]
+        for node in [*model.graph.node, *inner]:
+            for i, x in enumerate(node.input):
+                self.readers[text(x)].append(Use(node, i))
+            self.makers.update((text(y), node) for y in node.output if y)
+
+    def of(self, name: str) -> list[Use]:
+        """The nodes that use the numbers of a tensor, past those that only move them."""
+        found: list[Use] = []
+        waiting, seen = [name], {name}
+        while waiting and len(seen) < LONGEST:
+            for use in self.readers.get(waiting.pop(), ()):
+                if _MOVES.get(use.operator) == use.position:
+                    new = [text(y) for y in use.node.output if text(y) not in seen]
+                    seen.update(new)
+                    waiting += new
+                else:
+                    found.append(use)
+        return found
+
+    def places(self, name: str) -> set[str]:
+        """The places in which a tensor stands."""
+        return {use.place() or self.beside(use) for use in self.of(name)} - {""}
+
+    def beside(self, use: Use) -> str:
+        """The place of an operand of a sum or product, by what the other operand is."""
+        if use.operator not in ("Add", "Mul") or len(use.node.input) != 2:
+            return ""
+        maker = self._maker(text(use.node.input[1 - use.position]))
+        if (
+            use.operator == "Add"
+            and maker is not None
+            and text(maker.op_type) in _LINEAR
+            and self._is_linear(maker)
+        ):
+            return "bias"
+        return ""
+
+    def _maker(self, name: str) -> Any:
+        """The node that makes a tensor's numbers, before those that only move them."""
+        for _ in range(LONGEST):
+            node = self.makers.get(name)
+            if node is None or text(node.op_type) not in _MOVES or not node.input:
+                return node
+            name = text(node.input[0])
+        return None
+
+    def _is_linear(self, node: Any) -> bool:
+        """Whether one of the operands of a product is stored: a layer, not a product of two activations."""
+        return any(self._is_stored(text(x)) for x in node.input)
+
+    def _is_stored(self, name: str) -> bool:
+        for _ in range(LONGEST):
+            if name in self.stored:
+                return True
+            node = self.makers.get(name)
+            if node is None or text(node.op_type) not in _MOVES or not node.input:
+                return False
+            name = text(node.input[0])
+        return False
+
+    def is_compared(self, name: str) -> bool:
+        """Whether a tensor is only compared with others."""
+        uses = self.of(name)
+        return bool(uses) and all(
+            use.operator in _COMPARES or (use.operator == "Where" and use.position == 0) for use in uses
+        )
+
+    def is_masking(self, name: str) -> bool:
+        """Whether a tensor is only added to, or chosen for, what goes into a softmax."""
+        added, ends = False, 0
+        waiting, seen = [name], {name}
+        while waiting:
+            for use in self.readers.get(waiting.pop(), ()):
+                if use.operator in _SOFTMAX or (use.operator == "Attention" and use.position == 3):
+                    ends += 1
+                    added = added or use.operator == "Attention"
+                    continue
+                moved = _MOVES.get(use.operator) == use.position
+                if not moved and use.operator not in _CHOOSES:
+                    return False
+                added = added or not moved
+                new = [text(y) for y in use.node.output if text(y) not in seen]
+                seen.update(new)
+                waiting += new
+                if len(seen) > LONGEST:
+                    return False
+        return added and ends > 0
+
+    def normalises(self, name: str, inputs: Container[str]) -> bool:
+        """Whether a tensor is only subtracted from the model's inputs, or divides them, before any weight."""
+        uses = self.of(name)
+        return bool(uses) and all(
+            use.operator in ("Sub", "Div")
+            and use.position == 1
+            and self._is_raw(text(use.node.input[0]), inputs)
+            for use in uses
+        )
+
+    def _is_raw(self, name: str, inputs: Container[str]) -> bool:
+        for _ in range(LONGEST):
+            if name in inputs:
+                return True
+            node = self.makers.get(name)
+            if node is None or text(node.op_type) not in {*_MOVES, "Sub", "Div", "Mul"} or not node.input:
+                return False
+            name = text(node.input[0])
+        return False

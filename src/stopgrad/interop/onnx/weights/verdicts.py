@@ -1,0 +1,198 @@
+"""Decides for each initializer of a model whether it is a weight or a constant, and says why.
+
+What the file itself says comes first: the signature that PyTorch's exporter writes, or what
+:func:`stopgrad.onnx.save` has noted. Then come numbers that no weight holds, the places in which the tensor
+is used, tables that are known, and names. A tensor for which nothing speaks is a weight, as initializers are
+in files by hand; but not one that the exporter has computed and named itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.weights.exporters import LINE, Told, module_of, told_of
+from stopgrad.interop.onnx.weights.numbers import recognised, telling
+from stopgrad.interop.onnx.weights.uses import WEIGHTS, Use, Uses
+
+_OF_CONSTANTS = re.compile(
+    r"(.*[._/])?(inv_freq|\w*mask|masked_bias|position_ids|cos_cached|sin_cached|rotary_\w+|num_batches_tracked"
+    r"|pixel_mean|pixel_std|image_mean|image_std)"
+)
+"""Names that modules give to constants."""
+
+
+_LAYERS = ("LSTM", "GRU", "RNN")
+_RECURRENT = {1: "weight_ih", 2: "weight_hh", 3: "bias"}
+"""Parts of the names of a recurrence's parameters, by the positions of the operands made from them."""
+
+
+class Verdict(NamedTuple):
+    """Whether a tensor is a weight, and why.
+
+    Attributes:
+        weight: whether it is one.
+        why: the evidence.
+        of: the names that the module has for what it was made from, if the file says them.
+        dtype, shape: of the tensor.
+    """
+
+    weight: bool
+    why: str
+    of: tuple[str, ...] = ()
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+
+
+class Weighing:
+    """The evidence about the tensors of one model."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.told: Told = told_of(model)
+        self.uses = Uses(model)
+        self._inputs = {text(x.name) for x in model.graph.input} - self.uses.stored
+        self._layers = _numbered(model)
+        read = {name for node in model.graph.node for name in self.told.read_by(node)}
+        #: Parameters of the module that the file says nothing else of: they were computed with, and are gone.
+        self.unread = tuple(p for p in self.told.parameters if p not in read | self.uses.stored)
+
+    def of(self, name: str, array: np.generic | np.ndarray[Any, Any]) -> Verdict:
+        """The verdict on an initializer of floating-point numbers."""
+        array = np.asarray(array)
+        return self._judged(name, array)._replace(dtype=array.dtype.name, shape=array.shape)
+
+    def _judged(self, name: str, array: np.ndarray[Any, Any]) -> Verdict:
+        for evidence in (self._said, self._impossible, self._made, self._used, self._looks):
+            found = evidence(name, array)
+            if found is not None:
+                return found
+        if self.told.is_made_up(name):
+            return Verdict(False, "the exporter computed it, and it stands where no weight stands")
+        return Verdict(True, "it is stored, and nothing says that it is a constant")
+
+    # ----------------------------------------------------------------------------------------- evidence
+
+    def _said(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        kind = self.told.kinds.get(name)
+        if kind is None:
+            return Verdict(False, "the file lists its parameters without it") if self.told.complete else None
+        if kind == "parameter":
+            return Verdict(True, "the file says that it is a parameter", (name,))
+        return Verdict(False, f"the file says that it is a {kind}")
+
+    def _impossible(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        why = telling(array)
+        return None if why is None else Verdict(False, why)
+
+    def _made(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        """A tensor of a program of ``torch.export`` that its signature does not have: it was computed."""
+        if not self.told.inputs or "first state" in self.uses.places(name):
+            return None
+        sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._made_from(use)))
+        if sources:
+            return Verdict(True, f"the exporter made it from {_listed(sources)}", sources)
+        weight = not self.uses.places(name).isdisjoint(WEIGHTS)
+        known = recognised(array) is not None or self.uses.is_masking(name)
+        if self.unread and not known and (weight or array.ndim > 1):
+            are = "is" if len(self.unread) == 1 else "are"
+            why = f"the exporter computed it, and {_listed(self.unread)} of the module {are} nowhere else"
+            return Verdict(True, why, self.unread)
+        return None
+
+    def _made_from(self, use: Use) -> list[str]:
+        """The module's parameters from which a tensor without a name that is used so may be made."""
+        return [name for name in self.sources(use) if name not in self._beside(use)]
+
+    def sources(self, use: Use) -> list[str]:
+        """The module's parameters that a use of a tensor may be one of, as far as the file says."""
+        words = _RECURRENT.get(use.position, "") if use.operator in _LAYERS else ""
+        end = f"_l{self._layers[id(use.node)]}" if words else ""
+        place, found = use.place() or self.uses.beside(use), []
+        for name in self.told.read_by(use.node):
+            leaf = name.rpartition(".")[2]
+            if words:
+                fits = words in leaf and leaf.removesuffix("_reverse").endswith(end)
+            else:
+                fits = place == "" or ("bias" in leaf) == (place == "bias")
+            if fits:
+                found.append(name)
+        return found
+
+    def _beside(self, use: Use) -> set[str]:
+        """The names of the stored operands of a node, besides the one in question."""
+        return {text(x) for i, x in enumerate(use.node.input) if i != use.position} & self.uses.stored
+
+    def _used(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        places = self.uses.places(name)
+        if places == {"statistic"}:
+            return Verdict(False, "a running statistic of batch normalisation")
+        if places == {"first state"}:
+            return Verdict(False, "the state in which a recurrence begins")
+        if self.uses.is_compared(name):
+            return Verdict(False, "it is only compared")
+        known = recognised(array)
+        weight = sorted(places & WEIGHTS)
+        if weight and (known is None or not self.told.is_made_up(name)):
+            of = self._modules(name, weight)
+            where = f" of {_listed(of)}" if of else ""
+            leaf = "bias" if weight == ["bias"] else "weight"
+            sources = (name,) if not self.told.is_made_up(name) else tuple(f"{one}.{leaf}" for one in of)
+            return Verdict(True, f"it stands where weights stand: as {_words(weight)}{where}", sources)
+        return None if known is None else Verdict(False, known)
+
+    def _looks(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        if self.uses.is_masking(name) and self.told.is_made_up(name):
+            return Verdict(False, "it is only added to what goes into a softmax")
+        if self.uses.normalises(name, self._inputs):
+            return Verdict(False, "the model's inputs are normalised by it")
+        if _OF_CONSTANTS.fullmatch(name):
+            return Verdict(False, "modules call constants so")
+        if not array.ndim and self.told.exporter != "pytorch":
+            return Verdict(False, "a single number")
+        return None
+
+    def _modules(self, name: str, places: list[str]) -> tuple[str, ...]:
+        """The modules in which a tensor that the exporter has named is used, by the names of nodes."""
+        if not self.told.is_made_up(name) or self.told.exporter != "pytorch" or self.told.inputs:
+            return ()
+        nodes = [text(use.node.name) for use in self.uses.of(name) if use.place() in places]
+        return tuple(dict.fromkeys(one for one in map(module_of, nodes) if one))
+
+
+def _numbered(model: onnx.ModelProto) -> dict[int, int]:
+    """The numbers of the layers of recurrences, which are nodes of one line of the program."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for node in model.graph.node:
+        if text(node.op_type) in _LAYERS:
+            line = "".join(text(e.value) for e in node.metadata_props if e.key == LINE)
+            found[id(node)] = counts[line]
+            counts[line] += 1
+    return found
+
+
+def weighing_of(model: onnx.ModelProto) -> Weighing:
+    """The evidence about the tensors of a model."""
+    return Weighing(model)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+_ARTICLES = {
+    "matrix": "a matrix",
+    "kernel": "a kernel",
+    "bias": "a bias",
+    "scale": "a scale",
+    "slope": "a slope",
+}
+
+
+def _words(places: list[str]) -> str:
+    return " and ".join(_ARTICLES.get(place, "a table that is looked up") for place in places)

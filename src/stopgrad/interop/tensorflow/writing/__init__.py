@@ -1,0 +1,1 @@
+"""Writes our operations as nodes of TensorFlow's graphs."""
