@@ -171,6 +171,10 @@ def namespaces_page(title: str, sg: ModuleType) -> str:
     return "\n".join(told) + "\n"
 
 
+BAR = re.compile(r"(``.*?``)|\|")
+"""A bar, which means a substitution in a page; as a group, code, where it is one."""
+
+
 def operations_page(title: str) -> str:
     """The class of each operation by family, with the function that makes it."""
     sg = importlib.import_module("stopgrad")
@@ -189,7 +193,8 @@ def operations_page(title: str) -> str:
                 continue
             function = functions.get(id(inspect.unwrap(getattr(definition, "function", definition))))
             link = f":obj:`sg.{function} <stopgrad.{function}>`" if function else ""
-            rows.append(f"   * - ``{name}``\n     - {link}\n     - {summary(definition.__doc__)}")
+            told_of_it = BAR.sub(lambda found: found[1] or r"\|", summary(definition.__doc__))
+            rows.append(f"   * - ``{name}``\n     - {link}\n     - {told_of_it}")
         if rows:
             told += [titled(heading, "-"), ".. list-table::\n   :widths: 25 25 50\n", *rows, ""]
             left -= len(rows)
