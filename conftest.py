@@ -47,6 +47,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 
 
+# What is no test is imported by the tests that need it; some need libraries that plain tests do not.
+collect_ignore = ["tests/helpers"]
+
+
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace["sg"] = sg

@@ -17,7 +17,8 @@ from onnx import TensorProto, helper  # noqa: E402
 
 import stopgrad.onnx as sgo  # noqa: E402
 
-FILE = Path(__file__).parent / "exported" / "classical.npz"  # Made by make_classical.py beside it.
+# Made by tests/helpers/onnx_exports_classical.py.
+FILE = Path(__file__).parent / "exported" / "classical.npz"
 STORED = dict(np.load(FILE))
 NAMES = [key.removesuffix("/model") for key in STORED if key.endswith("/model")]
 

@@ -1,6 +1,8 @@
-"""Makes keras_gru.onnx and keras_gru.npz; needs TensorFlow 2.21, Keras 3 and tf2onnx, which tests do not.
+"""Makes keras_gru.onnx and keras_gru.npz of tests/interop/onnx/exported.
 
-    python make_keras.py
+Needs TensorFlow 2.21, Keras 3 and tf2onnx, which tests do not.
+
+    python tests/helpers/onnx_exports_keras.py
 
 The gradients are those of the sum of the squared outputs, in the order of the model's trainable variables.
 """
@@ -20,7 +22,7 @@ if not hasattr(np, "cast"):  # Which tf2onnx takes from NumPy 1.
 
     np.cast = Cast()
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "interop/onnx/exported"
 keras.utils.set_random_seed(0)
 layers = [
     keras.layers.GRU(4, return_sequences=True),

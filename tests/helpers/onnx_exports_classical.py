@@ -1,7 +1,7 @@
-"""Makes classical.npz: models of scikit-learn, XGBoost and LightGBM, and what onnxruntime computes.
+"""Makes classical.npz of tests/interop/onnx/exported: scikit-learn, XGBoost and LightGBM through onnxruntime.
 
     pip install scikit-learn skl2onnx onnxmltools onnxconverter-common xgboost lightgbm onnxruntime
-    python make_classical.py
+    python tests/helpers/onnx_exports_classical.py
 
 For each model there are NAME/model (the file's bytes), NAME/input and NAME/output/OUTPUT.
 """
@@ -116,4 +116,4 @@ for name, model, x in exported():
         if isinstance(array, list):  # What ZipMap makes: a dict of each row.
             array = np.array([[row[key] for key in sorted(row)] for row in array], np.float32)
         found[f"{name}/output/{y.name}"] = array
-np.savez_compressed(Path(__file__).parent / "classical.npz", **found)
+np.savez_compressed(Path(__file__).parents[1] / "interop/onnx/exported/classical.npz", **found)
