@@ -30,7 +30,7 @@ from stopgrad.base import sizes, source
 from stopgrad.base.dtypes import DType
 from stopgrad.base.interning import Interned
 from stopgrad.base.types import TensorType
-from stopgrad.graph import inferred, interpreter, op
+from stopgrad.graph import inferred, interpreter, op, repeated
 from stopgrad.graph.body import Body
 
 pytestmark = pytest.mark.slow
@@ -150,9 +150,73 @@ CONSTANT = {
     "stopgrad.interop.onnx.training.losses.LOSSES",
     "stopgrad.interop.onnx.training.losses._PROBABILITIES",
     "stopgrad.interop.onnx.operators.OPERATORS",
+    "stopgrad.interop.onnx.operators.classical.CLASSICAL",
+    "stopgrad.interop.onnx.operators.classical._RULES",
+    "stopgrad.interop.onnx.operators.trees.TREES",
+    "stopgrad.interop.onnx.operators.trees._COMPARED",
+    "stopgrad.interop.onnx.operators.trips._ORDER",
+    "stopgrad.interop.onnx.training.asked.PRECISIONS",
+    "stopgrad.interop.onnx.weights.exporters._SPOKEN",
+    "stopgrad.interop.onnx.weights.sharing._HELD_APART",
+    "stopgrad.interop.onnx.weights.uses.NORMS",
+    "stopgrad.interop.onnx.weights.uses._CHOOSES",
+    "stopgrad.interop.onnx.weights.uses._COMPARES",
+    "stopgrad.interop.onnx.weights.uses._LINEAR",
+    "stopgrad.interop.onnx.weights.uses._MOVES",
+    "stopgrad.interop.onnx.weights.uses._PLACES",
+    "stopgrad.interop.onnx.weights.uses._SOFTMAX",
+    "stopgrad.interop.onnx.weights.verdicts._ARTICLES",
+    "stopgrad.interop.onnx.weights.verdicts._RECURRENT",
+    "stopgrad.interop.shared.calling._KNOWS",
+    "stopgrad.interop.tensorflow.bundle._BYTES",
+    "stopgrad.interop.tensorflow.bundle._OVER_A_ROW",
+    "stopgrad.interop.tensorflow.evidence._PLACES",
+    "stopgrad.interop.tensorflow.folding.FOLDS",
+    "stopgrad.interop.tensorflow.messages.TYPE_NAMES",
+    "stopgrad.interop.tensorflow.messages._CLASSES",
+    "stopgrad.interop.tensorflow.nodes.RESULTS",
+    "stopgrad.interop.tensorflow.nodes._LEAST",
+    "stopgrad.interop.tensorflow.operators.OPERATORS",
+    "stopgrad.interop.tensorflow.operators.activations.ACTIVATIONS",
+    "stopgrad.interop.tensorflow.operators.checks.CHECKS",
+    "stopgrad.interop.tensorflow.operators.control.CONTROL",
+    "stopgrad.interop.tensorflow.operators.convolutions.CONVOLUTIONS",
+    "stopgrad.interop.tensorflow.operators.drawing.DRAWING",
+    "stopgrad.interop.tensorflow.operators.elementwise.ELEMENTWISE",
+    "stopgrad.interop.tensorflow.operators.elementwise._FORMATS",
+    "stopgrad.interop.tensorflow.operators.fused.FUSED",
+    "stopgrad.interop.tensorflow.operators.fused._LAST",
+    "stopgrad.interop.tensorflow.operators.generators.GENERATORS",
+    "stopgrad.interop.tensorflow.operators.images.IMAGES",
+    "stopgrad.interop.tensorflow.operators.images._RADII",
+    "stopgrad.interop.tensorflow.operators.indexing.INDEXING",
+    "stopgrad.interop.tensorflow.operators.lists.LISTS",
+    "stopgrad.interop.tensorflow.operators.losses.LOSSES",
+    "stopgrad.interop.tensorflow.operators.moving.MOVING",
+    "stopgrad.interop.tensorflow.operators.normalizations.NORMALIZATIONS",
+    "stopgrad.interop.tensorflow.operators.normalizations._RESPONSE",
+    "stopgrad.interop.tensorflow.operators.normalizations._SIX",
+    "stopgrad.interop.tensorflow.operators.pooling.POOLING",
+    "stopgrad.interop.tensorflow.operators.products.PRODUCTS",
+    "stopgrad.interop.tensorflow.operators.quantized.QUANTIZED",
+    "stopgrad.interop.tensorflow.operators.reductions.REDUCTIONS",
+    "stopgrad.interop.tensorflow.operators.structure.STRUCTURE",
+    "stopgrad.interop.tensorflow.operators.trips._COMPARISONS",
+    "stopgrad.interop.tensorflow.operators.variables.VARIABLES",
+    "stopgrad.interop.tensorflow.reading._FIELDS",
+    "stopgrad.interop.tensorflow.reading._NUMPY",
+    "stopgrad.interop.tensorflow.reading._VALUES",
+    "stopgrad.interop.tensorflow.writing.control.CONTROL",
+    "stopgrad.interop.tensorflow.writing.functions._NAMES",
+    "stopgrad.interop.tensorflow.writing.nodes.NUMBERS",
+    "stopgrad.interop.tensorflow.writing.nodes._SIZES",
+    "stopgrad.interop.tensorflow.writing.rules.CURES",
+    "stopgrad.interop.tensorflow.writing.rules.OTHERS",
+    "stopgrad.interop.tensorflow.writing.rules.WRITERS",
+    "stopgrad.tools.cli.train_graph._HEADS",
+    "stopgrad.tools.cli.train_graph._SWITCHES",
     "stopgrad.interop.onnx.operators.activations.ACTIVATIONS",
     "stopgrad.interop.onnx.operators.attention.ATTENTION",
-    "stopgrad.interop.onnx.operators.calling.KNOWS",
     "stopgrad.interop.onnx.operators.control.CONTROL",
     "stopgrad.interop.onnx.operators.convolutions.CONVOLUTIONS",
     "stopgrad.interop.onnx.operators.elementwise.ELEMENTWISE",
@@ -499,6 +563,7 @@ def build_one(n: int) -> None:
 def forget() -> None:
     for d in op.REGISTRY.values():
         d._inferred.clear()
+    repeated._CALLS.clear()
 
 
 def remembered() -> int:
@@ -506,7 +571,7 @@ def remembered() -> int:
 
 
 def test_types_and_sizes_go_with_their_graphs() -> None:
-    """But for those in remembered inferences, of which there are so many at most."""
+    """But for those in remembered inferences and calls, of which there are so many at most."""
     forget()
     before = interned()
     for n in range(1_000):
