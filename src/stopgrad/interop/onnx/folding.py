@@ -17,11 +17,12 @@ from stopgrad.interop.shared.folding import (
     divided,
     each,
     equals,
-    is_natural,
     is_small,
     larger,
     many,
+    not_negative,
     remainder,
+    same,
     smaller,
     symbolic,
 )
@@ -144,24 +145,14 @@ def _scatter_nd(
     return _scatter(node, x, indices, updates)
 
 
-def _same(node: Call, x: np.ndarray[Any, Any], *_: object) -> Any:
-    return x
-
-
-def _not_negative(node: Call, x: np.ndarray[Any, Any]) -> Any:
-    if not all(is_natural(one) for one in x.reshape(-1).tolist()):
-        raise Unknown
-    return x
-
-
 FOLDS: dict[str, Any] = {
-    "Identity": _same,
+    "Identity": same,
     "Cast": _cast,
-    "Floor": _same,
-    "Ceil": _same,
-    "Round": _same,
-    "Abs": _not_negative,
-    "Relu": _not_negative,
+    "Floor": same,
+    "Ceil": same,
+    "Round": same,
+    "Abs": not_negative,
+    "Relu": not_negative,
     "Neg": lambda node, x: each(operator.mul)(node, x, np.asarray(-1)),
     "Add": each(operator.add),
     "Sub": each(operator.sub),

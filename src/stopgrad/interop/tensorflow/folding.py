@@ -16,12 +16,13 @@ from stopgrad.interop.shared.folding import (
     divided,
     each,
     equals,
-    is_natural,
     is_small,
     larger,
     many,
+    not_negative,
     quotient,
     remainder,
+    same,
     smaller,
     symbolic,
 )
@@ -135,21 +136,11 @@ def _updated(node: Call, x: Array, indices: Array, updates: Array) -> Any:
     return found
 
 
-def _same(node: Call, x: Array, *_: object) -> Any:
-    return x
-
-
-def _not_negative(node: Call, x: Array) -> Any:
-    if not all(is_natural(one) for one in x.reshape(-1).tolist()):
-        raise Unknown
-    return x
-
-
 FOLDS: dict[str, Any] = {
-    "Identity": _same,
+    "Identity": same,
     "Cast": _cast,
-    "Abs": _not_negative,
-    "Relu": _not_negative,
+    "Abs": not_negative,
+    "Relu": not_negative,
     "Neg": lambda node, x: each(operator.mul)(node, x, np.asarray(-1)),
     "Add": each(operator.add),
     "AddV2": each(operator.add),
