@@ -38,7 +38,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -132,14 +132,8 @@ class Bench:
         cells |= self.prepared(problem, workers)
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
         order = [name for name in workers if "left_out" not in cells[name]]
-        turn = self.options.seconds / (4 * max(len(order), 1))
-        begin, count = time.perf_counter(), 0
-        while count < 3 or time.perf_counter() - begin < self.options.seconds:
-            if self.options.rounds and count >= self.options.rounds:
-                break
-            if count and time.perf_counter() - begin > 3 * self.options.seconds:
-                break  # Calls of seconds each.
-            order, count = order[1:] + order[:1], count + 1  # Nobody always comes after the same other.
+        for turn in self.turns(len(order)):
+            order = order[1:] + order[:1]  # Nobody always comes after the same other.
             for name in order:
                 if "left_out" in cells[name]:
                     continue
@@ -157,6 +151,18 @@ class Bench:
         print(f"{problem.name}: {report.time_text(cells['stopgrad'], problem)}", file=sys.stderr, flush=True)
         row = {"row": problem.row, "case": problem.case, "name": problem.name, "kind": problem.kind}
         return {**row, "load": os.getloadavg()[0], "libraries": {n: cells[n] for n in self.columns}}
+
+    def turns(self, count: int) -> Iterator[float]:
+        """For each round the seconds of one turn in it: three rounds, and more until the time is spent."""
+        seconds, most = self.options.seconds, self.options.rounds
+        begin, made = time.perf_counter(), 0
+        while made < 3 or time.perf_counter() - begin < seconds:
+            if most and made >= most:
+                break
+            if made and time.perf_counter() - begin > 3 * seconds:
+                break  # Calls of seconds each.
+            yield seconds / (4 * max(count, 1))
+            made += 1
 
     def found(self, rows: list[dict[str, Any]], free: list[dict[str, Any]]) -> dict[str, Any]:
         """All that was measured; rows in the order of the table."""
@@ -308,8 +314,6 @@ def main() -> None:
     print(report.heading(found))
     for title, header, body in report.tables(found):
         report.show(title, header, body)
-    if free:
-        report.show(*gates.table(free))
     print()
     for line in report.remarks(found):
         print(line)
