@@ -81,6 +81,18 @@ def test_another_version_and_a_damaged_file_are_measured_again(machine: Machine,
     assert len(machine.asked) == 6 * len(paying.PROBES)
 
 
+def test_what_was_measured_under_other_flags_of_xla_is_not_taken(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    paying.slower(Path("kernels.so"), "1", machine.compile)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2")
+    for _ in ("in this process", "in another"):
+        paying.slower(Path("kernels.so"), "1", machine.compile)
+        assert len(machine.asked) == 4 * len(paying.PROBES)
+        machine.forget()
+
+
 def test_regions_of_slow_kinds_are_left_to_xla(machine: Machine) -> None:
     def kinds(*probes: str) -> list[str]:
         found = []
