@@ -157,30 +157,30 @@ def watched(clock: Clock) -> None:
     """Have the clock watch each part of a call."""
     import stopgrad.run.function as function
     from stopgrad.engines import xla
-    from stopgrad.engines.xla import stored
+    from stopgrad.engines.xla import stored, work
     from stopgrad.rewrite import passes
-    from stopgrad.run import compiling, traced
+    from stopgrad.run import traced
     from stopgrad.transforms.gradients import transforms
 
     clock.watch(function, "trace", "trace")
     clock.watch(transforms, "gradients", "gradient")
     clock.watch(traced, "prepare", "prepare")
-    clock.watch(compiling, "formed", "rolling")
+    clock.watch(passes, "formed", "rolling")
     clock.watch(passes, "rewrite", "forms", inside="rolling")
-    clock.watch(xla, "edges", "edges")
-    clock.watch(xla, "regions", "plan")
+    clock.watch(work, "edges", "edges")
+    clock.watch(work, "regions", "plan")
     clock.watch(stored, "fingerprint", "fingerprint")
     clock.watch(stored, "unsealed", "load")
     clock.watch(stored, "compile_lowered", "compile")
-    clock.watch(stored.Programs, "_load", "load")
+    clock.watch(stored.Programs, "load", "load")
     clock.watch(stored.Programs, "_save", "store")
     clock.watch(xla.XlaEngine, "finish", "run")
-    plain = stored.Programs.compile
+    plain = stored.Programs.make
 
-    def compile(self: Any, lower: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
-        return plain(self, lambda: clock.during("lower", lower), *args, **kwargs)
+    def make(self: Any, lower: Callable[[], Any], *args: Any) -> Any:
+        return plain(self, lambda: clock.during("lower", lower), *args)
 
-    stored.Programs.compile = compile  # type: ignore[method-assign]
+    stored.Programs.make = make  # type: ignore[method-assign]
 
 
 # --------------------------------------------------------------------------------------------- workers

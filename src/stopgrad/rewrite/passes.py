@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.operands import Literal
 from stopgrad.ops.elementwise.arithmetic import AddN, Mul, Neg
 from stopgrad.ops.elementwise.convert import Cast, Conj, SelectV2
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
-from stopgrad.ops.structural.sharding import Shard
-from stopgrad.ops.structural.sources import Const, Fill
+from stopgrad.ops.structural.sharding import Shard, declared_sharding
+from stopgrad.ops.structural.sources import Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, only, rewrite, where
 from stopgrad.rewrite.loops import unite_scans
 
@@ -150,3 +152,44 @@ def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = 
         prepared = step(prepared)
         notes += prepared.notes
     return replace(prepared, notes=notes)
+
+
+class Forming:
+    """A prepared graph, and the form that it gets for an engine when somebody asks for it.
+
+    Args:
+        prepared: the graph.
+        forms: the engine's rules.
+        passes: its passes.
+        spare: outputs for whose types and shardings there are further inputs that nothing reads.
+    """
+
+    def __init__(
+        self,
+        prepared: Rewritten,
+        forms: Sequence[Rule] = (),
+        passes: Sequence[Pass] = (),
+        spare: Sequence[Output] = (),
+    ) -> None:
+        self.prepared, self.forms, self.passes, self.spare = prepared, forms, passes, spare
+
+    @cached_property
+    def _ends(self) -> tuple[list[Output], list[Output], Sequence[str]]:
+        form = formed(self.prepared, self.forms, self.passes)
+        further = [
+            emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
+            for x in self.spare
+        ]
+        return [*form.inputs, *further], form.outputs, form.notes
+
+    @property
+    def inputs(self) -> list[Output]:
+        return self._ends[0]
+
+    @property
+    def outputs(self) -> list[Output]:
+        return self._ends[1]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self._ends[2]
