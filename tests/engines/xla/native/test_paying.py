@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.engines.xla.native import candidates, paying, regions
+from stopgrad.engines.xla.native import candidates, kernels, paying, regions
 from stopgrad.engines.xla.native.library import library
 from stopgrad.graph.graph import Output
 
@@ -101,7 +101,9 @@ def test_regions_of_slow_kinds_are_left_to_xla(machine: Machine) -> None:
             _, outputs = paying.PROBES[kind]()
             operations = outputs[0].op.graph.subgraph_to(outputs)
             assert {paying.kind_of(r) for r in candidates(operations, outputs)} == {kind}
-            found += [paying.kind_of(r) for r in regions(operations, outputs, machine.compile)]
+            found += [
+                paying.kind_of(r) for r in regions(operations, outputs, lambda: kernels(machine.compile))
+            ]
         return found
 
     assert kinds("labels, large", "ConvBackpropInput") == []
