@@ -96,6 +96,38 @@ def test_the_gradient_of_filters_is_pytorchs(
     np.testing.assert_allclose(value.transpose(3, 2, 0, 1), theirs.grad, rtol=1e-4, atol=1e-4)
 
 
+def test_what_is_expanded_only_for_an_operator_is_not() -> None:
+    rng = np.random.default_rng(0)
+    row, x = rng.normal(size=(1, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)
+    with sg.Graph().as_default() as graph:
+        given, wide = (
+            sg.placeholder(sg.float32, ["n", 5], name="x"),
+            sg.placeholder(sg.float32, [1, 5], name="r"),
+        )
+        expanded = sg.broadcast_to(wide, given.shape)
+        made = {"one": expanded - given, "both": expanded * expanded}
+        types = [node.op_type for node in sgo.to_model(made, {"x": given, "r": wide}).graph.node]
+    assert types.count("Expand") == 1, "where nothing else has the size"
+    with sg.Session(graph, engine="onnxruntime") as session:
+        one, both = session.run(list(made.values()), {given: x, wide: row})
+    np.testing.assert_array_equal(one, row - x)
+    np.testing.assert_array_equal(both, np.broadcast_to(row * row, x.shape))
+
+
+def test_a_scalar_has_as_many_axes_as_one_by_one_filters() -> None:
+    filters = np.arange(64 * 32, dtype=np.float32).reshape(64, 32, 1, 1)
+    with sg.Graph().as_default() as graph:
+        w, rate = (
+            sg.placeholder(sg.float32, filters.shape, name="w"),
+            sg.placeholder(sg.float32, [], name="s"),
+        )
+        made = w - rate
+        nodes = sgo.to_model({"made": made}, {"w": w, "s": rate}).graph.node
+    assert [node.op_type for node in nodes] == ["Reshape", "Sub"]
+    with sg.Session(graph, engine="onnxruntime") as session:
+        np.testing.assert_array_equal(session.run(made, {w: filters, rate: np.float32(3)}), filters - 3)
+
+
 def test_python_numbers_take_the_dtype_beside_them_unless_that_is_of_a_lesser_kind() -> None:
     common = Writing(Nodes(LATEST)).common
     kinds: list[tuple[list[Any], Any]] = [

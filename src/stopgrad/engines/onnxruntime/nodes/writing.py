@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stopgrad.base.types import Dim, Shape
 from stopgrad.engines.onnxruntime.nodes import elementary
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, data_operand
-from stopgrad.engines.onnxruntime.nodes.layouts import behind
+from stopgrad.engines.onnxruntime.nodes.layouts import behind, producer
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.engines.onnxruntime.nodes.sizes import Sizes
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
@@ -184,12 +184,22 @@ class Writing:
         shape = broadcast_shapes(*[x.shape for x in operands])
         made = self.node(
             op_type.partition("[")[0],
-            self._as_deep(operands, shape),
+            self._as_deep(self._unexpanded(operands, shape), shape),
             within if result is None else result,
             shape,
             **attributes,
         )
         return self.cast(made, dtype if result is None else result)
+
+    def _unexpanded(self, operands: list[Value], shape: Shape) -> list[Value]:
+        """The operands; those that were expanded as they were before, if another has the result's shape."""
+        found = list(operands)
+        for i, x in enumerate(found):
+            node = producer(self, x)
+            rest = (other.shape for j, other in enumerate(found) if j != i)
+            if node is not None and node.op_type == "Expand" and shape in rest:
+                found[i] = Value(self, node.inputs[0], *self.nodes.types[node.inputs[0]])
+        return found
 
     def _as_deep(self, operands: list[Value], shape: Shape) -> list[Value]:
         """The operands; scalars with as many axes as the result, if that is large and ends in axes of one.
