@@ -196,7 +196,7 @@ class Builder:
     loose: bool
     suspends: bool
     special: bool
-    view: tuple[Sequence[Builder], Builder] | None
+    view: tuple[Sequence[Builder | None], Builder] | None
 
     def __init__(self, block: Block | None = None) -> None:
         self.block = block  # Until it begins.
@@ -512,13 +512,15 @@ def _holding(link: Builder) -> Builder:
             held.insert(inside[-1] + 1 if inside else 0, one)
     if held == list(_around(link)):
         return link
-    if link.view is None or link.view[0] != held:
+    # Without the link itself: if it held itself, its names would be reserved until a collection.
+    made_of = [None if one is link else one for one in held]
+    if link.view is None or link.view[0] != made_of:
         view = _ROOT
         for one in reversed(held):
             view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
             if "shared" in one.changes:
                 view.origin = one.origin  # The only setting that changes inside a block.
-        link.view = held, view
+        link.view = made_of, view
     return link.view[1]
 
 

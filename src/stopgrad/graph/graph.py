@@ -323,13 +323,14 @@ def describe(x: Operation | Output) -> str:
 
 def needed(outputs: Iterable[Output], given: Container[Output] = frozenset()) -> list[Operation]:
     """The operations that must be computed, in order, if some outputs are given."""
-    stack = [y.op for y in outputs if y not in given]
-    found: set[Operation] = set()
+    found = {y.op for y in outputs if y not in given}
+    stack = [*found]
     while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack.extend([x.op for x in op.inputs if x not in given])
+        for x in stack.pop().inputs:
+            op = x.op
+            if op not in found and x not in given:
+                found.add(op)
+                stack.append(op)
     return sorted(found, key=by_id)
 
 
