@@ -2,9 +2,10 @@
 
     python benchmarks/page.py [--quick] [--repetitions 5] [--screenshots folder] [--json out.json]
 
-Made is processor time. Opened is from the start of navigation to when the graph is laid out and drawn, in a new headless Chromium
-context each time, over a file; then the time to unfold a group, and to search. Medians of the repetitions, in
-wall time. Needs Playwright and a Chromium, which ``STOPGRAD_CHROMIUM`` may name.
+Made is processor time. Opened is from the start of navigation to when the graph is laid out and drawn, in a
+new headless Chromium context each time, over a file; then the time to unfold a group, and to search. Medians
+of the repetitions, in wall time but for made. Needs Playwright and a Chromium, which ``STOPGRAD_CHROMIUM``
+may name.
 """
 
 from __future__ import annotations
