@@ -29,8 +29,8 @@ memory.
 - S12 ``deep``: an MLP of 100 or 1,000 layers of width 32, h ← tanh(h w + b), batch 32; loss = mean h²;
   value and gradient with respect to all weights. stopgrad's layers are a loop of Python, or a scan
   (``deep_scan``); JAX's are always a scan.
-- S13 to S21, in ``steps_ours.py``, ``steps_jax.py`` and ``steps_torch.py``: training steps with an optimiser,
-  each from what the last one left; what the first ones lose is compared. ``steps.py`` says what each is.
+- S13 to S21, in ``steps_ours.py``, ``steps_jax.py`` and their like: training steps with an optimiser, each
+  from what the last one left; what the first ones lose is compared. ``steps.py`` says what each is.
 """
 
 from __future__ import annotations
