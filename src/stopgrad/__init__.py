@@ -9,7 +9,6 @@ Examples:
 from __future__ import annotations
 
 import sys as _sys
-from importlib import import_module as _import_module
 from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ from stopgrad.base.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.base.hints import hint_for as _hint_for
+from stopgrad.base.later import imported as _imported
 from stopgrad.base.types import (
     Dim as Dim,
     DType as DType,
@@ -220,7 +220,7 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     def __getattr__(name):
         module = _MODULE.get(name)
         if module is not None:
-            found = _import_module(f"{__name__}.{module or name}")
+            found = _imported(f"{__name__}.{module or name}")
             if module:
                 found = globals()[name] = getattr(found, name)
             return found
@@ -255,7 +255,7 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
 
     def _names():
         """All public names of the package but modules; imports the functions of operations."""
-        functions = vars(_import_module("stopgrad.ops.functions"))
+        functions = vars(_imported("stopgrad.ops.functions"))
         functions = {name: f for name, f in functions.items() if name[0] != "_" and name != "annotations"}
         globals().update(functions)
         return [*_HERE, *functions, *[name for name, module in _MODULE.items() if module]]

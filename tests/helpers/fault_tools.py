@@ -154,6 +154,9 @@ class Injection:
     def __call__(self, function: Callable[[], Any]) -> bool:
         """Call a function; whether it was interrupted."""
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = (
+            True  # Python 3.12 looks whether any frame wants them when tracing begins.
+        )
         sys.settrace(self._global)
         try:
             function()

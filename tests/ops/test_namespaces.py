@@ -46,7 +46,7 @@ OTHERWISE: dict[str, tuple[Any, ...]] = {
     "choice": (7, (3,)),
 }
 DOORS = ["fft", "linalg", "losses", "nn", "random", "tree"]
-LACKING = {"impl", "mode", "replace", "out_sharding"}
+LACKING = {"impl", "mode", "replace", "out_sharding", "method"}
 ORDERED = {"randint": "random_integers"}
 
 

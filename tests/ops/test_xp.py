@@ -700,10 +700,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "frexp": (lambda x: np.frexp(x), "np.frexp is not there for outputs"),
     "unique": (lambda x: np.unique(x), "np.unique is not there|size="),
     "interp": (lambda x: np.interp(x, [0, 1], [0, 1]), "np.interp is not there for outputs"),
-    "wrong_keyword": (lambda x: x.sum(axes=0), r"unexpected keyword argument 'axes'; help\(np.sum\)"),
+    "wrong_keyword": (lambda x: x.sum(axes=0), r"unexpected keyword argument 'axes'.*; help\(np.sum\)"),
     "wrong_keyword_of_xp": (
         lambda x: xp.sum(x, axes=0),
-        r"unexpected keyword argument 'axes'; help\(sg.xp.sum\)",
+        r"unexpected keyword argument 'axes'.*; help\(sg.xp.sum\)",
     ),
     "wrong_axis": (lambda x: x.sum(axis=5), "axis 5 does not exist"),
     "device": (lambda x: x.to_device("gpu"), "device is None or 'cpu'"),

@@ -6,7 +6,22 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
+
+from stopgrad.base.locks import IMPORTS, holding
+
+
+def imported(module: str) -> ModuleType:
+    """Import a module that a first use asks for, in one thread at a time.
+
+    Threads that begin to import at different ends of the package would wait for each other. From 3.14.10 on,
+    Python waits for the package around a module, too, and one of the threads would get an error.
+    """
+    if module in sys.modules:  # Who only waits for the import of another thread holds up nobody meanwhile.
+        return importlib.import_module(module)
+    return holding(IMPORTS, importlib.import_module, module)
 
 
 class Later:
@@ -26,5 +41,5 @@ class Later:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> Any:
-        importlib.import_module(self._module)
+        imported(self._module)
         return getattr(owner if instance is None else instance, self._name)

@@ -15,10 +15,14 @@ T = TypeVar("T")
 LOCK = RLock()
 """Held briefly, while names are chosen and operations are added to a graph; never while users' code runs."""
 
+IMPORTS = RLock()
+"""Held while modules are imported that a first use asks for."""
+
 if hasattr(
     os, "register_at_fork"
 ):  # Otherwise a child might start with a lock held by a thread that it lacks.
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+    for _lock in (LOCK, IMPORTS):
+        os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def holding(lock: RLock, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

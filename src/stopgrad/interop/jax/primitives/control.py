@@ -96,7 +96,7 @@ def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., Any]:
 
 @rule("scan", keys=True)
 def _scan(step: Step, *inputs: Output) -> Any:
-    closed, consts, carries = step["jaxpr"], step["num_consts"], step["num_carry"]
+    closed, (consts, carries) = step["jaxpr"], _operands_of_scan(step)
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
     def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> Any:
@@ -112,6 +112,14 @@ def _scan(step: Step, *inputs: Output) -> Any:
         unroll=_steps_at_once(step["unroll"], step["length"]),
     )
     return [*_listed(last), *_listed(ys)]
+
+
+def _operands_of_scan(step: Step) -> tuple[int, int]:
+    """How many operands of a scan are constant, and how many are carried; the others are sequences."""
+    if "num_consts" in step.params:  # Of JAX before 0.11.
+        return step["num_consts"], step["num_carry"]
+    constant, carried, _ = step["ft_in"].unpack()
+    return len(constant), len(carried)
 
 
 def _steps_at_once(unroll: int, length: int) -> int:
@@ -182,6 +190,14 @@ def _made_of_others(step: Step, *inputs: Output) -> Any:
         raise NotOurs(f"{step.name} is no operation of the catalogue") from error
     if primitive in primitives_in(closed.jaxpr):
         raise NotOurs(f"{step.name} is no operation of the catalogue")
+    return owned(step, lambda step, *xs: step.run(closed, *xs), inputs)
+
+
+@rule("call_hi_primitive", keys=True)
+def _made_of_lower(step: Step, *inputs: Output) -> Any:
+    """A primitive of JAX 0.11 and newer that says itself what it is made of."""
+    lower = step.eqn.primitive.to_lojax
+    closed = jax.make_jaxpr(lambda *xs: lower(*xs, **step.params))(*map(_shaped, step.avals))
     return owned(step, lambda step, *xs: step.run(closed, *xs), inputs)
 
 

@@ -11,6 +11,7 @@ import stopgrad as sg
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.graph import Output
+from stopgrad.interop.jax.primitives.control import owned
 from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule, uniform
 
 _UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
@@ -163,6 +164,26 @@ def _integer_pow(step: Step, x: Output) -> Any:
         square = sg.square(square)
     assert power is not None
     return power if y > 0 else sg.reciprocal(power)
+
+
+@rule("polynomial")
+def _polynomial(step: Step, x: Output, *coefficients: Output) -> Any:
+    value = sg.broadcast_to(coefficients[-1], step.result.shape)
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + coefficient
+    return value
+
+
+@rule("log2")
+def _log2(step: Step, x: Output) -> Any:
+    return sg.log(x) / like(x, np.log(2.0))
+
+
+@rule("one_minus_square")
+def _one_minus_square(step: Step, x: Output) -> Any:
+    """JAX's own gradient is -2x; that of the product would be zero where x is tiny."""
+    one = like(x, 1)
+    return owned(step, lambda step, x: [(one + x) * (one - x)], [x])
 
 
 @rule("polygamma")
