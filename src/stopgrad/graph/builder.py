@@ -303,7 +303,8 @@ class Entry(weakref.ref[Any]):
 
 _ROOT = Builder().begin(None, {})
 _ALWAYS = _ROOT.leave
-CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))  # noqa: B039 - nothing changes in it
+_OUTSIDE = Entry(_ALWAYS)
+CURRENT: ContextVar[Entry] = ContextVar("builder", default=_OUTSIDE)
 
 
 def current() -> Builder:
@@ -319,6 +320,11 @@ def current() -> Builder:
 def default_graph() -> Graph | None:
     """The graph in which operations without operands are built; None outside of any graph."""
     return current().graph
+
+
+def builds() -> bool:
+    """Whether there is a default graph: calls of functions build in it, and compute nothing."""
+    return CURRENT.get() is not _OUTSIDE and current().graph is not None
 
 
 def _innermost() -> Entry:

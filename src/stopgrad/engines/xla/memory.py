@@ -43,7 +43,7 @@ class _Lent:
         self.__array_interface__ = {**owner.__array_interface__, "data": (address, False)}
 
 
-_SMALL = 2**14
+SMALL = 2**14
 """Copying fewer bytes takes no longer than not copying them."""
 
 
@@ -55,6 +55,6 @@ def handed_over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if array.flags.writeable:
         return array
-    if array.nbytes < _SMALL or not array.flags.c_contiguous:
+    if array.nbytes < SMALL or not array.flags.c_contiguous:
         return array.copy()
     return np.asarray(_Lent(array)).view(array.dtype)
