@@ -227,13 +227,18 @@ class XlaEngine(Engine):
             except (TypeError, ValueError):
                 return traced(*arrays)
 
+        call = compiled
+
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            nonlocal call
+            if call is compiled:
+                call = _called(compiled)
             try:
                 if donate and (config.jax_debug_nans or config.jax_debug_infs):
                     return settings.fixed(wide, compiled, *arrays)
                 if wide_inputs and np.ndarray in [type(arrays[i]) for i in wide_inputs]:
-                    return settings.wide(compiled, *arrays)  # Else JAX would narrow their 64-bit numbers.
-                return compiled(*arrays)
+                    return settings.wide(call, *arrays)  # Else JAX would narrow their 64-bit numbers.
+                return call(*arrays)
             except FloatingPointError:  # The user asked JAX to raise for NaN.
                 return settings.fixed(wide, compiled, *arrays)
             except (TypeError, ValueError):
@@ -251,9 +256,7 @@ class XlaEngine(Engine):
         """A function of arrays like these that does what *run* does; None if JAX never takes such."""
         if any(isinstance(x, self._jax.core.Tracer) for x in arrays):
             return None
-        # What a compiled program calls, without the frame of Python around it. If this version of JAX has no
-        # such attribute, the program itself does the same.
-        call: Callable[..., Any] = getattr(compiled, "_call", None) or compiled
+        call = _called(compiled)
         if np.ndarray in [type(arrays[i]) for i in wide]:
             return partial(self._settings.wide, call)
         return call
@@ -287,6 +290,15 @@ class XlaEngine(Engine):
                 x.block_until_ready()
         except AttributeError:  # Not all are arrays of JAX's, which looks at each of them for longer.
             self._jax.block_until_ready(waited)
+
+
+def _called(compiled: Any) -> Callable[..., Any]:
+    """What a compiled program of JAX's calls, without the frame of Python around it.
+
+    It is there after the first call. It is not documented; without it, the program itself does the same.
+    """
+    call: Callable[..., Any] = getattr(compiled, "_call", None) or compiled
+    return call
 
 
 # JAX computes in its own threads. A forked process does not have them, and would wait for ever.
