@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.engines import Engine, fail
-from stopgrad.graph.builder import builds
+from stopgrad.graph.builder import default_graph
 from stopgrad.run.programs import Program
 from stopgrad.run.reading import DIFFERS
 from stopgrad.run.traced import Traced
@@ -77,7 +77,7 @@ def repeated_call(
             if same and borrowed:
                 arrays = [x for x in given if type(x) is not float] if mixed else given
                 same = [*map(_DTYPE, arrays)] == dtypes
-        if not same or engine.unusable is not None or builds():
+        if not same or engine.unusable is not None or default_graph() is not None:
             return OTHER
         try:
             results = direct(*given)

@@ -91,7 +91,8 @@ class _Last(NamedTuple):
 
     def asks(self, fetches: Any, feeds: Any) -> bool:
         """Whether a run asks for the same."""
-        if type(fetches) is not self.kind or type(feeds) is not dict:
+        kind = type(fetches)
+        if kind is not self.kind or type(feeds) is not dict:
             return False
         found = [id(fetches)] if self.spec is None else [*map(id, fetches)]
         return found == self.fetches and [*map(id, feeds)] == self.feeds
