@@ -515,3 +515,28 @@ def test_values_may_change_places_any_number_of_times(engine: str) -> None:
             session.run(both, {s.x: np.full(2, i, F32)})
             session.run(s.to_a)
             assert session.value(s.a).tolist() == session.value(s.b).tolist() == [i, i]
+
+
+def test_a_run_like_the_last_one_asks_for_what_it_says_now() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x, y = (sg.placeholder(sg.float32, [2], name=name) for name in "xy")
+        total, product = x + y, x * y
+    a, b = np.array([1.0, 2.0], np.float32), np.array([3.0, 5.0], np.float32)
+    with sg.Session(graph, engine="numpy") as session:
+        asked: list[Any] = [total, product]
+        inside = {"p": total}
+        for _ in range(2):
+            assert [v.tolist() for v in session.run(asked, {x: a, y: b})] == [[4.0, 7.0], [3.0, 10.0]]
+            assert session.run([inside], {x: a, y: b})[0]["p"].tolist() == [4.0, 7.0]
+        asked.reverse()
+        inside["p"] = product
+        assert [v.tolist() for v in session.run(asked, {x: a, y: b})] == [[3.0, 10.0], [4.0, 7.0]]
+        assert session.run([inside], {x: a, y: b})[0]["p"].tolist() == [3.0, 10.0]
+        assert isinstance(session.run((total, product), {x: a, y: b}), tuple)
+        assert session.run(total, {x: a, y: b}).tolist() == [4.0, 7.0]
+        # The same feeds in another order, with other values, and one less.
+        assert session.run(total, {y: b, x: b}).tolist() == [6.0, 10.0]
+        with pytest.raises(sg.FeedError, match="must be fed"):
+            session.run(total, {x: a})
+        assert session.run(total, {x: [1, 1], y: b}).tolist() == [4.0, 6.0]

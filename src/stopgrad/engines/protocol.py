@@ -12,7 +12,6 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.base.errors import DistributedError, EngineError, StopgradError
 from stopgrad.base.later import Later
-from stopgrad.base.structure import flatten
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import lowering
@@ -62,7 +61,6 @@ class Engine(ABC):
         checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
             arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
             objects of other types.
-        flatten: does the same as :func:`stopgrad.base.structure.flatten`, perhaps faster.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         meshes: whether it runs graphs on a mesh of devices: :meth:`on_mesh` then makes it with the mesh.
         mesh: the mesh; None if it computes on one device.
@@ -80,7 +78,6 @@ class Engine(ABC):
     checks: bool = False
     meshes: ClassVar[bool] = False
     mesh: Mesh | None = None
-    flatten: Callable[[Any], tuple[list[Any], Any]] = staticmethod(flatten)
     variants: Sequence[Variant] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 
@@ -161,6 +158,16 @@ class Engine(ABC):
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         """The whole of a result, as a NumPy array."""
         return np.asarray(value)
+
+    def taken(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Results as NumPy arrays, which their caller may write into, when they are computed."""
+        self.finish(values)
+        return [*map(self.fetched, values)]
+
+    def finished(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Results as they are, when they are computed."""
+        self.finish(values)
+        return values
 
     def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:  # noqa: B027 - nobody to ask
         """Check that lines are the same in all processes of the run.

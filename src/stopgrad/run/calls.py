@@ -89,15 +89,9 @@ def results_of(traced: Traced, program: Program, engine: Engine, given: Argument
     arrays = given.arrays if backend is engine else [np.asarray(a) for a in given.arrays]
     try:
         results = program.run(arrays)
-        return results if given.native and not given.borrowed else handed_out(backend, results, given.native)
+        # What the caller gave decides what he gets. He may now write into the NumPy arrays that he gave.
+        if not given.native:
+            return backend.taken(results)
+        return backend.finished(results) if given.borrowed else results
     except Exception as error:
         fail(backend, traced.outputs, error)
-
-
-def handed_out(engine: Engine, results: Sequence[Any], native: bool) -> Sequence[Any]:
-    """Results that are computed: the engine's own arrays if the caller gave any of these, else NumPy's.
-
-    This waits for them, because the caller may now write into the NumPy arrays that he gave.
-    """
-    engine.finish(results)
-    return results if native else [engine.fetched(x) for x in results]

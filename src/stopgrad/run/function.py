@@ -109,6 +109,7 @@ class Function:
             result = repeated(args, kwargs)
             if result is not OTHER:
                 return result
+            self._repeated = self._last_program = None
         if self._owner is not None and args and isinstance(args[0], self._owner):
             method = self.__get__(args[0], type(args[0]))
             if method._function is not self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.base.errors import EngineError
@@ -37,6 +38,18 @@ class Program:
         self.backend, self.run = backend, run
         self.engine = backend.name
         self._executable: Any = getattr(run, "executable", None)
+
+    def direct(self, arrays: Sequence[Any]) -> Callable[..., Sequence[Any]] | None:
+        """A function that takes arrays like these one by one, and computes what :attr:`run` computes.
+
+        It raises a TypeError, a ValueError or a FloatingPointError, having done nothing, where *run* might
+        find another way. None if there is none.
+        """
+        found = getattr(self.run, "direct", None)
+        if found is None:
+            return lambda *arrays: self.run(arrays)
+        made: Callable[..., Sequence[Any]] | None = found(arrays)
+        return made
 
     def _present(self, what: str) -> Any:
         if self._executable is None:

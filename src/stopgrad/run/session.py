@@ -58,6 +58,46 @@ class _Plan:
     unsized: dict[Engine, Program] = field(default_factory=dict)
 
 
+class _Last(NamedTuple):
+    """What a run was asked for, by which the next one that asks for the same is known.
+
+    Attributes:
+        kind: the type of the fetches: an output, or a list or tuple of outputs, operations and names.
+        fetches: the identities of these.
+        feeds: the identities of what was fed.
+        held: all of these, since identities of what is gone are given anew.
+        plan: what is computed.
+        spec: the structure of the fetches; None for one output.
+    """
+
+    kind: type
+    fetches: list[int]
+    feeds: list[int]
+    held: object
+    plan: _Plan
+    spec: Any
+
+    @staticmethod
+    def of(fetches: Any, leaves: Sequence[object], feeds: Feeds, plan: _Plan, spec: object) -> _Last | None:
+        """None if the fetches are of another kind, which may change and remain the same object."""
+        kind = type(fetches)
+        if kind not in (Output, list, tuple):
+            return None
+        parts: Sequence[object] = [fetches] if kind is Output else fetches
+        found = [*map(id, parts)]
+        if found != [*map(id, leaves)]:
+            return None
+        return _Last(kind, found, [*map(id, feeds)], (leaves, [*feeds]), plan, spec)
+
+    def asks(self, fetches: Any, feeds: Any) -> bool:
+        """Whether a run asks for the same."""
+        kind = type(fetches)
+        if kind is not self.kind or type(feeds) is not dict:
+            return False
+        found = [id(fetches)] if self.spec is None else [*map(id, fetches)]
+        return found == self.fetches and [*map(id, feeds)] == self.feeds
+
+
 class _State(NamedTuple):
     """The state of a session, which is never changed, only replaced: so a run is all or nothing.
 
@@ -146,6 +186,7 @@ class Session:
         # Neither refers to the session, so that a dropped session is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
         self._programs = cached(partial(_compile, self._compiler), cache_size, "Session", kept="a session")
+        self._last: _Last | None = None
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 
@@ -170,20 +211,12 @@ class Session:
             FeedError, ShapeError, DTypeError, GraphError, EngineError: the parameters are then unchanged.
         """
         asked = self._present("run").engine
-        leaves, spec = ([fetches], None) if type(fetches) is Output else flatten(fetches)
         feeds = {} if feed_dict is None else feed_dict
-        if type(feeds) is not dict and not isinstance(feeds, Mapping):
-            raise FeedError(
-                f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}"
-            )
-        try:
-            plan = self._plans(tuple(leaves), tuple(feeds))
-        except TypeError:
-            if all(has_hash(x) for x in (*leaves, *feeds)):
-                raise
-            raise GraphError(
-                f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names"
-            ) from None
+        last = self._last
+        if last is not None and last.asks(fetches, feeds):
+            plan, spec = last.plan, last.spec
+        else:
+            plan, spec = self._planned(fetches, feeds)
         arrays = [feed_value(x, value, asked) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
         with self._lock_outside("run"):
             values = self._run(plan, arrays, asked)
@@ -284,6 +317,7 @@ class Session:
         """
         self._closed = True
         self._state = _State(self._state.engine, {}, {})
+        self._last = None
         self._plans.cache_clear()
         self._programs.cache_clear()
 
@@ -294,6 +328,24 @@ class Session:
         self.close()
 
     # ------------------------------------------------------------------------------------- inside
+
+    def _planned(self, fetches: object, feeds: Feeds) -> tuple[_Plan, Any]:
+        """The plan of a run, and the structure of what it fetches; None for one output."""
+        leaves, spec = ([fetches], None) if type(fetches) is Output else flatten(fetches)
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
+            raise FeedError(
+                f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}"
+            )
+        try:
+            plan: _Plan = self._plans(tuple(leaves), tuple(feeds))
+        except TypeError:
+            if all(has_hash(x) for x in (*leaves, *feeds)):
+                raise
+            raise GraphError(
+                f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names"
+            ) from None
+        self._last = _Last.of(fetches, leaves, feeds, plan, spec)
+        return plan, spec
 
     def _present(self, what: str) -> _State:
         """The state. Raises if the session is closed, or its engine cannot compute any more."""
@@ -317,7 +369,7 @@ class Session:
 
     def _lock_outside(self, what: str) -> threading.RLock:
         """The same lock; raises inside a run, where *what* cannot be done."""
-        lock = self._lock()
+        lock = self._locks.get(_process) or self._lock()
         if lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
             raise GraphError(
                 f"Session.{what}: called inside a run of this session, by a signal handler or a callback; "
@@ -325,7 +377,7 @@ class Session:
             )
         return lock
 
-    def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> list[np.ndarray[Any, Any]]:
+    def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> Sequence[np.ndarray[Any, Any]]:
         """Compute everything, then replace the state. The caller holds the lock."""
         old = self._present("run")
         shapes = tuple([a.shape for a in arrays])
@@ -341,19 +393,26 @@ class Session:
                 arrays = [np.asarray(a) for a in arrays]  # They may be arrays of the other engine.
             values, count = state.values, len(plan.fetches)
             if plan.parameters:
-                first = _first_values(state, [p for p in plan.parameters if p not in values])
-                values = {**values, **first} if first else values
-                arrays = [*[values[p] for p in plan.parameters], *arrays]
+                try:
+                    held = [values[p] for p in plan.parameters]
+                except KeyError:
+                    missing = [p for p in plan.parameters if p not in values]
+                    values = {**values, **_first_values(state, missing)}
+                    held = [values[p] for p in plan.parameters]
+                arrays = [*held, *arrays]
             if plan.assigned and engine.reuses:
                 arrays = [*arrays, *[_spare(state, p) for p in plan.assigned]]
             results = program.run(arrays)
-            engine.finish(results)
-            fetched = [engine.fetched(r) for r in results[:count]]
+            if len(results) > count:
+                engine.finish(results[count:])
+                fetched = engine.taken(results[:count])
+            else:
+                fetched = engine.taken(results)
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
-            new = dict(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
-            self._commit(state._replace(values={**values, **new}))
+            new = zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True)
+            self._commit(_State(engine, {**values, **dict(new)}, state.spare))
         if plan.assigned and engine.reuses:
             state.spare.update({p: values[p] for p in plan.assigned if p in values})
         return fetched
@@ -427,11 +486,10 @@ def _spare(state: _State, parameter: Output) -> Any:
 
 def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
     """The first values of parameters, held by the engine; equal in all processes."""
-    if parameters:
-        state.engine.agree(
-            "the first values of parameters",
-            lambda: [f"{p.op.name} {p.type!r} {digest(state.value(p))}" for p in parameters],
-        )
+    state.engine.agree(
+        "the first values of parameters",
+        lambda: [f"{p.op.name} {p.type!r} {digest(state.value(p))}" for p in parameters],
+    )
     return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 

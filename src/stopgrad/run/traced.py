@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from optree import PyTreeSpec
@@ -33,6 +33,7 @@ from stopgrad.rewrite import prepare
 from stopgrad.run.compiling import Compiler, cached, compile_sized
 from stopgrad.run.feeds import sizes_of
 from stopgrad.run.programs import Program
+from stopgrad.run.reading import Reader, reader
 from stopgrad.run.tuning import Sample
 from stopgrad.transforms.gradients.tracing import ArgumentGraph
 
@@ -56,6 +57,7 @@ class Traced:
         spec: PyTreeSpec | None,
         leaves: list[Any],
         donated: Sequence[int],
+        given: PyTreeSpec,
     ) -> None:
         self.name = compiler.name
         self.graph = graph
@@ -65,7 +67,10 @@ class Traced:
         self._computed = [*outputs, *[op.outputs[0] for op in graph.acting]]
         self.called = False
         self.spec = spec  # The structure of the function's results; None for a single output.
-        self._leaves = leaves  # Its leaves, with a mark in the place of each output.
+        # Its leaves, with a mark in the place of each output; None if they are just what is computed.
+        plain = not graph.acting and all(leaf is _RESULT for leaf in leaves)
+        self._leaves = None if plain else leaves
+        self._given = given  # The structure of the arguments.
         self._donated = donated  # The positions of arrays that may be overwritten.
         self._compiler = compiler
         self._program: Program | None = None
@@ -74,10 +79,17 @@ class Traced:
         size = compiler.options.cache_size
         self._sized = cached(partial(Traced._for_shapes, weakref.proxy(self)), size, "function")
 
+    @cached_property
+    def read(self) -> Reader:
+        """Reads the leaves of arguments of the structure for which the function was traced."""
+        return reader(self._given)
+
     def rebuild(self, results: Sequence[Any]) -> Any:
         """What the function returned, with these results in the place of outputs."""
         if self.spec is None:
             return results[0]
+        if self._leaves is None:
+            return unflatten(self.spec, results)
         given = iter(results)
         return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self._leaves])
 
@@ -153,6 +165,7 @@ def trace(
         None if result_spec == _ALONE and len(outputs) == 1 else result_spec,
         [_RESULT if _is_result(x) else x for x in result_leaves],
         _donated(name, options.donate_argnums, spec, signature),
+        spec,
     )
 
 

@@ -20,7 +20,7 @@ from stopgrad.base.namespaces import LazyNamespace, require
 from stopgrad.base.types import TensorType, int32
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.engines.xla.memory import handed_over, keep_memory
+from stopgrad.engines.xla.memory import SMALL, handed_over, keep_memory
 from stopgrad.engines.xla.native import candidates, kernels, loaded
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.plans import Plan
@@ -40,6 +40,8 @@ from stopgrad.rewrite.rolling import roll
 
 if TYPE_CHECKING:
     from stopgrad.scale.meshes import Mesh
+
+_as_numpy = np.asarray  # A global name is found faster.
 
 
 class JaxNamespace(LazyNamespace):
@@ -88,7 +90,6 @@ class XlaEngine(Engine):
         self._array = self._jax.Array
         self._programs = Programs(self._jax)
         keep_memory()
-        self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
     def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
@@ -260,7 +261,7 @@ class XlaEngine(Engine):
         *plain* makes what computes the same on other devices and when JAX traces it.
         """
         settings, config = self._settings, self._jax.config
-        wide_inputs = any(x.dtype in WIDE for x in inputs)
+        wide_inputs = [i for i, x in enumerate(inputs) if x.dtype in WIDE]
         types = [(x.shape, x.dtype.numpy) for x in inputs]
         traced = cache(lambda: self._jit(plain(), donate))
 
@@ -270,13 +271,18 @@ class XlaEngine(Engine):
             except (TypeError, ValueError):
                 return traced()(*arrays)
 
+        call = compiled
+
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            nonlocal call
+            if call is compiled:
+                call = _within(compiled)
             try:
                 if donate and (config.jax_debug_nans or config.jax_debug_infs):
                     return settings.fixed(wide, compiled, *arrays)
-                if wide_inputs and np.ndarray in map(type, arrays):  # JAX would narrow their 64-bit numbers.
-                    return settings.wide(compiled, *arrays)
-                return compiled(*arrays)
+                if wide_inputs and np.ndarray in [type(arrays[i]) for i in wide_inputs]:
+                    return settings.wide(call, *arrays)  # Else JAX would narrow their 64-bit numbers.
+                return call(*arrays)
             except FloatingPointError:  # The user asked JAX to raise for NaN.
                 return settings.fixed(wide, compiled, *arrays)
             except (TypeError, ValueError):
@@ -286,7 +292,18 @@ class XlaEngine(Engine):
                 return settings.fixed(wide, anyhow, *arrays)
 
         run.executable = compiled  # type: ignore[attr-defined]
+        if not donate:
+            run.direct = partial(self._direct, compiled, wide_inputs)  # type: ignore[attr-defined]
         return run
+
+    def _direct(self, compiled: Any, wide: Sequence[int], arrays: Sequence[Any]) -> Callable[..., Any] | None:
+        """A function of arrays like these that does what *run* does; None if JAX never takes such."""
+        if any(isinstance(x, self._jax.core.Tracer) for x in arrays):
+            return None
+        call = _within(compiled)
+        if np.ndarray in [type(arrays[i]) for i in wide]:
+            return partial(self._settings.wide, call)
+        return call
 
     def hold(self, array: npt.ArrayLike) -> Any:
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
@@ -298,13 +315,34 @@ class XlaEngine(Engine):
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         return handed_over(np.asarray(value))
 
+    def taken(self, values: Sequence[Any]) -> Sequence[Any]:
+        found = []
+        try:
+            for x in values:
+                x.block_until_ready()
+                array = _as_numpy(x)
+                found.append(array.copy() if array.nbytes < SMALL else handed_over(array))
+        except AttributeError:  # Not all are arrays of JAX's.
+            return super().taken(values)
+        return found
+
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.
         waited = [*values]
-        if len(waited) == 1 and isinstance(waited[0], self._array):
-            waited[0].block_until_ready()
-        else:
+        try:
+            for x in waited:
+                x.block_until_ready()
+        except AttributeError:  # Not all are arrays of JAX's, which looks at each of them for longer.
             self._jax.block_until_ready(waited)
+
+
+def _within(compiled: Any) -> Callable[..., Any]:
+    """What a compiled program of JAX's calls, without the frame of Python around it.
+
+    It is there after the first call. It is not documented; without it, the program itself does the same.
+    """
+    call: Callable[..., Any] = getattr(compiled, "_call", None) or compiled
+    return call
 
 
 # JAX computes in its own threads. A forked process does not have them, and would wait for ever.

@@ -39,11 +39,12 @@ class _Lent:
 
     def __init__(self, owner: np.ndarray[Any, Any]) -> None:
         self.owner = owner
-        address = owner.__array_interface__["data"][0]
-        self.__array_interface__ = {**owner.__array_interface__, "data": (address, False)}
+        interface = owner.__array_interface__  # A dict of its own each time, which takes a while to make.
+        interface["data"] = interface["data"][0], False
+        self.__array_interface__ = interface
 
 
-_SMALL = 2**14
+SMALL = 2**15
 """Copying fewer bytes takes no longer than not copying them."""
 
 
@@ -55,6 +56,7 @@ def handed_over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if array.flags.writeable:
         return array
-    if array.nbytes < _SMALL or not array.flags.c_contiguous:
+    if array.nbytes < SMALL or not array.flags.c_contiguous:
         return array.copy()
-    return np.asarray(_Lent(array)).view(array.dtype)
+    found = np.asarray(_Lent(array))
+    return found if found.dtype == array.dtype else found.view(array.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
-from stopgrad.engines.protocol import PLAIN, Compiled, Variant
+from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.engines.xla.memory import handed_over
 from stopgrad.engines.xla.options import compiler_options
@@ -102,6 +102,8 @@ class XlaOnMesh(XlaEngine):
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         return handed_over(self._placement.fetched(value))
+
+    taken = Engine.taken
 
     def agree(self, what: str, lines: Callable[[], Sequence[str]]) -> None:
         if process_count() > 1:
