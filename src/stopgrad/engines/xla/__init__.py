@@ -83,10 +83,10 @@ class XlaEngine(Engine):
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
+        keep_memory()  # Before JAX starts its threads, if it has not yet.
         self.namespace = jax_namespace()
         self._array = self._jax.Array
         self._programs = Programs(self._jax)
-        keep_memory()
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
