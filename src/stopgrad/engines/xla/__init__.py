@@ -86,10 +86,10 @@ class XlaEngine(Engine):
     def __init__(self) -> None:
         # It makes 150,000 objects, none of them garbage.
         self._jax = without_gc(require, "jax", "the xla engine", "xla")
+        keep_memory()  # Before JAX starts its threads, if it has not yet.
         self.namespace = jax_namespace()
         self._array = self._jax.Array
         self._programs = Programs(self._jax)
-        keep_memory()
         self._settings = Settings(self._jax)
 
     def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
