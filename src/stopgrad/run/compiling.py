@@ -24,6 +24,7 @@ from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import Shard, declared_sharding
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import Rewritten, check_sizes, formed, prepare
+from stopgrad.rewrite.written_out import written_out
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
 
@@ -182,7 +183,10 @@ def _compile(
 ) -> Compiled:
     engine, variant = way
     form = formed(prepared, variant.forms, variant.passes)
-    notes[way] = form.notes
+    told = _told(form, way)
+    if told and not any(told in others for others in notes.values()):
+        _note(f"{what}: {told}")
+    notes[way] = [*form.notes, told] if told else form.notes
     spare = [
         emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
         for x in (assigned if engine.reuses else ())
@@ -197,6 +201,12 @@ def _compile(
             return engine.compile(inputs, outputs, donate, variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
+
+
+def _told(form: Rewritten, way: Way) -> str:
+    """What to tell before an engine compiles for which large graphs take long; empty if nothing."""
+    slow = any(variant.passes for variant in way.engine.variants)
+    return written_out(form.graph.operations) if slow else ""
 
 
 def _divided(y: Output, spec: Spec) -> Output:
