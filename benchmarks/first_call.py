@@ -156,7 +156,6 @@ class Clock:
 def watched(clock: Clock) -> None:
     """Have the clock watch each part of a call."""
     import stopgrad.run.function as function
-    from stopgrad.engines import xla
     from stopgrad.engines.xla import stored, work
     from stopgrad.rewrite import passes
     from stopgrad.run import traced
@@ -174,7 +173,7 @@ def watched(clock: Clock) -> None:
     clock.watch(stored, "compile_lowered", "compile")
     clock.watch(stored.Programs, "load", "load")
     clock.watch(stored.Programs, "_save", "store")
-    clock.watch(xla.XlaEngine, "finish", "run")
+    clock.watch(function, "results_of", "run")
     plain = stored.Programs.make
 
     def make(self: Any, lower: Callable[[], Any], *args: Any) -> Any:

@@ -4,6 +4,7 @@
                                  [--before ../other/src] [--numpy-engine] [--device gpu] [--rounds 5]
                                  [--kept folder] [--isa avx2]
     python benchmarks/runtime.py --only gates
+    python benchmarks/runtime.py --json out.json --minutes 9   # begins no row after nine minutes
     python benchmarks/runtime.py --json out.json --resume      # the rows that the file does not have yet
     python benchmarks/runtime.py --json out.json --markdown    # its tables, into docs/benchmarks.md
 
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
@@ -72,11 +74,16 @@ class Bench:
         self.columns = columns_of(options)
         self.versions: dict[str, str] = {}
         self.missing = instructions.not_held(options.isa, self.columns)
+        self.begun = time.perf_counter()
 
     def worker(self, name: str) -> Worker:
         options = self.options
         before = options.before if name == "before" else None
         return Worker(name, HERE, options.device, self.folder, before, options.kept, options.isa)
+
+    def is_over(self) -> bool:
+        """Whether the time is spent after which no row may begin."""
+        return time.perf_counter() - self.begun > 60 * self.options.minutes
 
     def start(self, columns: Sequence[str]) -> dict[str, Worker]:
         """A new process for each library, all loading at once."""
@@ -94,6 +101,8 @@ class Bench:
         again = self.start(["stopgrad"]) if "stopgrad" in workers and not self.options.quick else {}
         try:
             for problem in problems if "stopgrad" in workers else ():
+                if self.is_over():
+                    break
                 row = self.row(problem, workers)
                 for second in again.values():
                     answer = second.ask(self.options.limit, **self.prepare(problem))
@@ -268,6 +277,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="at most so many; 2 with --quick")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each row's rounds, by default 6")
     parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no row after so many: --resume goes on"
+    )
+    parser.add_argument(
         "--kept",
         type=Path,
         help="a folder in which torch.compile finds what it compiled in the last run",
@@ -304,10 +316,12 @@ def main() -> None:
         bench.versions |= known.get("versions", {})
         chosen = [p for p in PROBLEMS if p.row in wanted and p.name not in done]
         for problems in sittings(chosen, options.quick):
+            if bench.is_over():
+                break
             bench.sitting(problems, rows)
             if "stopgrad" in bench.missing:
                 return print(f"nothing measured: {bench.missing['stopgrad']}")
-        if "gates" in wanted and not (options.resume and free):
+        if "gates" in wanted and not (options.resume and free) and not bench.is_over():
             free = gates.compared(bench)
         bench.write(rows, free)
     found = bench.found(rows, free)

@@ -362,8 +362,10 @@ def apply(
         if graph is None:
             check_name(name)
             return evaluate(definition, cast("list[NumpyArray]", arrays), values, operands)
-        with about(definition, *arrays):
-            infer_types(definition, tuple([type_of(x) for x in arrays]), values)
+        types = tuple([type_of(x) for x in arrays])
+        if (types, values) not in definition._inferred:  # Checked before a constant is built.
+            with about(definition, *arrays):
+                infer_types(definition, types, values)
         inputs = tuple(
             [x if type(x) is Output else constant_in(graph, cast("NumpyArray", x)) for x in arrays]
         )
@@ -430,6 +432,8 @@ def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
     if not strong:  # Python's integers may need more than 32 bits.
         strong = [d for d in [type_of(x).dtype for x in found] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
+    if not weak and all([d is common for d in strong]):  # noqa: C419 - a generator costs more
+        return found
     dtype = common if promotes.to(common) else None
     return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, found) for x in found]
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
+from stopgrad.base.garbage import without_gc
 from stopgrad.base.later import Later
 from stopgrad.base.namespaces import LazyNamespace, require
 from stopgrad.base.types import TensorType, int32
@@ -81,7 +82,8 @@ class XlaEngine(Engine):
         on_mesh = Later("stopgrad.engines.xla.on_meshes")
 
     def __init__(self) -> None:
-        self._jax = require("jax", "the xla engine", "xla")
+        # It makes 150,000 objects, none of them garbage.
+        self._jax = without_gc(require, "jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
         self._programs = Programs(self._jax)
