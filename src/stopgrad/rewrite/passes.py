@@ -6,7 +6,7 @@ forward value of a gate is its first operand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from stopgrad.ops.structural.sharding import Shard, declared_sharding
 from stopgrad.ops.structural.sources import Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, only, rewrite, where
 from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite.written_out import written_out
 
 
 def erase_gates(
@@ -162,6 +163,8 @@ class Forming:
         forms: the engine's rules.
         passes: its passes.
         spare: outputs for whose types and shardings there are further inputs that nothing reads.
+        tell: is told when the form is made, which is before an engine compiles it, what loops of Python have
+            written out in it; None for engines that take no longer for large graphs.
     """
 
     def __init__(
@@ -170,8 +173,15 @@ class Forming:
         forms: Sequence[Rule] = (),
         passes: Sequence[Pass] = (),
         spare: Sequence[Output] = (),
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.prepared, self.forms, self.passes, self.spare = prepared, forms, passes, spare
+        self._tell = tell
+
+    def hush(self) -> None:
+        """Tell nothing any more: nothing is compiled when somebody reads the notes later."""
+        if self._tell is not None:
+            self._tell = lambda text: None
 
     @cached_property
     def _ends(self) -> tuple[list[Output], list[Output], Sequence[str]]:
@@ -180,7 +190,10 @@ class Forming:
             emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
             for x in self.spare
         ]
-        return [*form.inputs, *further], form.outputs, form.notes
+        told = "" if self._tell is None else written_out(form.graph.operations)
+        if told and self._tell is not None:
+            self._tell(told)
+        return [*form.inputs, *further], form.outputs, [*form.notes, told] if told else form.notes
 
     @property
     def inputs(self) -> list[Output]:

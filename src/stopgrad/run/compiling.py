@@ -110,7 +110,8 @@ class Compiler:
         ways, start = _ways(engine, operations, strict, anywhere), time.perf_counter()
         forms: dict[Way, Forming] = {}
         what = f"{self.name}: {len(operations):,} operations"
-        compile = partial(_compile, prepared, donated, assigned, shardings, what, forms)
+        tell = functools.cache(lambda text: _note(f"{what}: {text}"))
+        compile = partial(_compile, prepared, donated, assigned, shardings, what, tell, forms)
         tried: list[Tried] = []
         known = None
         if len(ways) == 1 or sample is None:
@@ -186,12 +187,15 @@ def _compile(
     assigned: Sequence[Output],
     shardings: Sequence[Spec],
     what: str,
+    tell: Callable[[str], None],
     forms: dict[Way, Forming],
     way: Way,
 ) -> Compiled:
     engine, variant = way
     spare = assigned if engine.reuses else ()
-    form = forms[way] = Forming(prepared, variant.forms, variant.passes, spare)
+    grows = any(one.passes for one in engine.variants)
+    form = Forming(prepared, variant.forms, variant.passes, spare, tell if grows else None)
+    forms[way] = form
     count = len(prepared.inputs)
     donate = [*donated, *range(count, count + len(spare))]
     try:
@@ -203,6 +207,8 @@ def _compile(
             return engine.compile(form.inputs, outputs, donate, variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
+    finally:
+        form.hush()
 
 
 def _divided(y: Output, spec: Spec) -> Output:

@@ -437,7 +437,8 @@ def function(
     compiled, for as long as the instance lives. So pass arrays that change as arguments.
 
     A compilation of more than 3 s is logged once: by the logger ``"stopgrad"`` at level INFO or, if that has
-    no handler, on standard error if it is a terminal.
+    no handler, on standard error if it is a terminal. So is, before it begins, a loop of Python that XLA will
+    compile step by step: its line, and how often that repeats.
 
     Raises:
         ArgumentError: an argument has no hash; or a static one, or one that *shapes* names, does not exist.
