@@ -225,7 +225,7 @@ def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
         graph,
         [(way.engine.name, way.variant.name) for way in ways],
         sorted(set(versions)),
-        (processor(), platform.node(), os.cpu_count()),
+        (processor(), platform.node(), os.cpu_count(), os.environ.get("XLA_FLAGS", "")),
         tune,
     )
     return cache_folder() / "tuned" / f"{hashlib.sha256(repr(known).encode()).hexdigest()}.json"

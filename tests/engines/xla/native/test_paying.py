@@ -28,6 +28,7 @@ class Machine:
         monkeypatch.setenv("STOPGRAD_NATIVE", "")
         monkeypatch.setenv("STOPGRAD_CACHE_DIR", str(folder))
         monkeypatch.setattr(paying, "ROUNDS", 2)
+        monkeypatch.setattr(paying, "TURN", 1e-9)
         monkeypatch.setattr(paying, "PROBES", {k: self._noting(k, make) for k, make in paying.PROBES.items()})
         self.forget = lambda: monkeypatch.setattr(paying._Known, "found", {})
         self.forget()
@@ -81,6 +82,18 @@ def test_another_version_and_a_damaged_file_are_measured_again(machine: Machine,
     assert len(machine.asked) == 6 * len(paying.PROBES)
 
 
+def test_what_was_measured_under_other_flags_of_xla_is_not_taken(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    paying.slower(Path("kernels.so"), "1", machine.compile)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2")
+    for _ in ("in this process", "in another"):
+        paying.slower(Path("kernels.so"), "1", machine.compile)
+        assert len(machine.asked) == 4 * len(paying.PROBES)
+        machine.forget()
+
+
 def test_regions_of_slow_kinds_are_left_to_xla(machine: Machine) -> None:
     def kinds(*probes: str) -> list[str]:
         found = []
@@ -103,6 +116,27 @@ def test_all_kernels_are_used_unmeasured_if_that_is_asked_for(
     monkeypatch.setenv("STOPGRAD_NATIVE", "1")
     assert not paying.slower(Path("kernels.so"), "1", machine.compile)
     assert not machine.asked
+
+
+def test_the_time_of_threads_that_is_added_up_late_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = added = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal late, added
+        late, added = 0.0, added + late
+
+    def compile(inputs: Sequence[Output], outputs: Sequence[Output], kernels: bool) -> Any:
+        def run(values: Sequence[Any]) -> Sequence[Any]:
+            nonlocal late
+            late += 3.0 if kernels else 2.0
+            return values
+
+        return run
+
+    monkeypatch.setattr(paying.time, "sleep", sleep)
+    monkeypatch.setattr(paying.time, "process_time", lambda: added)
+    monkeypatch.setattr(paying, "TURN", 1e-9)
+    assert paying.measured(compile) == dict.fromkeys(paying.PROBES, 1.5)
 
 
 @pytest.mark.slow

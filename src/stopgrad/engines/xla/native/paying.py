@@ -1,8 +1,8 @@
 """Which kernels pay on this machine: measured once, when they are first needed, and kept beside them.
 
 Whether a kernel is faster than what XLA makes of the same operations depends on the processor. So each kind
-of kernel is measured here in a small graph of its own, with it and without, for about a second in all;
-kinds that gain nothing step aside. ``STOPGRAD_NATIVE=1`` in the environment uses all without measuring.
+of kernel is measured here in a small graph of its own, with it and without, for about two seconds in
+all; kinds that gain nothing step aside. ``STOPGRAD_NATIVE=1`` in the environment uses all without measuring.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ Compile = Callable[[Sequence[Output], Sequence[Output], bool], Run]
 GAIN = 0.97
 """The share of XLA's time below which a kernel pays: less gain is within what measuring can tell."""
 
-ROUNDS, LEAST, SECONDS = 40, 5, 0.1
-"""The most and the fewest rounds of an attempt, and the processor time after which no other begins."""
+ROUNDS, ATTEMPTS = 11, 3
+"""How often both ways of a kind take turns, of which the least time counts; and the most such attempts."""
 
-ATTEMPTS = 3
+TURN, REST = 4e-3, 1e-3
+"""Seconds of calls in a turn, and until it is read what they took: Linux adds up the time of other threads
+when they stop, or every few milliseconds, so that a call may seem to take what its own thread took."""
 
 
 def kind_of(region: Region) -> str:
@@ -128,17 +130,30 @@ def measured(compile: Compile) -> dict[str, float]:
 
 def _compared(runs: Sequence[Run], values: Sequence[Any]) -> float:
     """The least processor time of the first by that of the second; they take turns."""
+    calls = [_calls_in_a_turn(run, values) for run in runs]
     best = [math.inf, math.inf]
-    end = time.process_time() + SECONDS
-    for count in range(ROUNDS):
-        if count >= LEAST and time.process_time() > end:
-            break
+    for _ in range(ROUNDS):
         for i, run in enumerate(runs):
-            run(values)
-            start = time.process_time()
-            run(values)
-            best[i] = min(best[i], time.process_time() - start)
+            best[i] = min(best[i], _turn(run, values, calls[i]))
     return best[0] / max(best[1], 1e-9)
+
+
+def _calls_in_a_turn(run: Run, values: Sequence[Any]) -> int:
+    run(values)
+    start = time.perf_counter()
+    run(values)
+    return math.ceil(TURN / max(time.perf_counter() - start, 1e-6))
+
+
+def _turn(run: Run, values: Sequence[Any], calls: int) -> float:
+    """The processor time of a call, after one that fetches into the caches what the other has displaced."""
+    run(values)
+    time.sleep(REST)
+    start = time.process_time()
+    for _ in range(calls):
+        run(values)
+    time.sleep(REST)
+    return (time.process_time() - start) / calls
 
 
 class _Known:
@@ -149,7 +164,7 @@ class _Known:
 
 
 def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
-    """The kinds of kernels that gain nothing on this machine.
+    """The kinds of kernels that gain nothing on this machine, against XLA with its present flags.
 
     Args:
         library: the kernels' file.
@@ -158,7 +173,9 @@ def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
     """
     if os.environ.get("STOPGRAD_NATIVE") == "1":
         return frozenset()
-    key = f"{library.name} {version} {processor()} {os.cpu_count()}"
+    flags = os.environ.get("XLA_FLAGS", "")  # They may hold XLA to fewer instructions than there are.
+    turns = f"{ROUNDS} {ATTEMPTS} {TURN} {REST}"
+    key = f"{library.name} {version} {flags} {processor()} {os.cpu_count()} {turns}"
     found = _Known.found.get(key)
     return holding(_Known.lock, _find, key, compile) if found is None else found
 
