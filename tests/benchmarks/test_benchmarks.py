@@ -189,6 +189,18 @@ def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
+def test_first_call_measures_the_parts_of_three_processes(tmp_path: Path) -> None:
+    shown = run("first_call.py", "--quick", "--json", str(tmp_path / "out.json"))
+    assert "| mlp, 4 | second |" in shown
+    first, second, other = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert first["loss"] == second["loss"] == pytest.approx(other["loss"], rel=1e-5)
+    assert all(
+        first["parts"][name] > 0 for name in ("trace", "gradient", "prepare", "forms", "lower", "compile")
+    )
+    assert not any(second["parts"][name] for name in ("forms", "rolling", "plan", "lower", "compile"))
+    assert second["parts"]["load"] > 0
+
+
 def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run(
