@@ -2,8 +2,9 @@
 
     python benchmarks/runtime.py [--quick] [--only S1,S4] [--peers jax,torch] [--seconds 6] [--json out.json]
                                  [--before ../other/src] [--numpy-engine] [--device gpu] [--rounds 5]
-                                 [--kept folder]
+                                 [--kept folder] [--isa avx2]
     python benchmarks/runtime.py --only gates
+    python benchmarks/runtime.py --json out.json --minutes 9   # begins no row after nine minutes
     python benchmarks/runtime.py --json out.json --resume      # the rows that the file does not have yet
     python benchmarks/runtime.py --json out.json --markdown    # its tables, into docs/benchmarks.md
 
@@ -24,25 +25,29 @@ The ratio is stopgrad's time by the fastest peer's. NumPy and Numba, written by 
 machine can do and are not among the peers. All but "jax", which is as installed, have memory kept between
 calls as stopgrad's engine asks for. PyTorch waits for work as its users have it: its threads spin for about
 a millisecond after a call, for which the next library's turn waits, and which is processor time.
+
+``--isa avx2`` measures as on a processor without AVX-512: libraries and compilers are told so
+(``runtime/instructions.py``), and what stopgrad's engine finds out about its kernels it finds out anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from runtime import gates, report
+from runtime import gates, instructions, report
 from runtime.problems import PROBLEMS, Problem
 from runtime.workers import COLUMNS, PEERS, Worker, work
 
@@ -68,11 +73,17 @@ class Bench:
         self.folder = folder
         self.columns = columns_of(options)
         self.versions: dict[str, str] = {}
-        self.missing: dict[str, str] = {}
+        self.missing = instructions.not_held(options.isa, self.columns)
+        self.begun = time.perf_counter()
 
     def worker(self, name: str) -> Worker:
-        before = self.options.before if name == "before" else None
-        return Worker(name, HERE, self.options.device, self.folder, before, self.options.kept)
+        options = self.options
+        before = options.before if name == "before" else None
+        return Worker(name, HERE, options.device, self.folder, before, options.kept, options.isa)
+
+    def is_over(self) -> bool:
+        """Whether the time is spent after which no row may begin."""
+        return time.perf_counter() - self.begun > 60 * self.options.minutes
 
     def start(self, columns: Sequence[str]) -> dict[str, Worker]:
         """A new process for each library, all loading at once."""
@@ -90,6 +101,8 @@ class Bench:
         again = self.start(["stopgrad"]) if "stopgrad" in workers and not self.options.quick else {}
         try:
             for problem in problems if "stopgrad" in workers else ():
+                if self.is_over():
+                    break
                 row = self.row(problem, workers)
                 for second in again.values():
                     answer = second.ask(self.options.limit, **self.prepare(problem))
@@ -128,14 +141,8 @@ class Bench:
         cells |= self.prepared(problem, workers)
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
         order = [name for name in workers if "left_out" not in cells[name]]
-        turn = self.options.seconds / (4 * max(len(order), 1))
-        begin, count = time.perf_counter(), 0
-        while count < 3 or time.perf_counter() - begin < self.options.seconds:
-            if self.options.rounds and count >= self.options.rounds:
-                break
-            if count and time.perf_counter() - begin > 3 * self.options.seconds:
-                break  # Calls of seconds each.
-            order, count = order[1:] + order[:1], count + 1  # Nobody always comes after the same other.
+        for turn in self.turns(len(order)):
+            order = order[1:] + order[:1]  # Nobody always comes after the same other.
             for name in order:
                 if "left_out" in cells[name]:
                     continue
@@ -154,12 +161,24 @@ class Bench:
         row = {"row": problem.row, "case": problem.case, "name": problem.name, "kind": problem.kind}
         return {**row, "load": os.getloadavg()[0], "libraries": {n: cells[n] for n in self.columns}}
 
+    def turns(self, count: int) -> Iterator[float]:
+        """For each round the seconds of one turn in it: three rounds, and more until the time is spent."""
+        seconds, most = self.options.seconds, self.options.rounds
+        begin, made = time.perf_counter(), 0
+        while made < 3 or time.perf_counter() - begin < seconds:
+            if most and made >= most:
+                break
+            if made and time.perf_counter() - begin > 3 * seconds:
+                break  # Calls of seconds each.
+            yield seconds / (4 * max(count, 1))
+            made += 1
+
     def found(self, rows: list[dict[str, Any]], free: list[dict[str, Any]]) -> dict[str, Any]:
         """All that was measured; rows in the order of the table."""
         order = [p.name for p in PROBLEMS]
         return {
             "date": f"{datetime.now():%Y-%m-%d}",
-            "machine": machine(self.options.device),
+            "machine": machine(self.options.device, self.options.isa),
             "versions": self.versions,
             "missing": self.missing,
             "columns": [c for c in COLUMNS if any(c in row["libraries"] for row in rows)],
@@ -175,13 +194,15 @@ class Bench:
             part.replace(self.options.json)
 
 
-def machine(device: str) -> str:
-    """The processor, whether it has AVX-512, and how many cores of it."""
+def machine(device: str, isa: str | None) -> str:
+    """The processor, whether it has AVX-512 or what else it is held to, and how many cores of it."""
     info = Path("/proc/cpuinfo")
     lines = [line.partition(":") for line in info.read_text().splitlines()] if info.exists() else []
     said = {key.strip(): value.strip() for key, _, value in lines}
     name = said.get("model name", platform.processor() or platform.machine())
     vectors = "AVX-512" if "avx512f" in said.get("flags", "").split() else "no AVX-512"
+    if isa is not None:
+        vectors = f"held to {instructions.named(isa)}"
     return f"{name}, {vectors}, {os.cpu_count()} cores, {device}, CPython {platform.python_version()}"
 
 
@@ -252,8 +273,12 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--numpy-engine", action="store_true", help="stopgrad's numpy engine: a column")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--isa", choices=[*instructions.SETTINGS], help="hold all to an instruction set")
     parser.add_argument("--rounds", type=int, default=0, help="at most so many; 2 with --quick")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each row's rounds, by default 6")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no row after so many: --resume goes on"
+    )
     parser.add_argument(
         "--kept",
         type=Path,
@@ -291,18 +316,18 @@ def main() -> None:
         bench.versions |= known.get("versions", {})
         chosen = [p for p in PROBLEMS if p.row in wanted and p.name not in done]
         for problems in sittings(chosen, options.quick):
+            if bench.is_over():
+                break
             bench.sitting(problems, rows)
             if "stopgrad" in bench.missing:
                 return print(f"nothing measured: {bench.missing['stopgrad']}")
-        if "gates" in wanted and not (options.resume and free):
+        if "gates" in wanted and not (options.resume and free) and not bench.is_over():
             free = gates.compared(bench)
         bench.write(rows, free)
     found = bench.found(rows, free)
     print(report.heading(found))
     for title, header, body in report.tables(found):
         report.show(title, header, body)
-    if free:
-        report.show(*gates.table(free))
     print()
     for line in report.remarks(found):
         print(line)

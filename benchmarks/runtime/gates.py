@@ -18,9 +18,9 @@ def compared(bench: Any) -> list[dict[str, Any]]:
         worker = workers["stopgrad"]
         found = [worker.ask(300, what="gates", name=name, count=count) for name in names]
         times: list[list[float]] = [[], []]
-        for _ in range(bench.options.rounds * 2):
+        for turn in bench.turns(2):
             for name, kept in zip(names, times, strict=True):
-                answer = worker.ask(60, what="time", name=name, seconds=bench.options.seconds)
+                answer = worker.ask(60, what="time", name=name, seconds=turn)
                 if "ms" in answer:
                     kept.append(answer["ms"])
         rows.append(

@@ -109,6 +109,8 @@ def add_up_ten(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, i
 class Library:
     """Numba."""
 
+    unwritten = "a stand-in, written by hand where it shows what the machine can do"
+
     def __init__(self, variant: str, device: str) -> None:
         self.version = numba.__version__
 

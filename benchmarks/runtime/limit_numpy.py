@@ -208,6 +208,8 @@ def add_up(*arguments: Any) -> Any:
 class Library:
     """NumPy."""
 
+    unwritten = "a stand-in, written by hand where it shows what the machine can do"
+
     def __init__(self, variant: str, device: str) -> None:
         self.version = np.__version__
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from runtime.onnx_graphs import KINDS, written
+from runtime.onnx_graphs import KINDS, UNWRITTEN, written
 from runtime.problems import Data
 
 
@@ -32,6 +32,8 @@ def bound(session: Any, feeds: dict[str, Any]) -> Callable[[], Any]:
 
 class Library:
     """ONNX Runtime on the CPU, with its own settings."""
+
+    unwritten = UNWRITTEN
 
     def __init__(self, variant: str, device: str) -> None:
         self.version = onnxruntime.__version__

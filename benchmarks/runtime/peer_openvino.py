@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import openvino
 
-from runtime.onnx_graphs import KINDS, written
+from runtime.onnx_graphs import KINDS, UNWRITTEN, written
 from runtime.problems import Data
 
 
 class Library:
     """OpenVINO on the CPU, in float32, with its own settings otherwise."""
+
+    unwritten = UNWRITTEN
 
     def __init__(self, variant: str, device: str) -> None:
         self.version = openvino.__version__.split("-")[0]

@@ -18,6 +18,8 @@ Call = Callable[[], Any]
 class Library:
     """PyTensor with its default linker."""
 
+    unwritten = "the large rows take it far longer than all others"
+
     def __init__(self, variant: str, device: str) -> None:
         self.version = pytensor.__version__
         pytensor.config.floatX = "float32"

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from runtime.problems import ATTACKS, EPSILON, RATE, REACH, STRIDE, Data, LeftOut, leaves, mapped
+from runtime.steps_tensorflow import Steps
 
 Call = Callable[[], Any]
 
@@ -179,7 +180,7 @@ def pgd_step(params: Any, x: Any, labels: Any) -> Any:
     return step_of(mlp_loss)(params, tf.stop_gradient(found), labels)
 
 
-class Library:
+class Library(Steps):
     """TensorFlow's graphs, run by itself or by XLA."""
 
     def __init__(self, variant: str, device: str) -> None:

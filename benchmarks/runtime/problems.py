@@ -29,20 +29,20 @@ memory.
 - S12 ``deep``: an MLP of 100 or 1,000 layers of width 32, h ← tanh(h w + b), batch 32; loss = mean h²;
   value and gradient with respect to all weights. stopgrad's layers are a loop of Python, or a scan
   (``deep_scan``); JAX's are always a scan.
-- S13 to S21, in ``steps_ours.py``, ``steps_jax.py`` and ``steps_torch.py``: training steps with an optimiser,
-  each from what the last one left; what the first ones lose is compared. ``steps.py`` says what each is.
+- S13 to S21, in ``steps_ours.py``, ``steps_jax.py`` and their like: training steps with an optimiser, each
+  from what the last one left; what the first ones lose is compared. ``steps.py`` says what each is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from runtime.steps import STEPS, Data, StepNumbers
+from runtime.rows import Data, Problem
+from runtime.steps import STEPS, StepNumbers
 
 RATE = 0.1
 ATTACKS, REACH, STRIDE = 7, 0.1, 0.02
@@ -51,33 +51,6 @@ EPSILON = 1e-5
 
 class LeftOut(Exception):  # noqa: N818 - nothing went wrong
     """Why a library does not take part in a row."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A row of the table.
-
-    Attributes:
-        row: S1 to S21.
-        case: what tells it from the others of its row.
-        kind: the method of a library that solves it.
-        sizes: what its data are made from.
-        quick: the same, small.
-        tolerance: the relative difference from stopgrad's results that is agreement.
-        trains: a call goes on from where the last one ended, and gives its loss.
-    """
-
-    row: str
-    case: str
-    kind: str
-    sizes: dict[str, Any] = field(default_factory=dict)
-    quick: dict[str, Any] = field(default_factory=dict)
-    tolerance: float = 1e-3
-    trains: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.row} {self.case}"
 
 
 def _matrices(row: str, kind: str, title: str) -> list[Problem]:
@@ -151,7 +124,7 @@ PROBLEMS = [
         for kind, way in (("deep", "a loop"), ("deep_scan", "a scan"))
         for layers in (100, 1000)
     ],
-    *[Problem(s.row, s.case, s.kind, s.sizes, s.quick, s.tolerance, s.trains) for s in STEPS],
+    *STEPS,
 ]
 
 

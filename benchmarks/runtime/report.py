@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from runtime import gates
 from runtime.workers import PEERS
 
 LIMITS = ("numpy", "numba")
@@ -110,11 +111,13 @@ def tables(found: dict[str, Any]) -> list[Table]:
         for row in found["rows"]
     ]
     first = "First result in s / peak memory of the process in MB"
-    return [
+    made = [
         timed(found, wall, "ms", ""),
         timed(found, "Processor time of a call, in all threads: ms (S8: µs)", "cpu_ms", ", processor"),
         (first, ["", "stopgrad again", *found["columns"]], firsts),
+        gates.table(found["gates"]),
     ]
+    return [table for table in made if table[-1]]
 
 
 def again_text(cell: dict[str, Any]) -> str:
@@ -209,7 +212,7 @@ def into_docs(found: dict[str, Any], page: Path) -> None:
         used = [i for i in range(len(header)) if i == 0 or any(line[i] != "–" for line in body)]
         code = ["code", *[f"`{row['kind']}`" for row in found["rows"]]]
         lines = [[line[i] for i in used] for line in [header, *body]]
-        if body and title.startswith("Time"):
+        if title.startswith("Time"):
             lines = [[*line, name] for line, name in zip(lines, code, strict=True)]
         parts += [f"**{title}**", "", *lines_of(lines[0], lines[1:]), ""]
     parts += [f"- {line}" for line in remarks(found)]

@@ -23,42 +23,31 @@ needs comes with its batch, so that all libraries compute the same. All is float
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-Data = dict[str, Any]
+from runtime.rows import Data, Problem
+
 ADAM = 1e-3
 MOMENTUM = 0.9
 DISCOUNT, FOLLOW = 0.99, 0.005
 TEMPERATURE, COMMIT, SETTLE = 0.1, 0.25, 30
 
 
-@dataclass(frozen=True)
-class Step:
-    """A row: see ``problems.Problem``."""
-
-    row: str
-    case: str
-    kind: str
-    sizes: dict[str, Any] = field(default_factory=dict)
-    quick: dict[str, Any] = field(default_factory=dict)
-    tolerance: float = 1e-3
-    trains: bool = True
-
-
+_Step = partial(Problem, trains=True)
 _SMALL = {"batch": 32, "widths": (16, 64, 64, 4)}
 STEPS = [
-    Step(
+    _Step(
         "S13",
         "SAC step",
         "sac",
         {"batch": 256, "observed": 17, "actions": 6, "width": 256},
         {"batch": 8, "observed": 5, "actions": 2, "width": 8},
     ),
-    Step(
+    _Step(
         "S14",
         "VQ-VAE step",
         "vqvae",
@@ -66,29 +55,29 @@ STEPS = [
         {"batch": 2, "side": 8, "width": 4, "codes": 8, "size": 4},
         tolerance=1e-2,  # A code at nearly the same distance as another may be the other.
     ),
-    Step(
+    _Step(
         "S15",
         "SimSiam step",
         "simsiam",
         {"batch": 64, "side": 16, "width": 256},
         {"batch": 8, "side": 8, "width": 8},
     ),
-    Step(
+    _Step(
         "S16",
         "InfoNCE step",
         "info_nce",
         {"batch": 512, "widths": (512, 512, 128)},
         {"batch": 8, "widths": (12, 8, 4)},
     ),
-    Step("S17", "DEQ step", "deq", {"batch": 128, "width": 256}, {"batch": 4, "width": 8}),
-    Step(
+    _Step("S17", "DEQ step", "deq", {"batch": 128, "width": 256}, {"batch": 4, "width": 8}),
+    _Step(
         "S18",
         "GRU of 100 steps",
         "gru",
         {"steps": 100, "batch": 32, "inputs": 64, "width": 128},
         {"steps": 5, "batch": 2, "inputs": 3, "width": 4},
     ),
-    Step(
+    _Step(
         "S19",
         "GPT step",
         "gpt",
@@ -96,17 +85,15 @@ STEPS = [
         {"batch": 2, "length": 4, "width": 8, "heads": 2, "layers": 1, "words": 11},
     ),
     *[
-        Step("S20", f"small MLP step, {way}", f"small_mlp_{name}", _SMALL, _SMALL)
+        _Step("S20", f"small MLP step, {way}", f"small_mlp_{name}", _SMALL, _SMALL)
         for way, name in (("device arrays", "device"), ("NumPy arrays", "numpy"), ("Session", "session"))
     ],
-    Step(
+    Problem(
         "S21",
         "400 tanh, immediate",
         "chain",
         {"size": 10**6, "count": 400},
         {"size": 10, "count": 5},
-        1e-3,
-        False,
     ),
 ]
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from runtime import instructions
 from runtime.problems import PROBLEMS, RATE, LeftOut, data_of, leaves
 
 SAMPLE = 2e-4
@@ -91,7 +92,7 @@ def prepared(library: Any, name: str, quick: bool) -> tuple[Callable[[], Any], d
     """The call that is to be measured; how long its first result took, and what that was."""
     problem = next(p for p in PROBLEMS if p.name == name)
     if not hasattr(library, problem.kind):
-        raise LeftOut("not written")
+        raise LeftOut(library.unwritten)
     data = data_of(problem, quick)
     forget_peak()
     start = time.perf_counter()
@@ -158,6 +159,7 @@ class Worker:
         folder: for what libraries keep on disk, so that nothing is found there from before.
         path: the src folder of another checkout of stopgrad.
         kept: a folder in which torch.compile finds what it compiled for an earlier run.
+        isa: the instruction set that it is held to, of ``instructions.SETTINGS``.
     """
 
     column: str
@@ -166,6 +168,7 @@ class Worker:
     folder: Path
     path: Path | None = None
     kept: Path | None = None
+    isa: str | None = None
     version: str | None = field(default=None, init=False)
     why: str = field(default="", init=False)
 
@@ -191,7 +194,10 @@ class Worker:
             "XDG_CACHE_HOME": str(own),
             "TORCHINDUCTOR_CACHE_DIR": str(self.kept.resolve() if self.kept is not None else own),
             "PYTENSOR_FLAGS": f"base_compiledir={own}",
+            **instructions.held(self.isa, self.folder),
         }
+        if "CXX" in environment:
+            environment["PYTENSOR_FLAGS"] += f",cxx={environment['CXX']}"
         if self.column not in (*OURS, "jax"):
             environment |= KEPT_MEMORY
         if self.device == "cpu":

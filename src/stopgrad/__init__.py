@@ -230,7 +230,8 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
                 return [*known, "errors", *_LATER[""].split()]
             if name in known:
                 return globals()[name]
-            raise AttributeError(_hint_for(name, known))
+            # With a name, Python adds no hint of its own.
+            raise AttributeError(_hint_for(name, known), name=name)
         raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
 
     class _Spaces:

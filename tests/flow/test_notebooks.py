@@ -10,6 +10,7 @@ from typing import Any
 
 import page_tools
 import pytest
+from mistaken import MISTAKES
 
 import stopgrad as sg
 from stopgrad.flow.page import html as page_html
@@ -48,18 +49,21 @@ with progress.Progress("waiting", total=5) as task:
     time.sleep(1.0)
     during = progress._SHOWING.locked()
 during, progress._SHOWING.locked()""",
+    **{name: mistake.source for name, mistake in MISTAKES.items()},
     "all frames": "import os\nos.environ['STOPGRAD_TRACEBACK'] = 'full'\nsg.reduce_sum('a')",
 }
 
 
 @pytest.fixture(scope="module")
-def shown() -> dict[str, Any]:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The last output of each cell; for an error, its lines without colours."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS.values()]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    nbclient.NotebookClient(notebook, kernel_name="python3", allow_errors=True, timeout=120).execute()
+    nbclient.NotebookClient(notebook, kernel_name="python3", allow_errors=True, timeout=120).execute(
+        cwd=str(tmp_path_factory.mktemp("notebook"))
+    )
     found: dict[str, Any] = {}
     for name, cell in zip(CELLS, notebook.cells, strict=True):
         for out in cell.outputs:
@@ -106,7 +110,18 @@ def test_a_traceback_is_the_users_lines_and_the_cure(
     assert any(one.startswith(line) for one in lines)
     assert any(cure in one for one in lines)
     assert not any("src/stopgrad" in one or one.startswith("File ") for one in lines)
-    assert len(lines) <= (20 if cell == "inside" else 15)  # With another line of the user's around it.
+    assert len(lines) <= 15
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_an_ordinary_mistake_is_shown_with_its_line_and_cure_in_few_lines(
+    shown: dict[str, Any], name: str
+) -> None:
+    lines = shown[name]
+    assert any(MISTAKES[name].line in line for line in lines)
+    assert any(MISTAKES[name].cure in line for line in lines)
+    assert not any("src/stopgrad" in line or "site-packages" in line for line in lines)
+    assert len(lines) <= 15
 
 
 def test_a_setting_brings_our_frames_back(shown: dict[str, Any]) -> None:

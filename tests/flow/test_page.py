@@ -215,6 +215,44 @@ def test_a_gradient_is_generated_in_a_copy_where_nobody_has_built_one() -> None:
     assert not data_of(page_tools.q_learning())["generated"]
 
 
+def twice(x: Any) -> Any:
+    """Two loops over the same function, and one of unknown length around a branch."""
+
+    def step(carry: Any, row: Any) -> Any:
+        carry = sg.tanh(carry * row)
+        return carry, carry
+
+    def shrink(n: Any, y: Any) -> Any:
+        return n + 1, sg.cond(sg.reduce_sum(y) > 1.0, sg.sin, sg.exp, y)
+
+    one, _ = sg.scan(step, x, sg.stack([x, x]))
+    other, _ = sg.scan(step, one, sg.stack([x, x]))
+    return sg.reduce_sum(sg.while_loop(lambda n, y: n < 4, shrink, [0, other], maximum_iterations=5)[1])
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_operations_in_bodies_of_gradients_stand_beside_those_they_were_made_for(built: bool) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float64, [3], name="x")
+        y = twice(x)
+        if built:
+            sg.gradients(y, [x])
+        data = data_of(sg.explain(y, [x]))
+    columns, types = data["operations"], data["types"]
+    forward = len(columns["group"])
+    assert data["generated"] is not built
+    made: dict[str, set[int]] = {}
+    for i, origin in enumerate(columns["origin"]):
+        made.setdefault(types[columns["type"][forward + i]], set()).add(origin)
+    assert {types[columns["type"][op]] for op in made["Cos"]} == {"Sin"}
+    loops = [op for op in data["groups"]["op"] if op >= 0 and types[columns["type"][op]] == "Scan"]
+    scans = {columns["group"][op] for op in loops}
+    of_tanh = {op for op in made["TanhGrad"] if types[columns["type"][op]] == "Tanh"}
+    assert {columns["group"][op] for op in of_tanh} == scans  # Each in the loop that it belongs to.
+    assert len(scans) == len(of_tanh) == len(made["TanhGrad"]) == 2
+
+
 def test_columns_of_the_source_count_characters_not_bytes() -> None:
     data = data_of(page_tools.hostile())
     file, line, last, start, end, _ = data["places"][data["cuts"][0]["place"]]
@@ -580,7 +618,8 @@ def test_a_click_on_a_group_opens_it_and_shows_its_source(network: Opened) -> No
 
 ROWS = """() => [...document.querySelectorAll('#graph .operation.gradient')].map((made) => {
   const model = page.model, forward = model.nodeOf(model.origin[Number(made.dataset.node)]);
-  const at = (node) => document.querySelector(`[data-node="${node}"] .face`).getBoundingClientRect();
+  const shape = (node) => document.querySelector(`[data-node="${node}"] :is(.face, .frame)`);
+  const at = (node) => shape(node).getBoundingClientRect();
   const box = at(made.dataset.node), origin = at(forward);
   return [Math.abs(box.y - origin.y), box.x - origin.x - origin.width]; })"""
 
@@ -604,6 +643,27 @@ def test_what_is_made_for_the_gradient_lies_beside_what_it_is_made_for(
     network.settle()
     assert network.page.locator('#graph .opened[aria-label^="Block.forward · 3/4"]').count() == 1
     assert any("gradient of attention" in text for text in network.drawn("#graph .group .first"))
+
+
+def test_bodies_of_gradients_unfold_beside_the_bodies_that_they_are_made_for(
+    browser: Any, tmp_path: Path
+) -> None:
+    flow = sg.explain(page_tools.looping, np.zeros(3), np.ones((4, 3)))
+    with opened(browser, flow, tmp_path) as shown:
+        shown.click("#show-gradient")
+        assert {"TanhGrad", "Cos"} <= shown.operations(".operation.gradient")
+        assert all(apart < 1 and right > 0 for apart, right in shown.page.evaluate(ROWS))
+        # What arrives at the result of the loop goes into the gradient's body.
+        ends = shown.page.locator("#graph .edge.gradient").evaluate_all(
+            """all => all.map((edge) => [edge.dataset.from, edge.dataset.to].map(
+                 (node) => document.querySelector(`[data-node="${node}"]`).dataset.operation))"""
+        )
+        arriving = [end for start, end in ends if start.startswith("gradients/BroadcastTo")]
+        assert len(arriving) == 2
+        assert all(end.startswith("Placeholder") for end in arriving)
+        shown.click("#fold")
+        assert any("gradient of Scan" in text for text in shown.drawn("#graph .group .first"))
+        assert "TanhGrad" not in shown.operations(".operation.gradient")
 
 
 def test_on_a_phone_it_opens_at_the_summary(browser: Any, tmp_path: Path) -> None:

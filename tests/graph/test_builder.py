@@ -552,6 +552,29 @@ def test_no_frame_is_kept_by_a_block_beside_a_suspended_generator(graph: sg.Grap
     suspended.close()
 
 
+def test_names_are_free_again_at_once_while_a_generator_is_suspended(graph: sg.Graph) -> None:
+    def generate() -> Iterator[None]:
+        with sg.name_scope("outer"):
+            yield
+
+    def fail() -> None:
+        with sg.name_scope("lost"), sg.no_gradient():
+            sg.constant(1.0)
+        raise RuntimeError
+
+    suspended = generate()
+    next(suspended)
+    gc.disable()
+    try:
+        with pytest.raises(RuntimeError), graph.atomic():
+            fail()
+        with sg.name_scope("lost"):
+            assert name_here(graph) == "lost/here"
+    finally:
+        gc.enable()
+    suspended.close()
+
+
 def test_gradients_are_marked_while_a_generator_is_suspended(graph: sg.Graph) -> None:
     x = sg.placeholder(sg.float32, name="x")
     layer = scoped(graph, "suspended")

@@ -229,6 +229,8 @@ def test_reading_an_operation() -> None:
     assert repr(graph) == "<Graph of 2 operations>"
     with pytest.raises(AttributeError, match="Sum has no 'perm'"):
         _ = op.perm
+    assert {"x", "axis", "keepdims", "result", "inputs", "name"} <= {*dir(op)}
+    assert "perm" not in dir(op)
     with pytest.raises(TypeError):
         op.attributes["axis"] = (0,)  # type: ignore[index]
     with pytest.raises(sg.GraphError, match=r"Graph\.save"):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from library_checks import Lines, lines
+from library_checks import Cases, Lines, lines
 
 
 def library(name: str) -> Any:
@@ -46,26 +46,8 @@ class Case:
     vanish: tuple[str, ...] = ()
 
 
-class Entry(NamedTuple):
-    """A case, and the package that it is about, as the registry calls it."""
-
-    package: str
-    build: Callable[[], Case]
-
-
-CASES: dict[str, Entry] = {}
-
-
-def case(package: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Decorator: a case of a package."""
-
-    def keep(build: Callable[[], Case]) -> Callable[[], Case]:
-        CASES[build.__name__] = Entry(package, build)
-        return build
-
-    return keep
-
-
+CASES: Cases[Case] = Cases()
+case = CASES.of
 KEY = jax.random.key(0)
 
 # -------------------------------------------------------------------------------------- numpyro, blackjax

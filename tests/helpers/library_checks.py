@@ -9,11 +9,32 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import stopgrad as sg
 
 Lines = set[tuple[str, int]]
+Case = TypeVar("Case")
+
+
+class Entry(NamedTuple, Generic[Case]):
+    """A case, and the package that it is about, as the registry calls it."""
+
+    package: str
+    build: Callable[[], Case]
+
+
+class Cases(dict[str, Entry[Case]]):
+    """Losses of libraries, and what is true of them, by the names of the functions that build them."""
+
+    def of(self, package: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
+        """Decorator: a case of a package."""
+
+        def keep(build: Callable[[], Case]) -> Callable[[], Case]:
+            self[build.__name__] = Entry(package, build)
+            return build
+
+        return keep
 
 
 @dataclass

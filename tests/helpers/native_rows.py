@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.engines import xla
-from stopgrad.engines.xla import native as kernels
+from stopgrad.engines.xla import native as kernels, work
 from stopgrad.engines.xla.native import rows
 from stopgrad.graph.interpreter import Region
 
@@ -29,7 +28,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
     monkeypatch.setattr(rows, "LEAST", 1)
     monkeypatch.setattr(rows, "LEAST_COLUMNS", 2)
     monkeypatch.setattr(rows, "_pays", lambda shape, results: True)
-    monkeypatch.setattr(xla, "regions", spied)
+    monkeypatch.setattr(work, "regions", spied)
     return regions
 
 

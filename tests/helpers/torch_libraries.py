@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
+from library_checks import Cases
 from torch import nn
 
 
@@ -136,24 +137,8 @@ class Case:
         return any(fnmatch.fnmatchcase(key, pattern) for pattern in self.zero)
 
 
-class Entry(NamedTuple):
-    """A case, and the package that it is about, as the registry calls it."""
-
-    package: str
-    build: Callable[[], Case]
-
-
-CASES: dict[str, Entry] = {}
-
-
-def case(package: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Decorator: a case of a package."""
-
-    def keep(build: Callable[[], Case]) -> Callable[[], Case]:
-        CASES[build.__name__] = Entry(package, build)
-        return build
-
-    return keep
+CASES: Cases[Case] = Cases()
+case = CASES.of
 
 
 def stirred(model: nn.Module, scale: float = 0.1) -> nn.Module:

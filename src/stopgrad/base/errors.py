@@ -8,22 +8,29 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stopgrad.base.notebooks import shorten_tracebacks
 from stopgrad.base.printable import printable
-from stopgrad.base.source import RawLocation, capture, decode, is_internal
+from stopgrad.base.source import RawLocation, capture, decode
+from stopgrad.base.tracebacks import rendered, take_over
 
 
 class StopgradError(Exception):
     """Base class of all errors of this package. It keeps the user's line that led to it, and prints it."""
 
+    defect = False
+    """Whether it is a mistake of this package, whose frames are then shown."""
+
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
         self._place: RawLocation | str | None = capture()
-        shorten_tracebacks(StopgradError, is_internal)
+        take_over()  # Again, for a shell that was started after the package was imported.
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A code object cannot be pickled, and the file may be missing where the pickle is read.
         return _restored, (type(self), self.args, {**self.__dict__, "_place": self.where})
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows."""
+        return rendered(self, self.__traceback__)
 
     @property
     def where(self) -> str:
@@ -120,7 +127,6 @@ class InternalError(StopgradError, RuntimeError):
     """A defect of this package, not a mistake of its user."""
 
     defect = True
-    """Notebooks show where in the package it is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; this is a defect of stopgrad, please report it")
@@ -130,5 +136,8 @@ class DefinitionError(StopgradError, TypeError):
     """An operation's class that is incomplete; raised while the class is created."""
 
 
-for _error in [StopgradError, *StopgradError.__subclasses__()]:
-    _error.__module__ = "stopgrad.errors"  # Users import them from there, and tracebacks show that name.
+for _error in list(vars().values()):
+    if isinstance(_error, type) and issubclass(_error, StopgradError):
+        _error.__module__ = "stopgrad.errors"  # Users import them from there, and tracebacks show that name.
+
+take_over()

@@ -18,7 +18,7 @@ from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import lowering
 from stopgrad.graph.op import Op, Unsupported
 from stopgrad.graph.sharding import Spec
-from stopgrad.rewrite import Pass, Rule
+from stopgrad.rewrite import Forming, Pass, Rule
 from stopgrad.scale.processes import process_count
 
 if TYPE_CHECKING:
@@ -129,6 +129,10 @@ class Engine(ABC):
         Its results share no memory with the other inputs, nor with each other. They may not be computed yet;
         :meth:`finish` waits for them.
         """
+
+    def compile_form(self, forming: Forming, donate: Sequence[int], variant: Variant) -> Compiled:
+        """Like :meth:`compile`, for a graph whose form is made when the engine asks for it."""
+        return self.compile(forming.inputs, forming.outputs, donate, variant)
 
     @abstractmethod
     def hold(self, array: npt.ArrayLike) -> Any:

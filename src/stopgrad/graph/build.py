@@ -62,12 +62,10 @@ def emit(
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:  # A block has ended.
         builder = current()
-    trace = region = pending = place = calls = None
+    trace = region = place = calls = pending = None
     if builder.special:
         builder = current()
-        trace, region, place = builder.tracing, builder.region, builder.place
-        calls = builder.calls if place is None else None
-        pending = builder.pending if name is None else None
+        trace, region, place, calls, pending = builder.rare(name is None)
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
     # Most operations have one or two operands: no loop for these.
@@ -82,8 +80,7 @@ def emit(
     else:
         types, foreign = _types(inputs, graph)
     if trace is not None and (foreign or trace.graph is not graph):
-        graph, inputs = _in_body(trace, graph, inputs)
-        types, foreign = _types(inputs, graph)
+        graph, inputs, types, foreign = _in_body(trace, graph, inputs)
     if foreign:
         raise_for(definition, _two_graphs(builder, inputs), inputs)
     results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
@@ -91,23 +88,23 @@ def emit(
         inputs = tuple([visible(x, builder) for x in inputs])
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
-        if pending is not None and pending.is_free():
+        if pending is not None:
             name = pending.name
     else:
         prefix, origin, pending = builder.prefix_in(graph), None, None
     place = place or capture(ours) if origin is None else None
     shared = builder.shared if origin is not None and definition.merged else None
     if shared is not None:
-        key = (definition, inputs, definition.identity(values) if definition.inexact else values)
-        found = shared.get(key)
-        if found is not None and graph.holds(found):
-            return found
-    elif name is not None and (type(name) is not str or name):
+        key = definition, inputs, definition.identity(values) if values and definition.inexact else values
+        op = shared.get(key)
+        if op is not None and graph.holds(op):
+            return op
+    if shared is None and name is not None and (type(name) is not str or name):
         op = named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
-        return op if calls is None else calls.note(op)
-    op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
-    if shared is not None:
-        shared[key] = op
+    else:
+        op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+        if shared is not None:
+            shared[key] = op
     return op if calls is None else calls.note(op)
 
 
@@ -161,12 +158,14 @@ def _two_graphs(builder: Builder, inputs: Sequence[Output]) -> GraphError:
     )
 
 
-def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Graph, tuple[Output, ...]]:
-    """While a body is traced, the graph to build in, and the operands as known there."""
+def _in_body(
+    trace: Trace, graph: Graph, inputs: tuple[Output, ...]
+) -> tuple[Graph, tuple[Output, ...], tuple[TensorType, ...], bool]:
+    """While a body is traced, the graph to build in, and the operands as known there, with :func:`_types`."""
     if graph is trace.graph or (inputs and trace.adopts(graph)):
         graph = trace.graph
         inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
-    return graph, inputs
+    return graph, inputs, *_types(inputs, graph)
 
 
 def captured(trace: Trace, x: Output) -> Output:
@@ -363,8 +362,10 @@ def apply(
         if graph is None:
             check_name(name)
             return evaluate(definition, cast("list[NumpyArray]", arrays), values, operands)
-        with about(definition, *arrays):
-            infer_types(definition, tuple([type_of(x) for x in arrays]), values)
+        types = tuple([type_of(x) for x in arrays])
+        if (types, values) not in definition._inferred:  # Checked before a constant is built.
+            with about(definition, *arrays):
+                infer_types(definition, types, values)
         inputs = tuple(
             [x if type(x) is Output else constant_in(graph, cast("NumpyArray", x)) for x in arrays]
         )
@@ -431,6 +432,8 @@ def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
     if not strong:  # Python's integers may need more than 32 bits.
         strong = [d for d in [type_of(x).dtype for x in found] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
+    if not weak and all([d is common for d in strong]):  # noqa: C419 - a generator costs more
+        return found
     dtype = common if promotes.to(common) else None
     return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, found) for x in found]
 

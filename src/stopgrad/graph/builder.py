@@ -26,7 +26,8 @@ from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from stopgrad.base.source import Calls, Location, RawLocation, calls_around, capture, is_internal
+from stopgrad.base.locks import exclusive
+from stopgrad.base.source import BETWEEN, Calls, Location, RawLocation, calls_around, capture, kind_of
 
 # Graphs are defined above this module, which only holds them.
 Graph: TypeAlias = Any
@@ -195,7 +196,7 @@ class Builder:
     loose: bool
     suspends: bool
     special: bool
-    view: tuple[Sequence[Builder], Builder] | None
+    view: tuple[Sequence[Builder | None], Builder] | None
 
     def __init__(self, block: Block | None = None) -> None:
         self.block = block  # Until it begins.
@@ -224,13 +225,8 @@ class Builder:
             self.prefix = ""
             return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
-        self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing, self.place, self.claim = (
-            outer.region,
-            outer.tracing,
-            outer.place,
-            outer.claim,
-        )
+        self.origin, self.shared, self.claim = outer.origin, outer.shared, outer.claim
+        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
         self.mesh, self.calls = outer.mesh, outer.calls
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
@@ -248,6 +244,13 @@ class Builder:
             or "place" in changes  # It is said inside.
         )
         return self
+
+    def rare(self, unnamed: bool) -> tuple[Any, ...]:
+        """What ``special`` builders may set: tracing, region, place, calls; a name for *unnamed* ones."""
+        pending = self.pending if unnamed else None
+        free = pending is not None and pending.is_free()
+        calls = self.calls if self.place is None else None
+        return self.tracing, self.region, self.place, calls, pending if free else None
 
     def leave(self, *_: object) -> None:
         """The method that a ``with`` statement calls at its end; holding it keeps the block alive.
@@ -308,11 +311,7 @@ CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))  # no
 
 def current() -> Builder:
     """The current builder."""
-    try:
-        link: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
-    except AttributeError:
-        _innermost()
-        return current()
+    link = _link(CURRENT.get()) or cast("Builder", _link(_innermost()))
     return _holding(link) if link.loose else link
 
 
@@ -333,10 +332,7 @@ def _innermost() -> Entry:
 
 def _link(entry: Entry) -> Builder | None:
     """The link of a block; None if it has ended."""
-    try:
-        return entry().__self__  # type: ignore[union-attr]
-    except AttributeError:
-        return None
+    return getattr(entry(), "__self__", None)
 
 
 # --------------------------------------------------------------------------------------------- blocks
@@ -370,9 +366,7 @@ class Block:
 
     __slots__ = ("_by_hand",)
     scoped: ClassVar[bool] = False  # Whether it is active only while the frame that entered it is running.
-
-    def __init__(self) -> None:
-        self._by_hand: list[Any] = []
+    _by_hand: list[Any]  # Unset until it is entered by hand.
 
     def changes(self) -> dict[str, Any]:
         """The settings inside, by the names of the attributes of :class:`Builder`."""
@@ -393,12 +387,13 @@ class Block:
 def _entered(block: Block) -> Entry:
     """The new innermost entry for a block that begins."""
     entry, _ASKED.entry = _ASKED.entry, None
-    link: Builder | None = None if entry is None else getattr(entry(), "__self__", None)
+    link = None if entry is None else _link(entry)
     by_hand = link is None or link.block is not block
     if by_hand:
         link = Builder(block)
-        block._by_hand.append(link.leave)
-        entry = Entry(block._by_hand[-1])
+        held = _held_by_hand(block)
+        held.append(link.leave)
+        entry = Entry(held[-1])
     assert link is not None
     assert entry is not None
     entry.outer = _innermost()
@@ -414,15 +409,24 @@ def _entered(block: Block) -> Entry:
     return entry
 
 
+@exclusive
+def _held_by_hand(block: Block) -> list[Any]:
+    """What keeps a block alive that was entered by hand, once for each time."""
+    if not hasattr(block, "_by_hand"):
+        block._by_hand = []
+    return block._by_hand
+
+
 def _leave_by_hand(block: Block, *_: object) -> None:
     """End a block that was entered by hand; if it was entered several times, the innermost of this frame."""
-    if block._by_hand:
-        del block._by_hand[_position(block)]
+    ends = _held_by_hand(block)
+    if ends:
+        del ends[_position(block, ends)]
 
 
-def _position(block: Block) -> int:
+def _position(block: Block, ends: Sequence[Any]) -> int:
     frame = _suspending_frame() if block.scoped else None
-    held = [end.__self__ for end in block._by_hand]
+    held = [end.__self__ for end in ends]
     places = [held.index(link) for link in _links() if link in held]  # Innermost first.
     return next((i for i in places if held[i].frame is frame), places[0] if places else -1)
 
@@ -462,7 +466,7 @@ class NoGradientBlock(Block, contextlib.ContextDecorator):
         return {"region": Region(current().region, capture())}
 
     def __enter__(self) -> None:
-        super().__enter__()
+        CURRENT.set(_entered(self))
 
 
 class NotedCalls(Block):
@@ -471,7 +475,6 @@ class NotedCalls(Block):
     __slots__ = ("notes",)
 
     def __init__(self, notes: CallNotes) -> None:
-        super().__init__()
         self.notes = notes
 
     def changes(self) -> dict[str, Any]:
@@ -484,7 +487,6 @@ class Placed(Block):
     __slots__ = ("place",)
 
     def __init__(self, place: Location | RawLocation | None) -> None:
-        super().__init__()
         self.place = (place, 0) if isinstance(place, Location) else place
 
     def changes(self) -> dict[str, Any]:
@@ -510,13 +512,15 @@ def _holding(link: Builder) -> Builder:
             held.insert(inside[-1] + 1 if inside else 0, one)
     if held == list(_around(link)):
         return link
-    if link.view is None or link.view[0] != held:
+    # Without the link itself: if it held itself, its names would be reserved until a collection.
+    made_of = [None if one is link else one for one in held]
+    if link.view is None or link.view[0] != made_of:
         view = _ROOT
         for one in reversed(held):
             view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
             if "shared" in one.changes:
                 view.origin = one.origin  # The only setting that changes inside a block.
-        link.view = held, view
+        link.view = made_of, view
     return link.view[1]
 
 
@@ -582,7 +586,7 @@ def _suspending_frame() -> FrameType | None:
     while frame is not None:
         code = frame.f_code
         # Ours, contextlib's, or an array library's; or it enters for its caller.
-        if not is_internal(code.co_filename) and code.co_name not in _ENTERS:
+        if code.co_name not in _ENTERS and kind_of(code.co_filename) < BETWEEN:
             if not code.co_flags & _SUSPENDS:
                 return None
             caller = frame.f_back

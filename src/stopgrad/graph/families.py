@@ -53,15 +53,14 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Cal
     @reads_arguments
     def function(x: ArrayLike, name: str | None = None) -> Tensor:
         # The usual cases: an operation on an output, or an array like that of an earlier call.
-        if name is None:
-            if type(x) is Output:
-                if not (graph := x.op.graph).careful:
-                    try:
-                        return emit(definition, (x,), (), None, graph, 1).outputs[0]
-                    except Exception:
-                        return whole(x)  # Promotes the operand, or fails again with the full error.
-            elif (made := recalled(definition, (x,))) is not None:
-                return made
+        if type(x) is Output:
+            if not (graph := x.op.graph).careful:
+                try:
+                    return emit(definition, (x,), (), name, graph, 1).outputs[0]
+                except Exception:
+                    return whole(x, name)  # Promotes the operand, or fails again with the full error.
+        elif name is None and (made := recalled(definition, (x,))) is not None:
+            return made
         return whole(x, name)
 
     return _named(definition, whole, function, function_name, parameter, "name")
@@ -79,17 +78,15 @@ def binary(
     @reads_arguments
     def function(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
         # The usual cases: an operation on outputs, or arrays like those of an earlier call.
-        if name is None:
-            if type(x) is Output:
-                if type(y) is Output and not (graph := x.op.graph).careful:
-                    try:
-                        return emit(definition, (x, y), (), None, graph, 1).outputs[0]
-                    except Exception:
-                        return whole(x, y)  # Promotes the operands, or fails again with the full error.
-            elif type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
-                return made
-            return whole(x, y)
-        return whole(x, y, name)
+        if type(x) is Output:
+            if type(y) is Output and not (graph := x.op.graph).careful:
+                try:
+                    return emit(definition, (x, y), (), name, graph, 1).outputs[0]
+                except Exception:
+                    return whole(x, y, name)  # Promotes the operands, or fails again with the full error.
+        elif name is None and type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
+            return made
+        return whole(x, y) if name is None else whole(x, y, name)
 
     return _named(definition, whole, function, function_name, first, second, "name")
 

@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +16,26 @@ from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.operands import Literal, NumpyArray
 
 
-def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
+def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output], blocks: bool = False) -> str | None:
     """A digest that is equal for graphs of the same operations, whatever their names and locations.
 
     None if some operations are not from this package: what these compute may change at any time; and if some
-    call functions of Python.
+    call functions of Python. With *blocks*, graphs that are rewritten in different ways differ, too: those
+    whose operations stand in different ``no_gradient`` blocks.
     """
     if outputs and outputs[0].op.graph.acting:
         return None
     found = hashlib.sha256(_sources().encode())
+    ours: set[Any] = set()
+    numbers: dict[Any, int] = {}
     for op, line in _lines(inputs, outputs):
-        if op is not None and not op.definition.__module__.startswith("stopgrad."):
-            return None
+        if op is not None:
+            if op.definition not in ours:
+                if not op.definition.__module__.startswith("stopgrad."):
+                    return None
+                ours.add(op.definition)
+            if blocks and op.graph._hidden:
+                line += f" in {numbers.setdefault(op.graph._hidden.get(op), len(numbers))}"
         found.update(line.encode())
     return found.hexdigest()
 
@@ -66,23 +75,36 @@ _FEW = 8
 def _lines(inputs: Sequence[Output], outputs: Sequence[Output]) -> Iterator[tuple[Operation | None, str]]:
     """For a graph and the bodies in it: the inputs, the operations in order, and the results."""
     bodies: dict[Body, int] = {}
+    heads: dict[Any, str] = {}
     todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
     for given, results in todo:  # The list grows with bodies that are found.
         numbers = {x.op: n for n, x in enumerate(given)}
-        yield None, repr([_type(x) for x in given])
+        yield None, repr([(_type(x), numbers[x.op]) for x in given])
         wanted = [y for y in results if y is not None]
         for op in wanted[0].op.graph.subgraph_to(wanted) if wanted else ():
             if op not in numbers:
                 numbers[op] = len(numbers)
-                yield op, _line(op, numbers, bodies)
+                read = " ".join([f"{numbers[x.op]}:{x.index}" for x in op.inputs])
+                yield op, f"{_head(op, heads, bodies)} of {read}"
         yield None, repr([None if y is None else (numbers[y.op], y.index) for y in results])
         todo.extend([(body.inputs, body.outputs) for body in [*bodies][len(todo) - 1 :]])
 
 
-def _line(op: Operation, numbers: dict[Operation, int], bodies: dict[Body, int]) -> str:
-    read = [(numbers[x.op], x.index) for x in op.inputs]
+def _head(op: Operation, heads: dict[Any, str], bodies: dict[Body, int]) -> str:
+    """The type, attributes and results of an operation, written once for those that share them."""
+    definition = op.definition
+    if not definition.merged:
+        return _written(op, bodies)
+    key = (definition, definition.identity(op.values), *[y.type for y in op.outputs])
+    head = heads.get(key)
+    if head is None:
+        head = heads[key] = _written(op, bodies)
+    return head
+
+
+def _written(op: Operation, bodies: dict[Body, int]) -> str:
     values = [_value(value, bodies) for value in op.values]
-    return repr((op.definition.type, read, values, [_type(y) for y in op.outputs]))
+    return repr((op.definition.type, values, [_type(y) for y in op.outputs]))
 
 
 def _type(x: Output) -> tuple[str, tuple[str, ...]]:

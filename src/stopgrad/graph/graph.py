@@ -40,9 +40,10 @@ class Definition(Protocol):
 
     type: str
     attributes: tuple[str, ...]
-    slots: dict[str, tuple[str, int]]
+    slots: dict[str, tuple[str, int | slice]]
     acts: bool
     has_bodies: bool
+    may_act: bool
 
 
 class Output(ArrayMethods):
@@ -187,7 +188,7 @@ class Operation:
         if region is not None:
             graph.careful = True
             graph._hidden[self] = region
-        if definition.acts or (definition.has_bodies and self.acts):
+        if definition.may_act and self.acts:
             graph._acting.append(self)
         operations, thread = graph._operations, get_ident()
         id = -1
@@ -266,22 +267,38 @@ class Operation:
         return self.outputs[0]
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are not slots: operands, attributes and 'result'.
-        try:
-            kind, i = self.definition.slots[name]
-        except KeyError:
-            raise AttributeError(f"an operation of type {self.definition.type} has no {name!r}") from None
-        if kind == "operand":
-            return self.inputs[i]
-        if kind == "value":
-            return self.values[i]
-        return self.outputs[0] if kind == "result" else self.inputs[i:]
+        raise AttributeError(f"an operation of type {self.definition.type} has no {name!r}")
+
+    def __dir__(self) -> Iterable[str]:
+        return [*COMMON, *self.definition.slots]
 
     def __repr__(self) -> str:
         return f"<{title(self)}>"
 
     def __reduce__(self) -> Any:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
+
+
+COMMON = frozenset(dir(Operation))
+"""What every operation has, whatever its definition."""
+
+
+def read_by(name: str) -> None:
+    """Let operands, attributes and results be read by a name, from operations whose definition has it.
+
+    Gradient rules read little else, so this is a property: Python calls ``__getattr__`` only after it has
+    made an AttributeError, which takes five times longer.
+    """
+
+    def read(op: Operation) -> Any:
+        try:
+            where, i = op.definition.slots[name]
+        except KeyError:  # Python then asks __getattr__, which says so.
+            raise AttributeError(name) from None
+        return getattr(op, where)[i]
+
+    if not hasattr(Operation, name):
+        setattr(Operation, name, property(read))
 
 
 by_id = attrgetter("id")
@@ -306,13 +323,14 @@ def describe(x: Operation | Output) -> str:
 
 def needed(outputs: Iterable[Output], given: Container[Output] = frozenset()) -> list[Operation]:
     """The operations that must be computed, in order, if some outputs are given."""
-    stack = [y.op for y in outputs if y not in given]
-    found: set[Operation] = set()
+    found = {y.op for y in outputs if y not in given}
+    stack = [*found]
     while stack:
-        op = stack.pop()
-        if op not in found:
-            found.add(op)
-            stack.extend([x.op for x in op.inputs if x not in given])
+        for x in stack.pop().inputs:
+            op = x.op
+            if op not in found and x not in given:
+                found.add(op)
+                stack.append(op)
     return sorted(found, key=by_id)
 
 
@@ -497,7 +515,6 @@ class DefaultGraph(Block):
     __slots__ = ("graph",)
 
     def __init__(self, graph: Graph) -> None:
-        super().__init__()
         self.graph = graph
 
     def changes(self) -> dict[str, Any]:

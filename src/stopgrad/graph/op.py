@@ -33,7 +33,7 @@ from stopgrad.base.types import (
 from stopgrad.graph.body import Body
 from stopgrad.graph.definitions import Registry, parameters
 from stopgrad.graph.docstrings import docstring
-from stopgrad.graph.graph import Graph, Operation, Output, describe
+from stopgrad.graph.graph import COMMON, Graph, Operation, Output, describe, read_by
 from stopgrad.graph.kinds import BY_ANNOTATION, CANONICAL, INEXACT, SIZED, Kind
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.scope import Scope, as_scope
@@ -235,12 +235,13 @@ class Op:
     variadic: ClassVar[str | None]
     attributes: ClassVar[tuple[str, ...]]
     kinds: ClassVar[Mapping[str, Kind]] = {}
-    slots: ClassVar[dict[str, tuple[str, int]]]
+    slots: ClassVar[dict[str, tuple[str, int | slice]]]
     rules: ClassVar[tuple[Rule | NoGradient, ...]]
     joint: ClassVar[Joint | None]
     differentiable: ClassVar[tuple[int, ...]]
     always_open: ClassVar[tuple[int, ...] | None]
     has_bodies: ClassVar[bool]
+    may_act: ClassVar[bool]
     tells_apart: ClassVar[bool]
     inexact: ClassVar[bool]
     function: ClassVar[Callable[..., Any]]
@@ -353,16 +354,19 @@ class Op:
         cls.has_bodies = any(kind in (Kind.BODY, Kind.BODIES) for kind in cls.kinds.values())
         plain = cls.dependence.__func__ is Op.dependence.__func__  # type: ignore[attr-defined]
         cls.tells_apart = cls.has_bodies or not plain
-        cls.slots = {name: ("operand", i) for i, name in enumerate(cls.operands)}
-        cls.slots |= {name: ("value", i) for i, name in enumerate(cls.attributes)}
-        cls.slots["result"] = ("result", 0)
+        cls.may_act = cls.acts or cls.has_bodies
+        cls.slots = {name: ("inputs", i) for i, name in enumerate(cls.operands)}
+        cls.slots |= {name: ("values", i) for i, name in enumerate(cls.attributes)}
+        cls.slots["result"] = ("outputs", 0)
         if cls.variadic:
-            cls.slots[cls.variadic] = ("variadic", len(cls.operands))
-        clash = [name for name in cls.slots if hasattr(Operation, name)]
+            cls.slots[cls.variadic] = ("inputs", slice(len(cls.operands), None))
+        clash = [name for name in cls.slots if name in COMMON]
         if clash:
             raise DefinitionError(
                 f"operation {cls.__name__}: {clash[0]!r} is a name that every operation has already"
             )
+        for name in cls.slots:
+            read_by(name)
 
     @classmethod
     def _read_rules(cls) -> None:
@@ -379,7 +383,8 @@ class Op:
             )
         cls.rules = tuple(given[name] for name in names)
         cls.differentiable = tuple(i for i, rule in enumerate(cls.rules) if not isinstance(rule, NoGradient))
-        cls.always_open = None if cls.variadic or cls.selective else cls.differentiable
+        depends = cls.variadic or cls.selective or cls.tells_apart
+        cls.always_open = None if depends else cls.differentiable
 
     @classmethod
     def _read_traits(cls) -> None:

@@ -44,6 +44,8 @@ def type_of(x: Any) -> TensorType:
     """
     if isinstance(x, Output):
         return x.type
+    if isinstance(x, np.ndarray):
+        return tensor_type(dtype_of(x.dtype), x.shape)
     if isinstance(x, Operation):
         return x.as_output().type
     if isinstance(x, Dim):
@@ -53,7 +55,7 @@ def type_of(x: Any) -> TensorType:
         strong = [t.dtype for v, t in zip(x, parts, strict=True) if not is_python(v)]
         weak = [t.dtype for v, t in zip(x, parts, strict=True) if is_python(v)]
         return tensor_type(Promotion(lambda _: True).common(strong, weak), (len(x), *parts[0].shape))
-    array = x if isinstance(x, np.ndarray) else as_array(x)
+    array = as_array(x)
     return tensor_type(dtype_of(array.dtype), array.shape)
 
 

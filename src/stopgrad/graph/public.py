@@ -20,6 +20,7 @@ import numpy as np
 from stopgrad.base.errors import ArgumentError, FlowError, InternalError, StopgradError
 from stopgrad.base.source import is_internal
 from stopgrad.base.structure import flatten
+from stopgrad.base.tracebacks import CALLING
 from stopgrad.base.types import DType, shape_of
 from stopgrad.graph.builder import current, default_graph
 from stopgrad.graph.graph import Graph, Operation, Output
@@ -195,6 +196,8 @@ def call(f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """Call a function of the user, whose errors are not ours."""
     return f(*args, **kwargs)
 
+
+CALLING.add(call.__code__)
 
 for _reader in (as_array, as_list, type_of, shape_of, flatten):
     reads_arguments(_reader)

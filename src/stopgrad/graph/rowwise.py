@@ -36,7 +36,7 @@ _Users = Mapping[Output, Sequence[Operation]]
 
 def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
     """The regions of operations that are computed in pieces, for the interpreter."""
-    if not any(_is_large(x) for op in operations for x in (*op.inputs, *op.outputs)):
+    if not any(map(_is_large, {x.type for op in operations for x in (*op.inputs, *op.outputs)})):
         return []
     rows = {op: how for op in operations if (how := _rows_of(op)) is not None}
     users: dict[Output, list[Operation]] = {}
@@ -48,19 +48,19 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[R
     found = []
     for group in _connected(operations, rows, levels):
         members = _without_views(group, users)
-        values = {x for op in members for x in (*op.inputs, *op.outputs)}
-        if _is_worth_it(members) and any(map(_is_large, values)):
+        types = {x.type for op in members for x in (*op.inputs, *op.outputs)}
+        if _is_worth_it(members) and any(map(_is_large, types)):
             found.append(_region(members, rows, users, set(wanted)))
     return found
 
 
-def _bytes(x: Output) -> int:
-    size: Any = x.type.size
-    return int(size) * x.dtype.itemsize
+def _bytes(type: TensorType) -> int:
+    size: Any = type.size
+    return int(size) * type.dtype.itemsize
 
 
-def _is_large(x: Output) -> bool:
-    return not x.type.symbolic and _bytes(x) >= LARGE
+def _is_large(type: TensorType) -> bool:
+    return not type.symbolic and _bytes(type) >= LARGE
 
 
 # ----------------------------------------------------------------------------- what goes row by row
@@ -293,7 +293,7 @@ class _Pieces:
         outputs: Sequence[Output],
     ) -> None:
         cut = [x for x, is_cut in inputs if is_cut]
-        widest = max(map(_bytes, (*cut, *[y for op in members for y in op.outputs])))
+        widest = max([_bytes(x.type) for x in (*cut, *[y for op in members for y in op.outputs])])
         self._cut = [is_cut for _, is_cut in inputs]
         self._outputs = outputs
         self._count = rows[members[0]].extent

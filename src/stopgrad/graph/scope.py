@@ -24,7 +24,6 @@ class Scope(Block):
     scoped = True
 
     def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
-        super().__init__()
         self.graph = graph
         self.prefix = prefix
         self.name = name

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stopgrad.rewrite.engine import Pass, Rewritten, Rule, check_sizes, rewrite
-from stopgrad.rewrite.passes import erase_gates, fold, formed, merge, prepare, simplify
+from stopgrad.rewrite.passes import Forming, erase_gates, fold, formed, merge, prepare, simplify
 
 __all__ = [
+    "Forming",
     "Pass",
     "Rewritten",
     "Rule",

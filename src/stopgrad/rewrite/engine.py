@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from operator import is_not
+from typing import Any, TypeVar
 
 from stopgrad.base.errors import StopgradError
 from stopgrad.base.garbage import without_gc
@@ -39,6 +40,26 @@ Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Se
 
 There may be None for an output that nobody uses. Bodies among the attributes are the old ones.
 """
+
+R = TypeVar("R", bound=Rule)
+
+
+def where(test: Callable[[type[Op]], bool]) -> Callable[[R], R]:
+    """A decorator of rules that see only operations whose definitions pass a test. Others see all.
+
+    A rewrite asks once for each definition, not for each operation.
+    """
+
+    def mark(rule: R) -> R:
+        rule.where = test  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
+def only(*definitions: type[Op]) -> Callable[[R], R]:
+    """A decorator of rules that see only operations of these definitions."""
+    return where(frozenset(definitions).__contains__)
 
 
 @dataclass
@@ -75,6 +96,7 @@ class Copying:
         rules: the rules of this rewrite.
         binding: sizes by name; None if they stay symbolic.
         dtypes: element types that are replaced by others everywhere.
+        chosen: for each definition, the rules that see its operations.
         wanted: the wanted outputs, in the old graph.
         coming: the operations to be copied, in order.
         table: a cache for rules, one for each graph.
@@ -89,6 +111,7 @@ class Copying:
     table: dict[Any, Any] = field(default_factory=dict)
     bodies: dict[Body, Body] = field(default_factory=dict)
     dtypes: Mapping[DType, DType] = field(default_factory=dict)
+    chosen: dict[type[Op], Sequence[Rule]] = field(default_factory=dict)
 
     def add(
         self,
@@ -118,13 +141,21 @@ class Copying:
     def _placed(self, op: Operation, inputs: tuple[Output, ...]) -> Sequence[Output | None]:
         try:
             values = self.values(op)
-            for rule in self.rules:
+            rules = self.chosen.get(op.definition)
+            for rule in self._choose(op.definition) if rules is None else rules:
                 placed = rule(self, op, inputs, values)
                 if placed is not None:
                     return placed
             return self.add(op.definition, inputs, values, op)
         except StopgradError as error:
             raise type(error)(f"{describe(op)}: {error.message}") from None
+
+    def _choose(self, definition: type[Op]) -> Sequence[Rule]:
+        """The rules that see operations of a definition."""
+        tests = [getattr(rule, "where", None) for rule in self.rules]
+        rules = [r for r, test in zip(self.rules, tests, strict=True) if test is None or test(definition)]
+        self.chosen[definition] = rules
+        return rules
 
     def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
         """Outputs of another graph, computed in the new one from given tensors, through the rules."""
@@ -184,7 +215,8 @@ class Copying:
         """The body, rewritten by the same rules."""
         found = self.bodies.get(old)
         if found is None:
-            inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies, dtypes=self.dtypes)
+            inside = Copying(Graph(), self.rules, self.binding, dtypes=self.dtypes)
+            inside.bodies, inside.chosen = self.bodies, self.chosen
             mapping = _copy(inside, old.ends, old.inputs)
             outputs = [None if y is None else mapping[y] for y in old.outputs]
             found = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
@@ -215,12 +247,16 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     mapping: dict[Output, Output] = {}
     for x in inputs:
         mapping[x] = copying.input(copying.concrete(x.type), x.op, declared_sharding(x))
+    coming = needed(outputs, mapping)
     if not any(getattr(rule, "erases", False) for rule in copying.rules):
-        for op in needed(outputs, mapping):
+        before = [op.inputs for op in coming]
+        for op in coming:
             op.definition.settle(op)
-    copying.wanted, copying.coming = outputs, needed(outputs, mapping)
+        if any(map(is_not, before, [op.inputs for op in coming])):
+            coming = needed(outputs, mapping)
+    copying.wanted, copying.coming = outputs, coming
     if copying.binding is not None:
-        check_sizes(copying.coming, copying.binding)
+        check_sizes(coming, copying.binding)
     copy_operations(copying.coming, mapping, copying._placed)
     return mapping
 
@@ -235,7 +271,7 @@ def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | No
 def _check_sizes(operations: Iterable[Operation], binding: Mapping[str, int]) -> None:
     with checking(binding):
         for op in operations:
-            if any(x.type.symbolic for x in op.inputs):
+            if True in [x.type.symbolic for x in op.inputs]:
                 try:
                     op.definition.infer(*[x.type for x in op.inputs], **op.attributes)
                 except StopgradError as error:

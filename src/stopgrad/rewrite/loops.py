@@ -7,10 +7,11 @@ from typing import Any
 
 from stopgrad.graph.body import Body, scan_key
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.engine import Copying, only
 from stopgrad.transforms.control.scans import Scan
 
 
+@only(Scan)
 def unite_scans(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output | None] | None:
@@ -18,8 +19,6 @@ def unite_scans(
 
     It saves a forward loop for each gradient.
     """
-    if op.definition is not Scan:
-        return None
     carries: int = op.carries
     key = (Scan, scan_key(op))
     found = copying.table.get(key)

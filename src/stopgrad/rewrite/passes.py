@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.operands import Literal
 from stopgrad.ops.elementwise.arithmetic import AddN, Mul, Neg
 from stopgrad.ops.elementwise.convert import Cast, Conj, SelectV2
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
-from stopgrad.ops.structural.sharding import Shard
-from stopgrad.ops.structural.sources import Const, Fill
-from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
+from stopgrad.ops.structural.sharding import Shard, declared_sharding
+from stopgrad.ops.structural.sources import Const, Fill, Placeholder
+from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, only, rewrite, where
 from stopgrad.rewrite.loops import unite_scans
 
 
@@ -32,24 +34,24 @@ def erase_gates(
     return [inputs[i] for i in handed_on] if handed_on else None
 
 
+@only(Shard)
 def erase_shardings(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """Replaces shardings by their operands, if there is no mesh. Exact."""
-    return inputs if op.definition is Shard else None
+    return inputs
 
 
 # Without gates, what only their gradients need is dropped.
 erase_gates.erases = True  # type: ignore[attr-defined]
 
 
+@where(lambda definition: definition.merged)
 def merge(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """Merges operations that compute the same. Exact. Gates are never merged, nor what prints."""
-    if not op.definition.merged or op.acts:
-        return None
-    return copying.once(op.definition, inputs, values, op)
+    return None if op.acts else copying.once(op.definition, inputs, values, op)
 
 
 def _const(x: Output) -> Any:
@@ -70,6 +72,7 @@ def is_all(x: Output, value: float) -> bool:
     )
 
 
+@only(AddN, BroadcastTo, Cast, Conj, Mul, Neg, Reshape, SelectV2, Transpose)
 def simplify(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
@@ -108,15 +111,18 @@ def simplify(
 _SMALL = 64
 
 
+@where(lambda definition: definition.folded)
 def fold(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """Computes small constants once, with NumPy, which is the reference."""
-    if not op.definition.folded or op.outputs[0].type.symbolic:
+    if op.outputs[0].type.symbolic:
         return None
-    arrays = [_const(x) for x in inputs]
-    if any(a is None or a.size > _SMALL for a in arrays):
-        return None
+    arrays: list[Any] = []
+    for x in inputs:
+        arrays.append(_const(x))
+        if arrays[-1] is None or arrays[-1].size > _SMALL:
+            return None
     size = copying.concrete(op.outputs[0].type).size
     if not isinstance(size, int) or size > _SMALL:
         return None
@@ -146,3 +152,44 @@ def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = 
         prepared = step(prepared)
         notes += prepared.notes
     return replace(prepared, notes=notes)
+
+
+class Forming:
+    """A prepared graph, and the form that it gets for an engine when somebody asks for it.
+
+    Args:
+        prepared: the graph.
+        forms: the engine's rules.
+        passes: its passes.
+        spare: outputs for whose types and shardings there are further inputs that nothing reads.
+    """
+
+    def __init__(
+        self,
+        prepared: Rewritten,
+        forms: Sequence[Rule] = (),
+        passes: Sequence[Pass] = (),
+        spare: Sequence[Output] = (),
+    ) -> None:
+        self.prepared, self.forms, self.passes, self.spare = prepared, forms, passes, spare
+
+    @cached_property
+    def _ends(self) -> tuple[list[Output], list[Output], Sequence[str]]:
+        form = formed(self.prepared, self.forms, self.passes)
+        further = [
+            emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
+            for x in self.spare
+        ]
+        return [*form.inputs, *further], form.outputs, form.notes
+
+    @property
+    def inputs(self) -> list[Output]:
+        return self._ends[0]
+
+    @property
+    def outputs(self) -> list[Output]:
+        return self._ends[1]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self._ends[2]

@@ -21,11 +21,21 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.graph.sharding import Spec
-from stopgrad.ops.structural.sharding import Shard, declared_sharding
-from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import Rewritten, check_sizes, formed, prepare
+from stopgrad.ops.structural.sharding import Shard
+from stopgrad.rewrite import Forming, Rewritten, check_sizes, prepare
 from stopgrad.run.programs import Program
-from stopgrad.run.tuning import REPORTS, Report, Sample, Tried, Way, budget, fastest, remember, remembered
+from stopgrad.run.tuning import (
+    REPORTS,
+    Notes,
+    Report,
+    Sample,
+    Tried,
+    Way,
+    budget,
+    fastest,
+    remember,
+    remembered,
+)
 
 CACHE_SIZE = 512
 """The number of compiled computations that a session or a function keeps, unless another is given."""
@@ -98,9 +108,9 @@ class Compiler:
         anywhere = self._any_engine and tune == "full" and sample is not None and sample.anywhere
         strict = self._strict or bool(prepared.graph.acting)  # What prints, prints in order.
         ways, start = _ways(engine, operations, strict, anywhere), time.perf_counter()
-        notes: dict[Way, Sequence[str]] = {}
+        forms: dict[Way, Forming] = {}
         what = f"{self.name}: {len(operations):,} operations"
-        compile = partial(_compile, prepared, donated, assigned, shardings, what, notes)
+        compile = partial(_compile, prepared, donated, assigned, shardings, what, forms)
         tried: list[Tried] = []
         known = None
         if len(ways) == 1 or sample is None:
@@ -118,9 +128,8 @@ class Compiler:
                     remember(graph, ways, tune, way, tried)
         took = time.perf_counter() - start
         shown, measured = _shown(prepared), (tuple(tried), known is not None)
-        self.reports.append(
-            Report(shown, way.engine.name, way.variant.name, took, *measured, tuple(notes.get(way, ())))
-        )
+        notes = Notes(forms[way])
+        self.reports.append(Report(shown, way.engine.name, way.variant.name, took, *measured, notes))
         return Program(way.engine, run)
 
 
@@ -177,24 +186,21 @@ def _compile(
     assigned: Sequence[Output],
     shardings: Sequence[Spec],
     what: str,
-    notes: dict[Way, Sequence[str]],
+    forms: dict[Way, Forming],
     way: Way,
 ) -> Compiled:
     engine, variant = way
-    form = formed(prepared, variant.forms, variant.passes)
-    notes[way] = form.notes
-    spare = [
-        emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
-        for x in (assigned if engine.reuses else ())
-    ]
-    inputs, count, outputs = [*form.inputs, *spare], len(form.inputs), form.outputs
-    if engine.mesh is not None and shardings:
-        outputs = [_divided(y, spec) for y, spec in zip(outputs, shardings, strict=True)]
+    spare = assigned if engine.reuses else ()
+    form = forms[way] = Forming(prepared, variant.forms, variant.passes, spare)
+    count = len(prepared.inputs)
+    donate = [*donated, *range(count, count + len(spare))]
     try:
         shown = f"{what} on {engine.name}"
         with noted(shown), Progress(f"compiling {shown}"):
-            donate = [*donated, *range(count, len(inputs))]
-            return engine.compile(inputs, outputs, donate, variant)
+            if engine.mesh is None or not shardings:
+                return engine.compile_form(form, donate, variant)
+            outputs = [_divided(y, spec) for y, spec in zip(form.outputs, shardings, strict=True)]
+            return engine.compile(form.inputs, outputs, donate, variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
 

@@ -17,6 +17,7 @@ from stopgrad.base.errors import (
     ShapeError,
     StopgradError,
 )
+from stopgrad.base.garbage import with_rare_gc
 from stopgrad.base.structure import flatten, unflatten
 from stopgrad.base.types import Dim, dtype_of
 from stopgrad.engines import Engine
@@ -137,7 +138,7 @@ def trace(
         traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
         args, kwargs = unflatten(spec, leaves)
         args, kwargs = joined(args, kwargs, static)
-        result = f(*args, **kwargs)
+        result = with_rare_gc(partial(f, *args, **kwargs))
         if options.with_probes:
             result = result, probed(graph.operations, name)
         result_leaves, result_spec = flatten(result)

@@ -14,6 +14,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from stopgrad.base.machine import processor
 from stopgrad.engines import Compiled, Engine, Variant
 from stopgrad.graph.files import replacing
 from stopgrad.graph.graph import Output
+from stopgrad.rewrite import Forming
 
 BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
 """Seconds of measuring, by the name of the setting."""
@@ -62,6 +64,32 @@ class Tried:
     def __str__(self) -> str:
         took = self.failure if self.seconds is None else f"{1e3 * self.seconds:.3f} ms"
         return f"{self.engine}, {self.variant}: {took}"
+
+
+class Notes(Sequence[str]):
+    """The notes of a form, as a tuple, made when somebody reads it: a stored program needs no form."""
+
+    def __init__(self, form: Forming) -> None:
+        self._form = form
+
+    @cached_property
+    def _found(self) -> tuple[str, ...]:
+        return tuple(self._form.notes)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._found[i]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __eq__(self, other: object) -> bool:
+        return self._found == (other._found if isinstance(other, Notes) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._found)
+
+    def __repr__(self) -> str:
+        return repr(self._found)
 
 
 @dataclass(frozen=True)
@@ -197,7 +225,7 @@ def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
         graph,
         [(way.engine.name, way.variant.name) for way in ways],
         sorted(set(versions)),
-        (processor(), platform.node(), os.cpu_count()),
+        (processor(), platform.node(), os.cpu_count(), os.environ.get("XLA_FLAGS", "")),
         tune,
     )
     return cache_folder() / "tuned" / f"{hashlib.sha256(repr(known).encode()).hexdigest()}.json"

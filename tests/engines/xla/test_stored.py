@@ -17,8 +17,9 @@ from jax.experimental import serialize_executable
 
 import stopgrad as sg
 from stopgrad.engines.xla import stored
-from stopgrad.engines.xla.native import library
+from stopgrad.engines.xla.native import library, paying
 from stopgrad.graph.fingerprint import fingerprint
+from stopgrad.rewrite import passes, rolling
 
 pytestmark = pytest.mark.slow
 
@@ -243,3 +244,85 @@ def test_linear_algebra_and_transforms_are_loaded_by_the_next_process(folder: Pa
     ]
     assert runs[0] == runs[1]
     assert len(list(folder.iterdir())) == 2
+
+
+def layered(count: int = 130) -> Any:
+    """Value and gradient of many layers, written as a loop of Python, whose weights are stacked outside."""
+
+    def loss(weights: Any, x: Any) -> Any:
+        for w in weights:
+            x = sg.tanh(x @ w)
+        return sg.reduce_sum(x)
+
+    weights = [np.eye(4, dtype=np.float32) * (1.0 + i / count) for i in range(count)]
+    f = sg.function(sg.value_and_grad(loss), engine="xla")
+    return f(weights, np.ones((2, 4), np.float32)), f
+
+
+def test_a_stored_program_needs_no_form(
+    folder: Path, compilations: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stacked before it and cut after it is stored, too; notes are made when they are read."""
+    monkeypatch.setattr(rolling, "LEAST_SAVED", 20)
+    (value, gradient), f = layered()
+    notes = f.report()[0].notes
+    assert any("run as a loop" in note for note in notes)
+    compiled, formed = len(compilations), []
+    form = passes.formed
+    monkeypatch.setattr(passes, "formed", lambda *args: formed.append(args) or form(*args))
+    (again, same), g = layered()
+    assert len(compilations) == compiled
+    assert not formed
+    np.testing.assert_array_equal(value, again)
+    np.testing.assert_array_equal(gradient, same)
+    assert g.report()[0].notes == notes
+    assert len(formed) == 1
+
+
+def test_a_stored_program_is_traced_by_jax(folder: Path, compilations: list[Any]) -> None:
+    f = lambda x: sg.sin(x) * 2.0
+    x = np.array([0.5, 1.0], np.float32)
+    for _ in range(2):
+        made = sg.function(f, engine="xla")
+        np.testing.assert_allclose(made(x), 2 * np.sin(x), rtol=1e-6)
+        traced = jax.jit(lambda x, made=made: made(x))(jax.numpy.asarray(x))
+        np.testing.assert_allclose(traced, 2 * np.sin(x), rtol=1e-6)
+    assert len(compilations) == 1
+
+
+@pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
+def test_other_kernels_make_another_program(
+    folder: Path, compilations: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    soft = lambda: sg.function(lambda x: sg.softmax(x * 1.5), engine="xla")(x)
+    monkeypatch.setenv("STOPGRAD_NATIVE", "1")
+    first = soft()
+    np.testing.assert_array_equal(soft(), first)
+    assert len(compilations) == 1
+    monkeypatch.setattr(paying, "slower", lambda *_: frozenset({"rows, small"}))
+    np.testing.assert_allclose(soft(), first, rtol=1e-5)
+    assert len(compilations) == 2
+    monkeypatch.setenv("STOPGRAD_NATIVE", "0")
+    soft()
+    assert len(compilations) == 3
+    compute(), compute()  # Nothing for kernels to do: they do not matter.
+    monkeypatch.setenv("STOPGRAD_NATIVE", "1")
+    compute()
+    assert len(compilations) == 4
+
+
+def test_blocks_without_gradients_count_where_a_graph_is_to_be_rewritten() -> None:
+    def made(where: int) -> list[str | None]:
+        with sg.Graph().as_default():
+            x = sg.placeholder(sg.float32, [3])
+            y = [sg.exp(x), sg.sin(x)]
+            with sg.no_gradient():
+                z = sg.exp(x) if where == 0 else sg.sin(x)
+            if where == 2:
+                z = sg.sin(x)
+        return [fingerprint([x], [*y, z], blocks) for blocks in (False, True)]
+
+    (plain, within), (other, _) = made(1), made(0)
+    assert plain == made(2)[0] != other
+    assert within == made(1)[1] != made(2)[1]

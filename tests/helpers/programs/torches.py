@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from torch_functions import Forget, Halves, Nothing, Scale
 
 from programs.forms import TORCH, WRITES
 from programs.language import Function, Statement, Writer, is_smooth
@@ -28,57 +29,6 @@ __all__ = [
     "np",
     "torch",
 ]
-
-
-class Scale(torch.autograd.Function):
-    """A product, with both of its gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, y: Any) -> Any:
-        ctx.save_for_backward(x, y)
-        return x * y
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, y = ctx.saved_tensors
-        return g * y, g * x
-
-
-class Forget(Scale):
-    """A product that has no gradient for its second factor."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        _, y = ctx.saved_tensors
-        return g * y, None
-
-
-class Nothing(torch.autograd.Function):
-    """A sine without gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return torch.sin(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return None
-
-
-class Halves(torch.autograd.Function):
-    """Two results, of which one has no gradient by declaration."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        y, z = torch.sin(x), torch.cos(x)
-        ctx.mark_non_differentiable(z)
-        ctx.save_for_backward(x)
-        return y, z
-
-    @staticmethod
-    def backward(ctx: Any, g: Any, _: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        return g * torch.cos(x)
 
 
 class Nested(nn.Module):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,33 +14,32 @@ import numpy as np
 import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
+from stopgrad.base.garbage import without_gc
 from stopgrad.base.later import Later
 from stopgrad.base.namespaces import LazyNamespace, require
-from stopgrad.base.types import TensorType, complex128, float64, int32, int64, uint64
+from stopgrad.base.types import TensorType, int32
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import handed_over, keep_memory
-from stopgrad.engines.xla.native import candidates, loaded, regions
+from stopgrad.engines.xla.native import candidates, kernels, loaded
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
+from stopgrad.engines.xla.plans import Plan
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
-from stopgrad.graph.body import bodies_in, walk
+from stopgrad.engines.xla.work import WIDE, Work
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output
-from stopgrad.graph.interpreter import Region, program
+from stopgrad.graph.interpreter import Run, program
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.effects import Calling, DebugCallback
 from stopgrad.ops.structural.sharding import Shard
 from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import formed, prepare
+from stopgrad.rewrite import Forming, formed, prepare
 from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
 
 if TYPE_CHECKING:
     from stopgrad.scale.meshes import Mesh
-
-_WIDE = (float64, int64, uint64, complex128)
 
 
 class JaxNamespace(LazyNamespace):
@@ -82,7 +82,8 @@ class XlaEngine(Engine):
         on_mesh = Later("stopgrad.engines.xla.on_meshes")
 
     def __init__(self) -> None:
-        self._jax = require("jax", "the xla engine", "xla")
+        # It makes 150,000 objects, none of them garbage.
+        self._jax = without_gc(require, "jax", "the xla engine", "xla")
         keep_memory()  # Before JAX starts its threads, if it has not yet.
         self.namespace = jax_namespace()
         self._array = self._jax.Array
@@ -103,16 +104,82 @@ class XlaEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        found = None if variant is PLAIN else edges(inputs, outputs)
+        return self._made(inputs, outputs, donate, variant, None)
+
+    def compile_form(self, forming: Forming, donate: Sequence[int], variant: Variant) -> Compiled:
+        name = self._name_of(forming, donate, variant)
+        if name is None:
+            return self.compile(forming.inputs, forming.outputs, donate, variant)
+        run = self._recalled(name, forming, variant)
+        return run or self._made(forming.inputs, forming.outputs, donate, variant, name)
+
+    def _name_of(self, forming: Forming, donate: Sequence[int], variant: Variant) -> str | None:
+        """The name of the stored program for a graph whose form is not known yet; None if it has none."""
+        rules = [f"{rule.__module__}.{rule.__qualname__}" for rule in (*forming.forms, *forming.passes)]
+        if self.mesh is not None or not all(rule.startswith("stopgrad.") for rule in rules):
+            return None
+        prepared, spare = forming.prepared, [x.type for x in forming.spare]
+        details = ("prepared", variant.name, rules, tuple(donate), spare)
+        return self._programs.name_of(prepared.inputs, prepared.outputs, {}, details, blocks=True)
+
+    def _recalled(self, name: str, forming: Forming, variant: Variant) -> Compiled | None:
+        """The stored program of a graph; None if there is none, or one for other kernels."""
+        found = self._programs.stored(name)
         if found is None:
-            return self._compiled(inputs, outputs, donate, variant)
-        inner = self._compiled(found.inputs, found.outputs, found.donated(donate), variant)
-        return found.around(inner, self)
+            return None
+        with contextlib.suppress(Exception):  # What JAX cannot load is made again.
+            plan = Plan.decode(found[0])
+            if plan.kernels is None or plan.kernels == kernels(self._probed):
+                sizes = len(plan.inputs), plan.outputs
+                compiled = self._settings.fixed(plan.wide, self._programs.load, found[1], *sizes)
+                return self._running(
+                    plan, compiled, lambda: self._work(forming.inputs, forming.outputs, variant).plain
+                )
+        return None
+
+    def _made(
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        donate: Sequence[int],
+        variant: Variant,
+        name: str | None,
+    ) -> Compiled:
+        """A program for a graph; stored under the name if there is one, else by the graph."""
+        work = self._work(inputs, outputs, variant)
+        if work.edges is not None:
+            donate = work.edges.donated(donate)
+        types, wide = [x.type for x in work.inputs], work.wide
+        jit = self._jit(work.fast, donate)
+        lower = partial(jit.lower, *self._kinds(types))
+        if name is None:
+            details = (variant.name, *work.details, tuple(donate), wide)
+            ends = work.inputs, work.outputs
+            compile = partial(self._programs.compile, lower, *ends, work.options, details)
+        else:
+            note = lambda: work.plan(donate).encode()
+            compile = partial(self._programs.make, lower, work.options, name, note)
+        compiled = self._settings.fixed(wide, compile)
+        return self._running(work.plan(donate), compiled, lambda: work.plain, work.operations)
+
+    def _work(self, inputs: Sequence[Output], outputs: Sequence[Output], variant: Variant) -> Work:
+        return Work(inputs, outputs, variant, self, self._jax.default_backend(), self._probed)
+
+    def _running(
+        self,
+        plan: Plan,
+        compiled: Any,
+        plain: Callable[[], Run],
+        operations: Sequence[Operation] = (),
+    ) -> Compiled:
+        """A compiled program with what is done around it. *plain* makes what computes the same anywhere."""
+        run = self.raising(self._called(plan.inputs, compiled, plan.donate, plan.wide, plain), operations)
+        return run if plan.outside is None else plan.outside.around(run, self)
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """A program that stacks *count* arrays of a type."""
         inputs = [emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", Graph()).outputs[0]] * count
-        return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], details=("stacker",))
+        return self._jitted(lambda xs: [self.namespace.stack(xs)], inputs, inputs[:1], details=("stacker",))
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
         """A program that cuts *count* consecutive parts out of an array of a type, from a position on."""
@@ -121,46 +188,11 @@ class XlaEngine(Engine):
         first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
         cut = self.namespace.lax.dynamic_index_in_dim
 
-        def parts(x: Array, i: Array) -> list[Any]:
+        def parts(arrays: Sequence[Array]) -> list[Any]:
+            x, i = arrays
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, details=("cutter",))
-
-    def _compiled(
-        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
-    ) -> Compiled:
-        interpret = program(inputs, outputs, self)
-        native = variant.name == "native" and self._jax.default_backend() == "cpu"
-        found: list[Region] = []
-
-        def noted(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
-            made = regions(operations, wanted, self._probed)
-            found.extend(made)
-            return made
-
-        fast = program(inputs, outputs, self, noted) if native else interpret
-        operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
-        if native:
-            # The interpreter visits bodies only while JAX traces, which does not happen for a stored program.
-            for body in {body for op in operations for body in bodies_in(op.values)}:
-                noted(body.operations(), body.results)
-        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
-        options = {}
-        if variant is not PLAIN:
-            options = compiler_options(operations, self._jax.default_backend())
-        # A program that was compiled with kernels cannot run without them.
-        details = (variant.name, loaded() if found else None, len(found))
-        run = self._jitted(
-            lambda *arrays: fast(arrays),
-            inputs,
-            outputs,
-            options,
-            donate,
-            wide,
-            details,
-            lambda *arrays: interpret(arrays),
-        )
-        return self.raising(run, operations)
 
     def _probed(self, inputs: Sequence[Output], outputs: Sequence[Output], kernels: bool) -> Compiled:
         """A graph by which kernels are measured, with them or without. Calls are waited for."""
@@ -168,7 +200,7 @@ class XlaEngine(Engine):
         steps = program(form.inputs, form.outputs, self, candidates if kernels else None)
         options = compiler_options(form.outputs[0].op.graph.operations, "cpu")
         details = ("probe", loaded() if kernels else None)
-        run = self._jitted(lambda *xs: steps(xs), form.inputs, form.outputs, options, details=details)
+        run = self._jitted(steps, form.inputs, form.outputs, options, details=details)
         return lambda arrays: self._jax.block_until_ready(run(arrays))
 
     def raising(self, run: Compiled, operations: Sequence[Operation]) -> Compiled:
@@ -190,42 +222,53 @@ class XlaEngine(Engine):
         run_to_the_end.executable = run.executable  # type: ignore[attr-defined]
         return run_to_the_end
 
+    def _jit(self, run: Run, donate: Sequence[int]) -> Any:
+        # Donated inputs are kept even if nothing reads them: results are written into them.
+        return self._jax.jit(
+            lambda *arrays: run(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
+        )
+
+    def _kinds(self, types: Sequence[TensorType]) -> list[Any]:
+        return [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in types]
+
     def _jitted(
         self,
-        function: Callable[..., Any],
+        run: Run,
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         options: Mapping[str, str | bool] = MappingProxyType({}),
-        donate: Sequence[int] = (),
-        wide: bool = False,
         details: tuple[Any, ...] = (),
-        anywhere: Callable[..., Any] | None = None,
     ) -> Compiled:
-        """A function of JAX's arrays, compiled for inputs of these types.
+        """A small function of JAX's arrays, compiled for inputs of these types."""
+        types = [x.type for x in inputs]
+        wide = any(x.dtype in WIDE for x in inputs)
+        lower = partial(self._jit(run, ()).lower, *self._kinds(types))
+        parts = lower, inputs, outputs, options, (*details, (), wide)
+        compiled = self._settings.fixed(wide, self._programs.compile, *parts)
+        return self._called(types, compiled, (), wide, lambda: run)
 
-        *anywhere*, if it is given, computes the same on other devices and when JAX traces it.
+    def _called(
+        self,
+        inputs: Sequence[TensorType],
+        compiled: Any,
+        donate: Sequence[int],
+        wide: bool,
+        plain: Callable[[], Run],
+    ) -> Compiled:
+        """A compiled program as it is called.
+
+        *plain* makes what computes the same on other devices and when JAX traces it.
         """
-        settings = self._settings
-        wide_inputs = any(x.dtype in _WIDE for x in inputs)
-        wide = wide or wide_inputs
-        # Donated inputs are kept even if nothing reads them: results are written into them.
-        jit = partial(self._jax.jit, donate_argnums=tuple(donate), keep_unused=bool(donate))
-        ahead, traced = jit(function), jit(anywhere or function)
-        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        compiled = settings.fixed(
-            wide,
-            lambda: self._programs.compile(
-                lambda: ahead.lower(*kinds), inputs, outputs, options, (*details, tuple(donate), wide)
-            ),
-        )
-
-        types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
+        settings, config = self._settings, self._jax.config
+        wide_inputs = any(x.dtype in WIDE for x in inputs)
+        types = [(x.shape, x.dtype.numpy) for x in inputs]
+        traced = cache(lambda: self._jit(plain(), donate))
 
         def anyhow(*arrays: Array) -> Sequence[Any]:
             try:
                 return compiled(*arrays)
             except (TypeError, ValueError):
-                return traced(*arrays)
+                return traced()(*arrays)
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
             try:

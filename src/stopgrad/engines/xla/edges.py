@@ -6,7 +6,7 @@ operands. Here a small program, compiled once and called many times, stacks or c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -52,38 +52,26 @@ class Kept(NamedTuple):
     again: int = 0
 
 
-class Edges(NamedTuple):
-    """A graph without the stacks and cuts that are made outside of it.
+class Outside(NamedTuple):
+    """What is done outside of the compiled program: stacks before it, cuts after it.
 
     Attributes:
-        inputs: of the smaller graph.
-        outputs: of the smaller graph.
         direct: positions of the old inputs that are its first inputs.
         groups: positions of the old inputs that are stacked, in order, with the type of each.
         kept: where each old output is.
+        cut: the types of the new outputs that are cut, by their positions.
     """
 
-    inputs: Sequence[Output]
-    outputs: Sequence[Output]
     direct: Sequence[int]
     groups: Sequence[tuple[Sequence[int], TensorType]]
     kept: Sequence[Kept]
-
-    def donated(self, donate: Sequence[int]) -> list[int]:
-        """Which of the new inputs may be overwritten, and have the type of an output."""
-        free = [y.type for y in self.outputs]
-        found = []
-        for new, old in enumerate(self.direct):
-            if old in donate and self.inputs[new].type in free:
-                free.remove(self.inputs[new].type)
-                found.append(new)
-        return found
+    cut: Mapping[int, TensorType]
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, built around the compiled smaller graph."""
         stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
         cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
-        cutters = {new: _Cutter(self.outputs[new].type, helpers) for new, _ in cuts}
+        cutters = {new: _Cutter(kind, helpers) for new, kind in self.cut.items()}
         direct, groups, kept = self.direct, self.groups, self.kept
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -100,6 +88,30 @@ class Edges(NamedTuple):
         # The main program; the helpers only stack its inputs and cut its outputs.
         run.executable = getattr(inner, "executable", None)  # type: ignore[attr-defined]
         return run
+
+
+class Edges(NamedTuple):
+    """A graph without the stacks and cuts that are made outside of it.
+
+    Attributes:
+        inputs: of the smaller graph.
+        outputs: of the smaller graph.
+        outside: the stacks and cuts.
+    """
+
+    inputs: Sequence[Output]
+    outputs: Sequence[Output]
+    outside: Outside
+
+    def donated(self, donate: Sequence[int]) -> list[int]:
+        """Which of the new inputs may be overwritten, and have the type of an output."""
+        free = [y.type for y in self.outputs]
+        found = []
+        for new, old in enumerate(self.outside.direct):
+            if old in donate and self.inputs[new].type in free:
+                free.remove(self.inputs[new].type)
+                found.append(new)
+        return found
 
 
 def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
@@ -161,7 +173,8 @@ def _without(
         mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(made), (0,), pack)[0]
     copying.bodies = {body: body for op in rest for body in bodies_in(op.values)}  # They are not copied.
     copying.copy(rest, mapping)
-    return Edges(new_inputs, [mapping[y] for y in wanted], direct, groups, kept)
+    cut = {new: wanted[new].type for new, part, _ in kept if part is not None}
+    return Edges(new_inputs, [mapping[y] for y in wanted], Outside(direct, groups, kept, cut))
 
 
 def _stack_type(kind: TensorType, count: int) -> TensorType:

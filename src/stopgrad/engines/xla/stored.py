@@ -70,25 +70,57 @@ class Programs:
             details: everything else that makes a difference; its ``repr`` counts.
             devices: those on which it runs; the first one unless given.
         """
-        off = os.environ.get("STOPGRAD_COMPILED") == "0" or (devices and process_count() > 1)
-        folder = None if off else private_folder("xla")
-        run_on = devices or self._jax.local_devices()[:1]
-        graph = None if folder is None else fingerprint(inputs, outputs)
-        if folder is None or graph is None:
-            return compile_lowered(lower(), options)
-        path = folder / self._key(graph, options, (details, [device.id for device in devices]))
-        data = unsealed(path, path.name)
-        if data is not None:
-            with contextlib.suppress(Exception):  # What JAX cannot load is made again.
-                compiled = self._load(data, len(inputs), len(outputs), run_on)
-                os.utime(path)
-                return compiled
+        known = (details, [device.id for device in devices])
+        name = None if devices and process_count() > 1 else self.name_of(inputs, outputs, options, known)
+        if name is not None:
+            found = self.stored(name)
+            if found is not None:
+                with contextlib.suppress(Exception):  # What JAX cannot load is made again.
+                    return self.load(found[1], len(inputs), len(outputs), devices)
+        return self.make(lower, options, name)
+
+    def name_of(
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        options: Mapping[str, str | bool],
+        details: object,
+        blocks: bool = False,
+    ) -> str | None:
+        """The name under which the program of a graph is stored; None if it cannot be.
+
+        With *blocks*, graphs that are rewritten in different ways have different names.
+        """
+        if os.environ.get("STOPGRAD_COMPILED") == "0" or private_folder("xla") is None:
+            return None
+        graph = fingerprint(inputs, outputs, blocks)
+        return None if graph is None else self._key(graph, options, details)
+
+    def stored(self, name: str) -> tuple[bytes, bytes] | None:
+        """The note and the program under a name; None if there are none."""
+        folder = private_folder("xla")
+        found = None if folder is None else unsealed(folder / name, name)
+        if folder is None or found is None:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(folder / name)
+        end = _SIZE + int.from_bytes(found[:_SIZE], "little")
+        return found[_SIZE:end], found[end:]
+
+    def make(
+        self,
+        lower: Callable[[], Any],
+        options: Mapping[str, str | bool],
+        name: str | None,
+        note: Callable[[], bytes] = bytes,
+    ) -> Any:
+        """Compile what JAX lowers. If that took long, store it under the name, with a note."""
         start = time.perf_counter()
         compiled = compile_lowered(lower(), options)
-        if time.perf_counter() - start >= WORTH:
+        if name is not None and time.perf_counter() - start >= WORTH:
             # A program that cannot be stored, or a full disk, only means compiling again.
             with contextlib.suppress(FileError, OSError, ValueError, NotImplementedError, RuntimeError):
-                self._save(path, compiled)
+                self._save(name, note(), compiled)
         return compiled
 
     def _key(self, graph: str, options: Mapping[str, str | bool], details: object) -> str:
@@ -105,7 +137,8 @@ class Programs:
         )
         return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
 
-    def _load(self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any]) -> Any:
+    def load(self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any] = ()) -> Any:
+        """A program from its bytes, with so many inputs and outputs, for devices; unless given, the first."""
         if LAPACK in data:
             self._find_lapack()
         structure = self._jax.tree_util.tree_structure
@@ -113,7 +146,7 @@ class Programs:
             data,
             structure(((0,) * inputs, {})),
             structure([0] * outputs),
-            execution_devices=devices,  # Else it would run on all devices.
+            execution_devices=devices or self._jax.local_devices()[:1],  # Else it would run on all devices.
         )
 
     def _find_lapack(self) -> None:
@@ -124,12 +157,20 @@ class Programs:
         matrix = self._jax.ShapeDtypeStruct((1, 1), "float32")
         self._jax.jit(self._jax.numpy.linalg.cholesky).lower(matrix)
 
-    def _save(self, path: Path, compiled: jax.stages.Compiled) -> None:
+    def _save(self, name: str, note: bytes, compiled: jax.stages.Compiled) -> None:
+        folder = private_folder("xla")
+        if folder is None:
+            return
         data, _, _ = self._serialize.serialize(compiled)
-        _make_room(path.parent, len(data))
-        with replacing(path) as file, open(file, "wb", closefd=False) as stream:
-            stream.write(seal(path.name, data))
-            stream.write(data)
+        content = len(note).to_bytes(_SIZE, "little") + note + data
+        _make_room(folder, len(content))
+        with replacing(folder / name) as file, open(file, "wb", closefd=False) as stream:
+            stream.write(seal(name, content))
+            stream.write(content)
+
+
+_SIZE = 8
+"""The bytes in which a file says how long its note is."""
 
 
 def _make_room(folder: Path, size: int) -> None:

@@ -90,8 +90,8 @@ def check_gradients(
         gradient, too.
 
     Raises:
-        GradientError: generated and numeric gradients differ; the message is the report. Or a gradient is
-            undefined.
+        GradientError: generated and numeric gradients differ; the message says what differs most, and which
+            rule is wrong. Or a gradient is undefined.
         ArgumentError, DTypeError, GraphError, FeedError: the arguments do not fit.
 
     References:

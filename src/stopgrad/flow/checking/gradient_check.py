@@ -11,7 +11,9 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of, place_of
+from stopgrad.flow.reports.notebook import WIDTH
 from stopgrad.flow.reports.notices import Notice, at_lines
+from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
@@ -259,10 +261,22 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         """Raise if an input did not pass.
 
         Raises:
-            GradientError: its message is the report.
+            GradientError: its message has of the report what a traceback has room for: the first input that
+                differs, and the first operation whose own rule does.
         """
         if not self.passed:
-            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self}")
+            told = text_of(self._in_short(), WIDTH)
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{told}")
+
+    def _in_short(self) -> Iterator[Part]:
+        """What is wrong, and where, without what else the report has."""
+        yield self._verdict()
+        key, found = self._ordered()[0]
+        yield _of_input(label(key), found).title
+        worst = f"{_compared(found)} {_where(found.worst)}" if found.worst else ""
+        yield Paragraph(found.reason or worst, indent=6)
+        yield from _of_places("operations whose own rules differ:", self.wrong[:1], only_rules=True)
+        yield Paragraph("the whole report: check_gradients(..., raises=False)", indent=2)
 
 
 def _names(key: Output | str) -> tuple[str, ...]:
@@ -282,11 +296,8 @@ def _of_input(name: str, found: Checked) -> Section:
     parts = [Paragraph(found.reason, indent=6)] if found.reason else []
     worst = found.worst
     if worst is not None and not found.passed:
-        where = (
-            "along a direction of several elements" if worst.index is None else f"at {_index(worst.index)}"
-        )
         parts += [
-            Paragraph(f"worst {where}, order {worst.order}, {worst.mode} mode:", indent=6),
+            Paragraph(f"worst {_where(worst)}, order {worst.order}, {worst.mode} mode:", indent=6),
             Paragraph(f"generated {worst.generated:.10g}", indent=8),
             Paragraph(f"numeric   {worst.numeric:.10g}", indent=8),
             Paragraph(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", indent=8),
@@ -300,6 +311,10 @@ def _of_input(name: str, found: Checked) -> Section:
         parts.append(Paragraph(f"{told} {_some(steep)}", indent=6))
     title = Paragraph(*pieces, f", error {found.error:.1e}, {found.method}", indent=2)
     return Section(title, parts, apart=False)
+
+
+def _where(worst: Worst) -> str:
+    return "along a direction of several elements" if worst.index is None else f"at {_index(worst.index)}"
 
 
 def _place(kink: Kink) -> str:
@@ -321,7 +336,8 @@ def _index(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else "its one element"
 
 
-def _of_places(title: str, places: Sequence[Held]) -> Iterator[Section]:
+def _of_places(title: str, places: Sequence[Held], only_rules: bool = False) -> Iterator[Section]:
+    """Gates by their lines and those of their rules, or only by the latter where there are any."""
     if not places:
         return
     parts: list[Part] = []
@@ -329,6 +345,6 @@ def _of_places(title: str, places: Sequence[Held]) -> Iterator[Section]:
         many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
         parts.append(Paragraph(f"{held.what} {held.operations[0].name!r}{many}", indent=4))
         for location in (held.location, held.rule):
-            if location is not None:
+            if location is not None and not (only_rules and location is not (held.rule or held.location)):
                 parts += [Paragraph((location, STRONG), indent=6), Excerpt([location], indent=6)]
     yield Section(Paragraph(title, indent=2), parts, apart=False)

@@ -17,6 +17,10 @@ GENERATED = 20_000
 """The most operations of a graph whose gradient is generated for the page."""
 
 
+Inside = tuple[int, str, list[int], Body]
+"""A body: the number of the operation that runs it, its name there, the numbers of its operations, itself."""
+
+
 @dataclass
 class Collected:
     """The operations of a page, numbered: first those asked about, then those made for gradients.
@@ -24,6 +28,7 @@ class Collected:
     Attributes:
         top: the operations asked about that are outside of bodies.
         bodies: for each body of these, the operation that runs it, its name there, its operations, itself.
+        made_bodies: the same for bodies of operations made for gradients, outer ones first.
         forward: the number of operations that were asked about, also in bodies.
         generated: whether the gradient was generated for the page.
     """
@@ -31,7 +36,8 @@ class Collected:
     operations: list[Operation] = field(default_factory=list)
     number: dict[Operation, int] = field(default_factory=dict)
     top: list[int] = field(default_factory=list)
-    bodies: list[tuple[int, str, list[int], Body]] = field(default_factory=list)
+    bodies: list[Inside] = field(default_factory=list)
+    made_bodies: list[Inside] = field(default_factory=list)
     forward: int = 0
     generated: bool = False
 
@@ -45,18 +51,19 @@ class Collected:
                 self.operations.append(op)
         return new
 
-    def add_graph(self, operations: Iterable[Operation]) -> None:
-        """Number operations, and those in their bodies, nested ones included."""
-        self.top = self.add(operations)
-        waiting = list(self.top)
+    def add_graph(self, operations: Iterable[Operation], bodies: list[Inside]) -> list[int]:
+        """Number operations, and those in their bodies, nested ones included; those outside that are new."""
+        top = self.add(operations)
+        waiting = list(top)
         for holder in waiting:  # Grows.
             op = self.operations[holder]
             for label, body in _bodies(op) if op.definition.has_bodies else ():
                 # Several operations may share a body, which is shown in the first.
                 inner = self.add(body.graph.subgraph_to(body.results))
                 if inner:
-                    self.bodies.append((holder, label, inner, body))
+                    bodies.append((holder, label, inner, body))
                     waiting.extend(inner)
+        return top
 
 
 def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
@@ -73,14 +80,16 @@ def collect(report: Reaches, generate: bool = True) -> Collected:
     If there is no gradient yet, it is generated in a copy of the graph if wanted, unless that is large.
     """
     found = Collected()
-    found.add_graph(report.graph.subgraph_to([*report.ys, *report.xs.values()]))
+    asked = report.graph.subgraph_to([*report.ys, *report.xs.values()])
+    found.top = found.add_graph(asked, found.bodies)
     found.forward = len(found.operations)
     made = [op for op in report.graph.operations if _made_for(op, found)]
     if not made and generate and len(report.graph) <= GENERATED:
         made = _generate(report, found)
         found.generated = bool(made)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.
-    found.add(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
+    every = made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ()
+    found.add_graph(every, found.made_bodies)
     return found
 
 

@@ -16,6 +16,7 @@ from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.nesting import Path, paths_of
+from stopgrad.flow.page.origins import origins_of
 from stopgrad.flow.page.sources import Sources
 from stopgrad.flow.parts import Cut, Reach
 from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
@@ -74,7 +75,7 @@ def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
         "mark": "".join(marks),
         "count": [len(row) for row in inputs],
         "inputs": [i - x for i, row in enumerate(inputs) for x in row],
-        "origin": _origins(report, found, inputs),
+        "origin": origins_of(found, inputs, found.number[report.ys[0].op]),
     }
     lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
     paths = paths_of(found, report.calls, inputs)
@@ -133,25 +134,6 @@ def _short(type: str, name: str) -> str | int:
     return name
 
 
-def _origins(report: Reaches, found: Collected, inputs: Sequence[Sequence[int]]) -> list[int]:
-    """For each operation made for a gradient, the one that was asked about for which it was made.
-
-    One without an origin, such as a loop that runs again, was made for what takes its values; the seed, which
-    nothing may take, for the first result.
-    """
-    origins: dict[int, int] = {}
-    for i in reversed(range(found.forward, len(found.operations))):
-        op = found.operations[i].origin
-        while op is not None and found.number.get(op, found.forward) >= found.forward:
-            op = op.origin
-        if op is not None:
-            origins[i] = found.number[op]
-        for x in inputs[i]:
-            origins.setdefault(x, origins.get(i, found.number[report.ys[0].op]))
-    first = found.number[report.ys[0].op]
-    return [origins.get(i, first) for i in range(found.forward, len(found.operations))]
-
-
 Place = tuple[int, int]
 """An operation and the position of one of its operands or outputs."""
 
@@ -161,7 +143,8 @@ def _wired(found: Collected) -> dict[str, list[int]]:
 
     Each is a flat list of pairs.
     """
-    holders = {i: holder for holder, _, operations, _ in found.bodies for i in operations}
+    bodies = [*found.bodies, *found.made_bodies]
+    holders = {i: holder for holder, _, operations, _ in bodies for i in operations}
     parameters: dict[Place, set[Place]] = {}
     results: dict[Place, set[Place]] = {}
     for holder in sorted(set(holders.values())):

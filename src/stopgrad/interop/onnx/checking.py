@@ -12,6 +12,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.gates import CUSTOM
 from stopgrad.graph.op import REGISTRY
 from stopgrad.interop.onnx.reading import OLDEST, domain_of, opsets, text
 from stopgrad.interop.onnx.schemas import is_same, schema_of
+from stopgrad.interop.shared.inlining import DEEPEST, Inlined
 from stopgrad.ops.gates.stopping import Gate
 
 GATES = "stopgrad"
@@ -19,8 +20,6 @@ GATES = "stopgrad"
 
 Functions = Mapping[tuple[str, str, str], Any]
 
-DEEPEST = 64
-"""How deep graphs, and calls of functions, may be nested; no function may call itself."""
 EXPANDED = 1_000_000
 """The most nodes that a function may become. Those of the whole model are counted as it is read."""
 _SHOWN = 20
@@ -91,25 +90,13 @@ def _has_changed(node: onnx.NodeProto, stated: int) -> bool:
 
 def _check_functions(functions: Functions, name: str) -> None:
     """Refuse functions that call themselves, or become too many nodes when inlined."""
-    sizes: dict[tuple[str, str, str], int] = {}
-    for key in functions:
-        around: list[tuple[str, str, str]] = [key]
-        while around:
-            here = around[-1]
-            called_here = [k for k in _calls(functions[here]) if k in functions]
-            missing = next((k for k in called_here if k not in sizes), None)
-            if missing is None:
-                sizes[here] = len(functions[here].node) + sum(sizes[k] for k in called_here)
-                around.pop()
-            elif missing in around or len(around) >= DEEPEST:
-                raise FileError(
-                    f"{name}: functions call one another more than {DEEPEST} deep, or one calls itself: "
-                    f"{missing[1]}"
-                )
-            else:
-                around.append(missing)
-            if sizes.get(here, 0) > EXPANDED:
-                raise FileError(f"the functions of {name} become more than {EXPANDED} nodes")
+
+    def look(key: tuple[str, str, str]) -> tuple[int, list[tuple[str, str, str]]]:
+        return len(functions[key].node), [k for k in _calls(functions[key]) if k in functions]
+
+    inlined = Inlined(look, name, lambda key: key[1])
+    if any(inlined.size(key) > EXPANDED for key in functions):
+        raise FileError(f"the functions of {name} become more than {EXPANDED} nodes")
 
 
 def _calls(function: onnx.FunctionProto) -> Iterator[tuple[str, str, str]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from stopgrad.base.errors import FileError, GraphError
+from stopgrad.interop.shared.inlining import Inlined
 from stopgrad.interop.tensorflow.functions import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node
 
-DEEPEST = 64
-"""How deep calls of functions may be nested; no function may call itself."""
 _SHOWN = 8
 """The most nodes of one operation that an error names."""
 
@@ -27,30 +26,14 @@ def check_sizes(nodes: Iterable[Node], library: Library, name: str, limit: int) 
     Raises:
         FileError: there are such functions, or one of them is damaged.
     """
-    sizes: dict[str, int] = {}
-    own: dict[str, int] = {}
-    calls: dict[str, list[str]] = {}
-    total = 0
-    for first in [f for node in nodes for f in called_in(node, library)]:
-        around = [] if first in sizes else [first]
-        while around:
-            here = around[-1]
-            if here not in calls:
-                order = library.order(library.body(here))
-                calls[here] = [f for node in order for f in called_in(node, library)]
-                own[here] = len(order)
-            missing = next((f for f in calls[here] if f not in sizes), None)
-            if missing is None:
-                sizes[here] = own[here] + sum(sizes[f] for f in calls[here])
-                around.pop()
-            elif missing in around or len(around) >= DEEPEST:
-                raise FileError(
-                    f"{name}: functions call one another more than {DEEPEST} deep, or one calls itself: "
-                    f"{missing}"
-                )
-            else:
-                around.append(missing)
-        total += sizes[first]
+
+    def look(function: str) -> tuple[int, list[str]]:
+        order = library.order(library.body(function))
+        return len(order), [f for node in order for f in called_in(node, library)]
+
+    inlined, total = Inlined(look, name), 0
+    for function in [f for node in nodes for f in called_in(node, library)]:
+        total += inlined.size(function)
         if total > limit:
             raise FileError(f"the functions of {name} become more than {limit} nodes")
 

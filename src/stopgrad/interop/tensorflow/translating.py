@@ -13,8 +13,8 @@ from stopgrad.base.errors import FileError
 from stopgrad.base.source import Location
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.building import FAILED, Building, scope_from, stored_parameter
+from stopgrad.interop.shared.inlining import DEEPEST
 from stopgrad.interop.tensorflow.bundle import Bundle
-from stopgrad.interop.tensorflow.checking import DEEPEST
 from stopgrad.interop.tensorflow.folding import folded
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.gradients import called, marked

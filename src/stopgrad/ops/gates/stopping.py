@@ -100,7 +100,7 @@ class StopGradient(Gate):
     extremes = ((np.nan,), (-0.0,))
 
 
-@d.builds(StopGradient)
+@d.builds(StopGradient, alike=True)
 def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: ArrayLike | None = None) -> T:
     """Passes its input through unchanged and stops the gradient.
 

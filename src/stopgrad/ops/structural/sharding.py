@@ -47,8 +47,7 @@ def current_spec(sharding: Any, shape: Shape) -> Spec:
 
 def declared_sharding(x: Output) -> Spec:
     """The sharding that an output's operation declares; ``()`` if it declares none."""
-    slot = x.op.definition.slots.get("sharding")
-    spec: Spec = () if slot is None else x.op.values[slot[1]]
+    spec: Spec = x.op.sharding if "sharding" in x.op.definition.slots else ()
     return spec
 
 

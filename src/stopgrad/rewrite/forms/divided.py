@@ -25,10 +25,11 @@ from stopgrad.ops.losses.cross_entropy import (
 )
 from stopgrad.ops.reductions.reduce import Max
 from stopgrad.ops.shapes.reshape import Reshape, Sum
-from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
+from stopgrad.rewrite.engine import Copying, Rewritten, only, rewrite
 from stopgrad.rewrite.forms.factors import Maker
 
 
+@only(SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits)
 def cross_entropy_in_parts(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
@@ -42,8 +43,6 @@ def cross_entropy_in_parts(
 
     Figure: value and gradient, classes divided over devices: three all-reduces of a number per row, not five.
     """
-    if op.definition not in (SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits):
-        return None
     labels, logits = inputs
     (axis,) = values or (logits.ndim - 1,)
     if logits.dtype.itemsize <= 2 or logits.type.symbolic or labels.type.symbolic or not logits.shape[axis]:

@@ -9,9 +9,10 @@ from stopgrad.base.types import product
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.ops.linalg.contractions import MatMul
 from stopgrad.ops.shapes.reshape import Reshape, Sum
-from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.engine import Copying, only
 
 
+@only(Sum)
 def flatten_summed_product(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
@@ -26,7 +27,7 @@ def flatten_summed_product(
 
     Figure: x [8, 128, 256], w [256, 1024], the weight's gradient alone: 19 → 3.5 ms.
     """
-    if op.definition is not Sum or inputs[0].op.definition is not MatMul:
+    if inputs[0].op.definition is not MatMul:
         return None
     (summed,), (axis, _) = inputs, values
     a, b = summed.op.inputs

@@ -35,7 +35,7 @@ from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 from stopgrad.ops.reductions.reduce import Max, Mean, Variance
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Sum
 from stopgrad.ops.structural.sources import Const
-from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.engine import Copying, only
 from stopgrad.rewrite.forms.factors import Factor, count_of
 from stopgrad.rewrite.forms.maxima import carry_zero, is_zero
 from stopgrad.rewrite.forms.tracking import Axes, Rewriting, Rows, Scaled, is_row, unrepeated
@@ -386,6 +386,7 @@ _HANDLERS: dict[Any, Sequence[Callable[[Rewriting], Output | None]]] = {
 _BEGIN = frozenset({Exp, LayerNorm, Max, Rsqrt, Softmax, Sqrt, Sum, Variance})
 
 
+@only(*_HANDLERS)
 def divide_last(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
@@ -406,8 +407,7 @@ def divide_last(
     15.0 → 7.7; -mean(log softmax(x)[:, 0]), 4096 × 1024: 8.2 → 2.9; RMS norm and tanh: 9.3 → 6.7; layer
     norm, scale, offset and tanh: 15.3 → 14.5.
     """
-    handlers = _HANDLERS.get(op.definition)
-    if handlers is None or op.outputs[0].type.symbolic or inputs[0].type.symbolic:
+    if op.outputs[0].type.symbolic or inputs[0].type.symbolic:
         return None
     rows = copying.table.get(Rows)
     if rows is None:
@@ -417,7 +417,7 @@ def divide_last(
     if op.definition not in _BEGIN and not rows.sums:
         return None
     at = Rewriting(copying, op, inputs, values, rows)
-    for handler in handlers:
+    for handler in _HANDLERS[op.definition]:
         made = handler(at)
         if made is not None:
             return (made,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from stopgrad.base.types import TensorType
@@ -17,25 +17,28 @@ from stopgrad.ops.structural.sources import zeros_like
 
 def pull_back(
     op: Operation, g: Any, live: Sequence[int], acting: Acting, seen: Operation | None = None
-) -> Iterator[tuple[int, Any]]:
-    """The cotangents of an operation's live inputs, with their positions, from that of its output.
+) -> list[tuple[Output, Any]]:
+    """The cotangents of an operation's live inputs, each with its input, from that of its output.
 
     *g* is a tuple for several outputs. Rules read *seen*, by default the operation itself. An operation whose
     bodies have open selective gates may give :class:`Parts`.
     """
-    definition = op.definition
+    definition, inputs = op.definition, op.inputs
     seen = op if seen is None else seen
+    pulled = []
     if definition.joint is not None:
         for i, dx in zip(live, definition.joint.pull(g, seen, live, acting), strict=True):
             if dx is not None:
-                yield i, dx if isinstance(dx, Parts) else fit_to(dx, op.inputs[i].type)
-        return
+                x = inputs[i]
+                pulled.append((x, dx if isinstance(dx, Parts) else fit_to(dx, x.type)))
+        return pulled
     fixed = len(definition.operands)
     for i in live:
-        x = op.inputs[i]
+        x = inputs[i]
         dx = definition.rules[i](g, seen) if i < fixed else definition.rule(op, i)(g, seen, i)
         if dx is not None:
-            yield i, dx if dx.type is x.type else fit_to(dx, x.type)
+            pulled.append((x, dx if dx.type is x.type else fit_to(dx, x.type)))
+    return pulled
 
 
 def fit_to(dx: Output, x: TensorType) -> Output:
@@ -100,13 +103,12 @@ class Cotangents:
 
     def arrived_at(self, x: Output) -> Output | None:
         """The sum of the cotangents that have arrived at a tensor; None if there are none."""
-        kept = x in self._kept
-        known = self._arrived.get(x) if kept else self._arrived.pop(x, None)
+        known = self._arrived.pop(x, None)
         if isinstance(known, list):
             self._builder.origin = x.op
             known = add(*known) if len(known) == 2 else add_n(known)
-            if kept:
-                self._arrived[x] = known
+        if x in self._kept and known is not None:
+            self._arrived[x] = known
         return known
 
     def take(self, op: Operation) -> Any:
@@ -116,7 +118,7 @@ class Cotangents:
         a tensor in *stops* is not passed on.
         """
         outputs = op.outputs
-        if op.definition.joint is None and len(outputs) == 1:
+        if len(outputs) == 1 and op.definition.joint is None:
             return self.arrived_at(outputs[0])
         arrived = [None if y in self._stops else self.arrived_at(y) for y in outputs]
         if all(g is None for g in arrived):

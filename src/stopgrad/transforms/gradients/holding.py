@@ -53,7 +53,8 @@ def is_open(op: Operation, acting: Acting) -> bool:
 
 def has_open_gates(path: Sequence[Step], acting: Acting) -> bool:
     """Whether an open selective gate is on the path, or in a body of an operation on it."""
-    return any([is_open(op, acting) for op, _ in path])  # noqa: C419 - a generator costs more
+    some = [op for op, _ in path if op.definition.always_open is None]
+    return any(is_open(op, acting) for op in some)
 
 
 def total(parts: Mapping[Any, Output]) -> Output | None:
@@ -148,8 +149,8 @@ class Holding:
                 found = {frozenset.intersection(*found): total(found)}
             for here, g in found.items():
                 builder.origin = op
-                for i, dx, there in self._pull(op, g, live, here):
-                    add(op.inputs[i], dx, there)
+                for x, dx, there in self._pull(op, g, live, here):
+                    add(x, dx, there)
         return [
             {here: g for here, found in arrived.items() if (g := found.arrived_at(x)) is not None} for x in xs
         ]
@@ -180,43 +181,44 @@ class Holding:
 
     def _pull(
         self, op: Operation, g: Any, live: Sequence[int], held: Held
-    ) -> Iterator[tuple[int, Any, Held]]:
-        """The cotangents of an operation's live inputs, with their positions and what is held there."""
+    ) -> Iterator[tuple[Output, Any, Held]]:
+        """The cotangents of an operation's live inputs, each with its input and what is held there."""
         if op.definition.selective:
             yield from self._through(op, g, live, held)
             return
         if held:
             op.definition.settle(op)
         seen = Seen(op, lambda x: self._gated(x, held)) if held else op
-        for i, dx in pull_back(op, g, live, self._acting, seen):
+        for x, dx in pull_back(op, g, live, self._acting, seen):
             if not isinstance(dx, Parts):
-                yield i, dx, held
+                yield x, dx, held
                 continue
             for holds, part in dx.items():
                 named = [Hold(_sorted({op.inputs[k] for k in some}), None) for some in holds]
-                yield i, part, held.union(named)
+                yield x, part, held.union(named)
 
     def _through(
         self, op: Operation, g: Output, live: Sequence[int], held: Held
-    ) -> Iterator[tuple[int, Output, Held]]:
+    ) -> Iterator[tuple[Output, Output, Held]]:
         """The cotangents that pass a selective gate."""
+        x = op.inputs[0]
         if op in self._acting:
-            for i, dx in pull_back(op, g, live, self._acting):
-                yield i, dx, held
+            for x, dx in pull_back(op, g, live, self._acting):
+                yield x, dx, held
             return
         names = _sorted(set(named_by(op)))
         when: Output | None = op.when if op.definition is StopGradientWhen else None
         # Of each example, or inside a body, a condition is none for other tensors.
         apart = when if when is not None and (when.ndim or self._parameters) else None
         hold = Hold(names, when if apart is None else None)
-        if not self._held_at(op.inputs[0], frozenset([hold])):
-            yield 0, g, held
+        if not self._held_at(x, frozenset([hold])):
+            yield x, g, held
         elif apart is not None:
             stops, none = beside(apart, g), zeros_like(g)
-            yield 0, where(stops, g, none), held | {hold}
-            yield 0, where(stops, none, g), held
+            yield x, where(stops, g, none), held | {hold}
+            yield x, where(stops, none, g), held
         else:
-            yield 0, g, held | {hold}
+            yield x, g, held | {hold}
 
     def _held_at(self, x: Output, held: Held) -> Held:
         """What of it must be held behind *x*: the tensors on which an operand of its operation depends."""

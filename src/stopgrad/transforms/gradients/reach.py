@@ -58,7 +58,7 @@ def between(
             id = source.id
             if id < lowest or seen[id] == _WHOLE or not x.type.differentiable or (stops and x in stops):
                 continue
-            if source.definition.tells_apart:
+            if source.definition.always_open is None and source.definition.tells_apart:
                 reached = parts.setdefault(source, set())
                 if x.index in reached:
                     continue
@@ -73,7 +73,10 @@ def between(
             found.append(source)
         if stack:
             op = stack.pop()
-            inputs, positions = op.inputs, open_inputs(op, acting)
+            inputs = op.inputs
+            positions = op.definition.always_open
+            if positions is None:
+                positions = open_inputs(op, acting)
         elif part_stack:
             y = part_stack.pop()
             inputs, positions = y.op.inputs, pairs(y.op, acting)[y.index]
@@ -98,30 +101,36 @@ def _carrying(
         carries[x.op.id] = _WHOLE if len(x.op.outputs) == 1 else _IN_PART
     path: list[Step] = []
     for op in found:
-        inputs = op.inputs
-        differs = bool(parts) and op in parts
+        inputs, reached = op.inputs, None
         positions: Sequence[int] | None = op.definition.always_open
-        if differs:
-            by_output = [pairs(op, acting)[index] for index in parts[op]]
-            positions = sorted(set().union(*by_output))
-        elif positions is None:
-            positions = open_inputs(op, acting)
-        live = [
-            i
-            for i in positions
-            if (c := carries[(x := inputs[i]).op.id])
-            and ((c == _WHOLE and not (stops and x in stops)) or x in carrying)
-            and x.type.differentiable
-        ]
+        if positions is None:
+            reached = parts.get(op)
+            if reached is None:
+                positions = open_inputs(op, acting)
+            else:
+                by_output = [pairs(op, acting)[index] for index in reached]
+                positions = sorted(set().union(*by_output))
+        live = []
+        for i in positions:
+            x = inputs[i]
+            carried = carries[x.op.id]
+            if (
+                carried
+                and ((carried == _WHOLE and not (stops and x in stops)) or x in carrying)
+                and x.type.differentiable
+            ):
+                live.append(i)
         if live:
             path.append((op, live))
-            carries[op.id] = _IN_PART if differs else _WHOLE
-            if differs:
-                through = set(live)
-                for index, some in zip(parts[op], by_output, strict=True):
-                    y = op.outputs[index]
-                    if y not in stops and not through.isdisjoint(some):
-                        carrying.add(y)
+            if reached is None:
+                carries[op.id] = _WHOLE
+                continue
+            carries[op.id] = _IN_PART
+            through = set(live)
+            for index, some in zip(reached, by_output, strict=True):
+                y = op.outputs[index]
+                if y not in stops and not through.isdisjoint(some):
+                    carrying.add(y)
     return path
 
 
@@ -220,8 +229,7 @@ def routes(
     Each comes with those gates. Without selective gates, there is one path for all xs.
     """
     path = between(ys, set(xs), stops)
-    some = [op for op, _ in path if op.definition.selective or op.definition.has_bodies]
-    gates = list(selective_gates(some)) if some else []
+    gates = list(selective_gates([op for op, _ in path if op.definition.always_open is None]))
     if not gates:
         return [(NOBODY, list(xs), path)]
     return [

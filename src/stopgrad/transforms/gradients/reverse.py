@@ -54,8 +54,8 @@ def backpropagate(
         g = cotangents.take(op)
         if g is not None:
             builder.origin = op  # each gradient operation remembers its forward operation
-            for i, dx in pull_back(op, g, live, acting):
-                cotangents.add(op.inputs[i], dx)  # many uses: collected, then one AddN
+            for x, dx in pull_back(op, g, live, acting):
+                cotangents.add(x, dx)  # many uses: collected, then one AddN
     return [cotangents.arrived_at(x) for x in xs]
 
 

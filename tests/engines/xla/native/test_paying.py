@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.engines.xla.native import candidates, paying, regions
+from stopgrad.engines.xla.native import candidates, kernels, paying, regions
 from stopgrad.engines.xla.native.library import library
 from stopgrad.graph.graph import Output
 
@@ -82,6 +82,18 @@ def test_another_version_and_a_damaged_file_are_measured_again(machine: Machine,
     assert len(machine.asked) == 6 * len(paying.PROBES)
 
 
+def test_what_was_measured_under_other_flags_of_xla_is_not_taken(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    paying.slower(Path("kernels.so"), "1", machine.compile)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2")
+    for _ in ("in this process", "in another"):
+        paying.slower(Path("kernels.so"), "1", machine.compile)
+        assert len(machine.asked) == 4 * len(paying.PROBES)
+        machine.forget()
+
+
 def test_regions_of_slow_kinds_are_left_to_xla(machine: Machine) -> None:
     def kinds(*probes: str) -> list[str]:
         found = []
@@ -89,7 +101,9 @@ def test_regions_of_slow_kinds_are_left_to_xla(machine: Machine) -> None:
             _, outputs = paying.PROBES[kind]()
             operations = outputs[0].op.graph.subgraph_to(outputs)
             assert {paying.kind_of(r) for r in candidates(operations, outputs)} == {kind}
-            found += [paying.kind_of(r) for r in regions(operations, outputs, machine.compile)]
+            found += [
+                paying.kind_of(r) for r in regions(operations, outputs, lambda: kernels(machine.compile))
+            ]
         return found
 
     assert kinds("labels, large", "ConvBackpropInput") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -180,14 +181,25 @@ class Writing:
                 return other
         within = computed_in(op_type, dtype)
         operands = [self.value(self.value(x, dtype), within) for x in xs]
+        shape = broadcast_shapes(*[x.shape for x in operands])
         made = self.node(
             op_type.partition("[")[0],
-            operands,
+            self._as_deep(operands, shape),
             within if result is None else result,
-            broadcast_shapes(*[x.shape for x in operands]),
+            shape,
             **attributes,
         )
         return self.cast(made, dtype if result is None else result)
+
+    def _as_deep(self, operands: list[Value], shape: Shape) -> list[Value]:
+        """The operands; scalars with as many axes as the result, if that is large and ends in axes of one.
+
+        Otherwise onnxruntime goes from element to element: 80 µs for 8,192 in [128, 64, 1, 1], and 4 so.
+        """
+        if len(shape) < 3 or shape[-2:] != (1, 1) or not is_known(shape) or math.prod(shape) < SMALL:
+            return operands
+        ones = (1,) * len(shape)
+        return [self.reshape(x, ones) if x.shape in ((), (1,)) else x for x in operands]
 
     def _not_neutral(self, op_type: str, x: Any, y: Any) -> Value | None:
         """The same by other nodes, if a constant would be neutral once rounded to float32.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.native import convolution, paying, rows
@@ -11,7 +12,7 @@ from stopgrad.engines.xla.native.paying import Compile
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Region
 
-__all__ = ["candidates", "library", "loaded", "regions"]
+__all__ = ["Kernels", "candidates", "kernels", "library", "loaded", "regions"]
 
 
 def candidates(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
@@ -20,19 +21,42 @@ def candidates(operations: Sequence[Operation], wanted: Sequence[Output]) -> Seq
     return [*found, *rows.regions(operations, wanted, {op for region in found for op in region.operations})]
 
 
-def regions(operations: Sequence[Operation], wanted: Sequence[Output], compile: Compile) -> Sequence[Region]:
+class Kernels(NamedTuple):
+    """The kernels of this machine.
+
+    Attributes:
+        library: the name of their file; None if there are none.
+        slow: the kinds that gain nothing.
+    """
+
+    library: str | None
+    slow: tuple[str, ...] = ()
+
+
+def kernels(compile: Compile) -> Kernels:
+    """The kernels, which are built and measured when they are first needed.
+
+    Args:
+        compile: compiles the graphs by which kernels are measured, once per machine.
+    """
+    found = library()
+    if found.path is None:
+        return Kernels(None)
+    version = require("jaxlib.version", "the xla engine", "xla").__version__
+    return Kernels(found.path.name, tuple(sorted(paying.slower(found.path, version, compile))))
+
+
+def regions(
+    operations: Sequence[Operation], wanted: Sequence[Output], known: Callable[[], Kernels]
+) -> Sequence[Region]:
     """The regions of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`.
 
     Args:
         operations: those of one graph, in order.
         wanted: the results of the graph.
-        compile: compiles the graphs by which kernels are measured, once per machine.
+        known: returns the kernels. Called only if there is something to compute, since this may build them.
     """
     found = candidates(operations, wanted)
-    # Asked last, because this builds the kernels when they are first needed.
-    if not found or not (kernels := library()).available:
+    if not found or (there := known()).library is None:
         return ()
-    assert kernels.path is not None
-    version = require("jaxlib.version", "the xla engine", "xla").__version__
-    slow = paying.slower(kernels.path, version, compile)
-    return [region for region in found if paying.kind_of(region) not in slow] if slow else found
+    return [region for region in found if paying.kind_of(region) not in there.slow] if there.slow else found

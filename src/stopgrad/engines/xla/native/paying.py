@@ -164,7 +164,7 @@ class _Known:
 
 
 def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
-    """The kinds of kernels that gain nothing on this machine.
+    """The kinds of kernels that gain nothing on this machine, against XLA with its present flags.
 
     Args:
         library: the kernels' file.
@@ -173,7 +173,9 @@ def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
     """
     if os.environ.get("STOPGRAD_NATIVE") == "1":
         return frozenset()
-    key = f"{library.name} {version} {processor()} {os.cpu_count()} {ROUNDS} {ATTEMPTS} {TURN} {REST}"
+    flags = os.environ.get("XLA_FLAGS", "")  # They may hold XLA to fewer instructions than there are.
+    turns = f"{ROUNDS} {ATTEMPTS} {TURN} {REST}"
+    key = f"{library.name} {version} {flags} {processor()} {os.cpu_count()} {turns}"
     found = _Known.found.get(key)
     return holding(_Known.lock, _find, key, compile) if found is None else found
 

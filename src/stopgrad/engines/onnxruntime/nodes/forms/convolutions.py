@@ -138,7 +138,7 @@ def _conv_back_filter(
         made = xp.matmul(rows, _by_group(xp, g, groups))
         return reshaped(xp, transposed(xp, made, (1, 0, 2)), shape)
     spatial, pairs = x.shape[1:-1], around(x.shape[1:-1], ksize, geometry)
-    if groups == 1 and _is_quicker_by_products(ksize, g.shape[1:-1]):
+    if groups == 1 and _is_quicker_by_products(x.shape[-1], ksize, g.shape[1:-1]):
         return _filter_by_products(xp, x, g, ksize, geometry)
     turned, weights = _by_channel(xp, x, groups), transposed(xp, g, (rank + 1, 0, *range(1, rank + 1)))
     numbers = [low for low, _ in pairs] + [high for _, high in pairs]
@@ -156,37 +156,54 @@ def _conv_back_filter(
     return transposed(xp, made, (*range(2, rank + 2), 0, 1))
 
 
-_FEW, _MANY = 25, 64
-"""The most elements of a window, and the fewest windows, for which products are the quicker form."""
+_NARROW = 8
+"""For fewer channels than this, a product for each element of the window is too narrow to be quick."""
+
+_FEW, _MANY = 9, 49
+"""The most elements of a window for which products are the quicker form: of few channels, and of more."""
 
 
-def _is_quicker_by_products(ksize: Sequence[Size], counts: Sequence[Size]) -> bool:
+def _is_quicker_by_products(channels: Size, ksize: Sequence[Size], counts: Sequence[Size]) -> bool:
     """Whether the gradient of filters is computed by products of matrices.
 
     As a convolution, its filters are as large as the image, for which the runtime has no good kernel:
-    products take 0.4 to 0.8 of its time, and 0.2 for windows of one element, but more where there are few
-    windows.
+    products take 0.3 to 0.7 of its time for windows of 3 × 3 to 7 × 7, but more for large windows of few
+    channels.
     """
     if not is_known([*ksize, *counts]):
         return False
-    return product(ksize) == 1 or (product(ksize) <= _FEW and product(counts) >= _MANY)
+    return product(ksize) <= (_FEW if _is_narrow(channels) else _MANY)
+
+
+def _is_narrow(channels: Size) -> bool:
+    return is_known([channels]) and channels < _NARROW
 
 
 def _filter_by_products(xp: Writing, x: Array, g: Array, ksize: Sequence[Any], geometry: Geometry) -> Any:
-    """A product for each element of the window, over all windows of all examples."""
+    """A product for each element of the window, over all windows of all examples.
+
+    It has the cotangent's channels first, so that only one axis has to move to where ONNX's filters have it.
+    """
     strides, _, dilations = geometry
     batch, *counts, out = g.shape
-    count = batch * product(counts)
-    turned = transposed(xp, x, (len(x.shape) - 1, *range(len(x.shape) - 1)))
-    wide = xp.padded(turned, [(0, 0), (0, 0), *around(x.shape[1:-1], ksize, geometry)])
-    weights = reshaped(xp, g, (count, out))
-    found = []
+    channels, rank, count = x.shape[-1], len(counts), batch * product(counts)
+    wide = xp.padded(x, [(0, 0), *around(x.shape[1:-1], ksize, geometry), (0, 0)])
+    turned = transposed(xp, g, (rank + 1, *range(rank + 1)))
+    weights = reshaped(xp, turned, (out, count))
+    parts = []
     for position in np.ndindex(*ksize):
         spans = [(i * d, o, s) for i, d, o, s in zip(position, dilations, counts, strides, strict=True)]
-        part = xp.cut(wide, [(0, wide.shape[0], 1), (0, batch, 1), *spans])
-        found.append(xp.matmul(reshaped(xp, part, (wide.shape[0], count)), weights))
-    made = found[0] if len(found) == 1 else xp.concatenate(found, 0)
-    return reshaped(xp, made, (*ksize, x.shape[-1], out))
+        part = xp.cut(wide, [(0, batch, 1), *spans, (0, channels, 1)])
+        parts.append(reshaped(xp, part, (count, channels)))
+    if _is_narrow(channels):
+        made = xp.matmul(weights, _side_by_side(xp, parts))
+    else:
+        made = _side_by_side(xp, [xp.matmul(weights, part) for part in parts])
+    return transposed(xp, reshaped(xp, made, (out, *ksize, channels)), (*range(1, rank + 2), 0))
+
+
+def _side_by_side(xp: Writing, matrices: list[Any]) -> Any:
+    return matrices[0] if len(matrices) == 1 else xp.concatenate(matrices, 1)
 
 
 def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
