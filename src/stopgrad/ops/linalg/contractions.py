@@ -103,6 +103,9 @@ class MatMul(Op):
             b = xp.swapaxes(b, -1, -2) if transpose_b else b
             return xp.matmul(a, b, preferred_element_type=accumulate)
         if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
+            if _swaps(a, b):
+                made = xp.lax.dot_general(b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate)
+                return xp.lax.optimization_barrier(made).T  # Without the barrier, XLA would swap them back.
             # XLA would use another library for it, which is slower than this copy and the product together.
             a, transpose_a = xp.lax.optimization_barrier(a.T), False
         # The contracted axes are passed on without transposing: in a loop a transposed copy costs more than
@@ -199,6 +202,19 @@ def _with_vectors(a: ArrayLike, b: ArrayLike, p: int, q: int, ta: bool, tb: bool
     if q == 1 and p >= 2:
         return squeeze(d.apply(MatMul, (a, expand_dims(b, 1)), (ta, False)), -1, name)
     return d.apply(MatMul, (a, b), (ta, tb), name)
+
+
+def _swaps(a: Array, b: Array) -> bool:
+    """Whether XLA computes aᵀ b of matrices on CPUs faster as the transpose of bᵀ a.
+
+    That moves k n + m n numbers, b and the result, instead of the k m of a. Only float32 gains: float64 and
+    bfloat16 mostly lose by it.
+
+    Figures: docs/performance.md, "Products on CPUs".
+    """
+    (k, m), n = a.shape, b.shape[1]
+    known = all(isinstance(size, int) for size in (k, m, n))
+    return known and a.dtype == np.float32 and n * (k + m) < k * m
 
 
 def _gradient_a(g: Output, op: Operation) -> Tensor:
