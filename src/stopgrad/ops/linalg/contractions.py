@@ -207,7 +207,7 @@ def _with_vectors(a: ArrayLike, b: ArrayLike, p: int, q: int, ta: bool, tb: bool
 def _swaps(a: Array, b: Array) -> bool:
     """Whether XLA computes aᵀ b of matrices on CPUs faster as the transpose of bᵀ a.
 
-    That moves k n + m n numbers, b and the result, instead of the k m of a. Only float32 gains: float64 and
+    That moves k n + m n numbers, b and the result, instead of the k m of a. Only of float32: float64 and
     bfloat16 mostly lose by it.
 
     Figures: docs/performance.md, "Products on CPUs".
