@@ -540,3 +540,32 @@ def test_a_run_like_the_last_one_asks_for_what_it_says_now() -> None:
         with pytest.raises(sg.FeedError, match="must be fed"):
             session.run(total, {x: a})
         assert session.run(total, {x: [1, 1], y: b}).tolist() == [4.0, 6.0]
+
+
+@each_engine_plainly
+def test_a_run_like_the_last_one_takes_what_the_first_took(engine: str) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [None, 2])
+        n = sg.placeholder(sg.int64, [2])
+        fetched = [x * 2.0, n + 1]
+    a, big = np.array([[1.0, 2.0]], F32), np.array([2**40, 1])
+    with sg.Session(graph, engine=engine) as session:
+        for _ in range(3):
+            twice, after = session.run(fetched, {x: a, n: big})
+            assert (twice.tolist(), after.tolist(), after.dtype) == ([[2.0, 4.0]], [2**40 + 1, 2], np.int64)
+            twice[:] = 7.0
+            assert a.tolist() == [[1.0, 2.0]]
+        others = [np.ones((3, 2)), np.ones((3, 2), F32), [[1, 1]], np.asfortranarray(np.ones((3, 2), F32)), a]
+        for other in others:
+            twice, _ = session.run(fetched, {x: other, n: np.array([1, 1], np.int32)})
+            assert twice.dtype == F32
+            np.testing.assert_array_equal(twice, 2.0 * np.asarray(other))
+            assert session.run(fetched, {x: a, n: big})[1].tolist() == [2**40 + 1, 2]
+        for wrong in (np.ones(2, F32), np.ones((1, 3), F32), np.ones((1, 2), complex), "one"):
+            with pytest.raises(sg.StopgradError, match="was fed"):
+                session.run(fetched, {x: wrong, n: big})
+        assert session.run(fetched, {x: a, n: big})[0].tolist() == [[2.0, 4.0]]
+        session.close()
+        with pytest.raises(sg.GraphError, match="closed"):
+            session.run(fetched, {x: a, n: big})

@@ -13,7 +13,8 @@ from stopgrad.flow.asked import Asked
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.run.feeds import feed_value
-from stopgrad.run.session import Session, plan_for
+from stopgrad.run.plans import plan_for
+from stopgrad.run.session import Session
 
 
 def fed_to(

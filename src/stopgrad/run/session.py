@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,80 +20,17 @@ from stopgrad.engines.registry import mesh_of
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.files import ArrayFile, checked_path, shortened, write_arrays
 from stopgrad.graph.fingerprint import digest
-from stopgrad.graph.graph import Graph, Operand, Operation, Output, describe, needed
+from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.sharding import Spec
-from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sharding import check_shardings, declared_sharding
-from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
+from stopgrad.ops.structural.sources import Parameter
 from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, compile_sized, has_hash
 from stopgrad.run.feeds import feed_value, sizes_of
+from stopgrad.run.plans import ARRAYS, DTYPE, Again, Feeds, Last, Plan, member, plan_for
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import Report, Sample
 
-Feeds = Mapping[Any, Any]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What has to be computed for one choice of fetches and feeds.
-
-    Attributes:
-        fetches: the outputs that are returned.
-        feeds: the outputs that are fed.
-        parameters: the parameters whose values are read.
-        assigned: the parameters that get new values, from the outputs *assigns*.
-        acting: outputs of operations that run for what they do, and are fed all that they need.
-        unsized: what engines that keep sizes symbolic have compiled.
-    """
-
-    fetches: list[Output]
-    feeds: list[Output]
-    parameters: list[Output]
-    assigned: list[Output]
-    assigns: list[Output]
-    acting: list[Output]
-    unsized: dict[Engine, Program] = field(default_factory=dict)
-
-
-class _Last(NamedTuple):
-    """What a run was asked for, by which the next one that asks for the same is known.
-
-    Attributes:
-        kind: the type of the fetches: an output, or a list or tuple of outputs, operations and names.
-        fetches: the identities of these.
-        feeds: the identities of what was fed.
-        held: all of these, since identities of what is gone are given anew.
-        plan: what is computed.
-        spec: the structure of the fetches; None for one output.
-    """
-
-    kind: type
-    fetches: list[int]
-    feeds: list[int]
-    held: object
-    plan: _Plan
-    spec: Any
-
-    @staticmethod
-    def of(fetches: Any, leaves: Sequence[object], feeds: Feeds, plan: _Plan, spec: object) -> _Last | None:
-        """None if the fetches are of another kind, which may change and remain the same object."""
-        kind = type(fetches)
-        if kind not in (Output, list, tuple):
-            return None
-        parts: Sequence[object] = [fetches] if kind is Output else fetches
-        found = [*map(id, parts)]
-        if found != [*map(id, leaves)]:
-            return None
-        return _Last(kind, found, [*map(id, feeds)], (leaves, [*feeds]), plan, spec)
-
-    def asks(self, fetches: Any, feeds: Any) -> bool:
-        """Whether a run asks for the same."""
-        kind = type(fetches)
-        if kind is not self.kind or type(feeds) is not dict:
-            return False
-        found = [id(fetches)] if self.spec is None else [*map(id, fetches)]
-        return found == self.fetches and [*map(id, feeds)] == self.feeds
 
 
 class _State(NamedTuple):
@@ -186,7 +121,7 @@ class Session:
         # Neither refers to the session, so that a dropped session is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
         self._programs = cached(partial(_compile, self._compiler), cache_size, "Session", kept="a session")
-        self._last: _Last | None = None
+        self._last: Last | None = None
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 
@@ -215,11 +150,16 @@ class Session:
         last = self._last
         if last is not None and last.asks(fetches, feeds):
             plan, spec = last.plan, last.spec
+            again = last.again
+            values = None if again is None else self._run_again(again, plan, feeds, asked)
         else:
             plan, spec = self._planned(fetches, feeds)
-        arrays = [feed_value(x, value, asked) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
-        with self._lock_outside("run"):
-            values = self._run(plan, arrays, asked)
+            values = None
+        if values is None:
+            given = zip(plan.feeds, feeds.values(), strict=True)
+            arrays = [feed_value(x, value, asked) for x, value in given]
+            with self._lock_outside("run"):
+                values = self._run(plan, arrays, asked)
         return values[0] if spec is None else unflatten(spec, values)
 
     def compile(self, fetches: object, feed_dict: Feeds | None = None) -> Program:
@@ -259,14 +199,14 @@ class Session:
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
         self._present("value")
-        member = _member(self.graph, parameter)
-        if member.op.definition is not Parameter:
-            raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
+        found = member(self.graph, parameter)
+        if found.op.definition is not Parameter:
+            raise GraphError(f"{describe(found)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            value = state.value(member)
+            value = state.value(found)
             if any(state.engine.spec_of(value) or ()):  # Gathering its parts takes all processes.
-                state.engine.agree("Session.value", lambda: [f"{member.op.name} {member.type!r}"])
+                state.engine.agree("Session.value", lambda: [f"{found.op.name} {found.type!r}"])
             return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -329,7 +269,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _planned(self, fetches: object, feeds: Feeds) -> tuple[_Plan, Any]:
+    def _planned(self, fetches: object, feeds: Feeds) -> tuple[Plan, Any]:
         """The plan of a run, and the structure of what it fetches; None for one output."""
         leaves, spec = ([fetches], None) if type(fetches) is Output else flatten(fetches)
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
@@ -337,14 +277,14 @@ class Session:
                 f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}"
             )
         try:
-            plan: _Plan = self._plans(tuple(leaves), tuple(feeds))
+            plan: Plan = self._plans(tuple(leaves), tuple(feeds))
         except TypeError:
             if all(has_hash(x) for x in (*leaves, *feeds)):
                 raise
             raise GraphError(
                 f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names"
             ) from None
-        self._last = _Last.of(fetches, leaves, feeds, plan, spec)
+        self._last = Last.of(fetches, leaves, feeds, plan, spec)
         return plan, spec
 
     def _present(self, what: str) -> _State:
@@ -377,10 +317,25 @@ class Session:
             )
         return lock
 
-    def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> Sequence[np.ndarray[Any, Any]]:
+    def _run_again(
+        self, again: Again, plan: Plan, feeds: Feeds, asked: Engine
+    ) -> Sequence[np.ndarray[Any, Any]] | None:
+        """Compute the fetches as in the last run; None if what is fed has other types."""
+        given = [*feeds.values()]
+        if asked is not again.engine or {*map(type, given)} != ARRAYS or [*map(DTYPE, given)] != again.dtypes:
+            return None
+        with self._lock_outside("run"):
+            try:
+                return asked.taken(again.direct(*given))
+            except (TypeError, ValueError, FloatingPointError):
+                return None
+            except Exception as error:
+                fail(asked, plan.fetches, error)
+
+    def _run(self, plan: Plan, arrays: list[Any], asked: Engine) -> Sequence[np.ndarray[Any, Any]]:
         """Compute everything, then replace the state. The caller holds the lock."""
         old = self._present("run")
-        shapes = tuple([a.shape for a in arrays])
+        fed, shapes = arrays, tuple([a.shape for a in arrays])
         sample = None
         if self._compiler.measures:
             sample = Sample([*[old.value(p) for p in plan.parameters], *arrays], anywhere=not old.values)
@@ -394,14 +349,16 @@ class Session:
             values, count = state.values, len(plan.fetches)
             if plan.parameters:
                 try:
-                    held = [values[p] for p in plan.parameters]
+                    arrays = [*map(values.__getitem__, plan.parameters), *arrays]
                 except KeyError:
                     missing = [p for p in plan.parameters if p not in values]
                     values = {**values, **_first_values(state, missing)}
-                    held = [values[p] for p in plan.parameters]
-                arrays = [*held, *arrays]
+                    arrays = [*map(values.__getitem__, plan.parameters), *arrays]
             if plan.assigned and engine.reuses:
-                arrays = [*arrays, *[_spare(state, p) for p in plan.assigned]]
+                try:
+                    arrays = [*arrays, *map(state.spare.pop, plan.assigned)]
+                except KeyError:  # They are made again, those too that have been taken out.
+                    arrays = [*arrays, *map(partial(_spare, state), plan.assigned)]
             results = program.run(arrays)
             if len(results) > count:
                 engine.finish(results[count:])
@@ -411,10 +368,13 @@ class Session:
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
-            new = zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True)
-            self._commit(_State(engine, {**values, **dict(new)}, state.spare))
+            new = {**values}
+            new.update(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
+            self._commit(_State(engine, new, state.spare))
         if plan.assigned and engine.reuses:
-            state.spare.update({p: values[p] for p in plan.assigned if p in values})
+            state.spare.update([(p, values[p]) for p in plan.assigned if p in values])
+        elif (last := self._last) is not None and last.plan is plan and last.again is None:
+            self._last = last._replace(again=Again.of(plan, program, fed))
         return fetched
 
     def _commit(self, state: _State) -> None:
@@ -493,88 +453,10 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
     return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 
-def _member(graph: Graph, x: object) -> Output:
-    if isinstance(x, str):
-        return graph.output(x)
-    if not isinstance(x, Operand):
-        raise GraphError(f"Session.run: {x!r} is no output, operation or name")
-    output = x.as_output()
-    if output.op.graph is not graph:
-        raise GraphError(f"Session.run: {describe(output)} belongs to another graph than the session")
-    return output
-
-
-def _fetched(graph: Graph, x: object) -> Output:
-    """What is fetched; for the name of a probe, the gradient there."""
-    op = graph.operation(x) if isinstance(x, str) and ":" not in x else None
-    if op is None or op.definition is not Probe:
-        return _member(graph, x)
-    found = [one for one in graph.operations if one.definition is Named and one.origin is op]
-    if len(found) == 1:
-        return found[0].outputs[0]
-    if found:
-        names = ", ".join(repr(one.name) for one in found)
-        raise GraphError(f"Session.run: several gradients arrive at the probe {x!r}; fetch one of {names}")
-    raise GraphError(
-        f"Session.run: {x!r} is the name of a probe, and no gradient has been generated that passes it; call "
-        f"sg.gradients before, or fetch '{x}:0', the tensor itself"
-    )
-
-
-def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
-    """The plan of a run that fetches *leaves* and is fed *fed*. Raises if more must be fed."""
-    fetches = [_fetched(graph, leaf) for leaf in leaves]
-    feeds = [_member(graph, x) for x in fed]
-    given = set(feeds)
-    if len(given) < len(feeds):
-        twice = next(x for x, times in Counter(feeds).items() if times > 1)
-        raise FeedError(f"{describe(twice)} is fed twice; give it one value")
-    running = needed(fetches, given)
-    acting = _able_to_act(graph, given, running)
-    running = needed([*fetches, *acting], given)
-    for op in running:
-        if op.definition is Placeholder:
-            user = _consumer(op, running)
-            raise FeedError(
-                f"{describe(op)} must be fed, because "
-                f"{f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict"
-            )
-    assigns = [op for op in running if op.definition is Assign]
-    assigned: dict[Output, Operation] = {}
-    for op in assigns:
-        parameter = op.inputs[0]
-        if parameter in assigned:
-            raise GraphError(
-                f"one run would assign {describe(parameter)} twice, "
-                f"by {describe(assigned[parameter])} and by {describe(op)}; "
-                "fetch one of them, or combine them into one"
-            )
-        assigned[parameter] = op
-        if parameter in given:
-            raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
-    parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting)
-
-
-def _able_to_act(graph: Graph, given: set[Output], running: Sequence[Operation]) -> list[Output]:
-    """What runs for what it does, if all that it needs is fed, and no parameter is assigned for it alone."""
-    found = []
-    computed = {*running}
-    for op in graph.acting:
-        more = [one for one in needed([op.outputs[0]], given) if one not in computed]
-        if not any(one.definition in (Placeholder, Assign) for one in more):
-            found.append(op.outputs[0])
-    return found
-
-
-def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
-    return next((user for user in running if any(x.op is op for x in user.inputs)), None)
-
-
 def _compile(
     compiler: Compiler,
     engine: Engine,
-    plan: _Plan,
+    plan: Plan,
     shapes: Sequence[tuple[int, ...]],
     sample: Sample | None,
 ) -> Program:
