@@ -624,20 +624,31 @@ ROWS = """() => [...document.querySelectorAll('#graph .operation.gradient')].map
   return [Math.abs(box.y - origin.y), box.x - origin.x - origin.width]; })"""
 
 
+def gradient_boxes(shown: Opened) -> list[list[float]]:
+    """Left, top, width and height of each box that was made for the gradient."""
+    return shown.page.locator("#graph .gradient .face").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect()).map((box) => [box.x, box.y, box.width, box.height])"
+    )
+
+
+def apart(boxes: list[list[float]]) -> bool:
+    """Whether no box lies on another."""
+    return all(
+        abs(y - other_y) > height or x + width < other_x or other_x + other_width < x
+        for n, (x, y, width, height) in enumerate(boxes)
+        for other_x, other_y, other_width, _ in boxes[n + 1 :]
+    )
+
+
 def test_what_is_made_for_the_gradient_lies_beside_what_it_is_made_for(
     shown: Opened, network: Opened
 ) -> None:
     shown.click("#show-gradient")
     rows = shown.page.evaluate(ROWS)
     assert len(rows) > 5
-    assert all(apart < 1 and right > 0 for apart, right in rows)
+    assert all(off < 1 and right > 0 for off, right in rows)
     assert shown.outside("#graph .node") == 0
-    boxes = shown.page.locator("#graph .gradient .face").evaluate_all(
-        "all => all.map((e) => e.getBoundingClientRect()).map((box) => [box.x, box.y, box.width, box.height])"
-    )
-    for n, (x, y, width, height) in enumerate(boxes):
-        for other_x, other_y, other_width, _ in boxes[n + 1 :]:
-            assert abs(y - other_y) > height or x + width < other_x or other_x + other_width < x
+    assert apart(gradient_boxes(shown))
     network.click("#show-gradient")
     network.page.locator("#graph .group", has_text="gradient of Block.forward · 3/4").click()
     network.settle()
@@ -652,7 +663,7 @@ def test_bodies_of_gradients_unfold_beside_the_bodies_that_they_are_made_for(
     with opened(browser, flow, tmp_path) as shown:
         shown.click("#show-gradient")
         assert {"TanhGrad", "Cos"} <= shown.operations(".operation.gradient")
-        assert all(apart < 1 and right > 0 for apart, right in shown.page.evaluate(ROWS))
+        assert all(off < 1 and right > 0 for off, right in shown.page.evaluate(ROWS))
         # What arrives at the result of the loop goes into the gradient's body.
         ends = shown.page.locator("#graph .edge.gradient").evaluate_all(
             """all => all.map((edge) => [edge.dataset.from, edge.dataset.to].map(
@@ -664,6 +675,17 @@ def test_bodies_of_gradients_unfold_beside_the_bodies_that_they_are_made_for(
         shown.click("#fold")
         assert any("gradient of Scan" in text for text in shown.drawn("#graph .group .first"))
         assert "TanhGrad" not in shown.operations(".operation.gradient")
+
+
+def test_a_long_row_of_what_is_made_for_the_gradient_goes_on_below(browser: Any, tmp_path: Path) -> None:
+    flow = sg.explain(page_tools.repeating, np.ones((4, 3)), np.ones((3, 3)))
+    with opened(browser, flow, tmp_path) as shown:
+        shown.click("#show-gradient")
+        boxes = gradient_boxes(shown)
+        assert len(boxes) > 30
+        assert apart(boxes)
+        wide = max(x + width for x, _, width, _ in boxes) - min(x for x, *_ in boxes)
+        assert wide < 35 * boxes[0][3]  # A box is 42 high; in one line they took 88 times that.
 
 
 def test_on_a_phone_it_opens_at_the_summary(browser: Any, tmp_path: Path) -> None:

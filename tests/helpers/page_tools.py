@@ -213,6 +213,17 @@ def looping(h: Any, xs: Any) -> Any:
     return sg.reduce_sum(last) + sg.reduce_sum(every)
 
 
+def repeating(h: Any, w: Any) -> Any:
+    """A loop that ends by a condition: its gradient is a loop of loops, most of it for one operation."""
+    found = sg.while_loop(
+        lambda i, h: sg.reduce_sum(h) < 100.0,
+        lambda i, h: (i + 1, sg.tanh(h @ w) + sg.stop_gradient(h)),
+        (0, h),
+        maximum_iterations=5,
+    )
+    return sg.reduce_sum(found[1])
+
+
 def chain(length: int) -> Any:
     """Operations one after the other, without scopes, with one stop in the middle."""
     graph = sg.Graph()

@@ -121,3 +121,21 @@ def test_what_is_fed_may_be_changed_afterwards(engine: str) -> None:
         given.delete()
         assert (fetched == 7.0).all()
         assert (session.run(w) == 7.0).all()
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["a tensor", "a list with one"])
+def test_feeding_a_tensor_of_a_graph_is_an_error_whose_three_cures_work(wrapped: bool) -> None:
+    with sg.Graph().as_default() as graph:
+        key = sg.placeholder(sg.uint32, [2], name="key")
+        y = sg.random.normal(key, (3,))
+        inside = sg.random.key(3)
+        instead = sg.random.normal(inside, (3,))
+    value = [inside[0], inside[1]] if wrapped else inside
+    with sg.Session(graph) as session:
+        with pytest.raises(sg.FeedError) as caught:
+            session.run(y, {key: value})
+        assert "which has no value until its graph runs" in caught.value.message
+        assert "sg.where" not in caught.value.message
+        outside = session.run(y, {key: sg.random.key(3)})
+        np.testing.assert_array_equal(session.run(y, {key: session.run(inside)}), outside)
+        np.testing.assert_array_equal(session.run(instead), outside)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.arrays import Array
-from stopgrad.base.errors import FeedError, ShapeError, StopgradError
+from stopgrad.base.errors import FeedError, ShapeError
+from stopgrad.base.trees import tree_leaves
 from stopgrad.base.types import FRESH, Size, TensorType, bind_sizes, size_value
 from stopgrad.engines import Engine
 from stopgrad.graph.graph import Output, describe
@@ -75,14 +76,19 @@ def _as_numpy(x: Output, value: object) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:  # A RuntimeError: JAX's array was deleted.
-        why = (
-            error.message
-            if isinstance(error, StopgradError)
-            else "its parts differ in length"
-            if "inhomogeneous" in str(error)
-            else error
+        raise FeedError(f"{describe(x)} was fed {_no_array(value, error)}") from None
+
+
+def _no_array(value: object, error: Exception) -> str:
+    """What was fed in the place of an array, for errors."""
+    tensor = next((part for part in tree_leaves(value) if isinstance(part, Output)), None)
+    if tensor is not None:
+        return (
+            f"{describe(tensor)}, which has no value until its graph runs; feed an array: make it outside of "
+            "the graph, or feed what Session.run gives for that tensor; or use the tensor itself in the graph"
         )
-        raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
+    why = "its parts differ in length" if "inhomogeneous" in str(error) else error
+    return f"a value that is no array: {why}"
 
 
 def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]) -> str:

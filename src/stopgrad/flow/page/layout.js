@@ -68,8 +68,10 @@ async function warmed(worker) {
 
 /** The number of edges from one box from which on each is drawn as a chip: for inputs, and for others. */
 const FAN_OF_INPUT = 5, FAN = 12;
-/** The room between two boxes beside the forward operations, and left of all these. */
-const GAP = 14, DIVIDE = 60;
+/** The room between two boxes beside the forward operations, between two lines of them, and left of all these. */
+const GAP = 14, LINE = 10, DIVIDE = 60;
+/** The width from which on a row of them goes on in a second line, unless the forward operations are wider. */
+const ROW = 1300;
 
 class Layout {
   /** `engine` is the promise of :func:`startEngine`. */
@@ -126,19 +128,24 @@ class Layout {
 
   /** Add what was made for the gradient: each box at the right, in the row of the forward box that it lies beside. */
   withGradient(placed, { beside, across }) {
-    const { boxes } = placed, divide = placed.width + DIVIDE;
+    const { boxes } = placed, divide = placed.width + DIVIDE, most = Math.max(ROW, placed.width);
     const rows = new Map(); // For each band of the picture the boxes that begin in it.
     const waiting = [...beside].filter(([, forward]) => boxes.get(forward));
     waiting.sort(([, one], [, other]) => boxes.get(one).y - boxes.get(other).y);
     for (const [node, forward] of waiting) {
-      const { width, height } = this.box(node), { y } = boxes.get(forward);
-      const row = Math.floor(y / height);
-      const near = [row - 1, row, row + 1].flatMap((n) => rows.get(n) || []);
-      const x = near.filter((box) => Math.abs(box.y - y) < height + 4)
-        .reduce((right, box) => Math.max(right, box.x + box.width + GAP), divide);
+      const { width, height } = this.box(node);
+      let { y } = boxes.get(forward), x = divide, row;
+      for (;; y += height + LINE) { // A row that is full goes on below.
+        row = Math.floor(y / height);
+        const near = [row - 1, row, row + 1].flatMap((n) => rows.get(n) || []);
+        x = near.filter((box) => Math.abs(box.y - y) < height + 4)
+          .reduce((right, box) => Math.max(right, box.x + box.width + GAP), divide);
+        if (x === divide || x + width <= divide + most) break;
+      }
       boxes.set(node, { x, y, width, height });
       rows.set(row, [...(rows.get(row) || []), boxes.get(node)]);
       placed.width = Math.max(placed.width, x + width + GAP);
+      placed.height = Math.max(placed.height, y + height + GAP);
     }
     const drawn = across.filter(({ from, to }) => boxes.get(from) && boxes.get(to));
     const edges = drawn.map((edge) => ({ ...edge, path: bent(boxes.get(edge.from), boxes.get(edge.to)) }));
