@@ -71,7 +71,7 @@ def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: 
         assert ours["first_s"] > 0
         assert ours["rss_mb"] > 0
         assert other["agrees"], row
-        assert by_hand.get("agrees") or by_hand["left_out"] == "not written", row
+        assert by_hand.get("agrees") or "written by hand where" in by_hand["left_out"], row
     for row in found["gates"]:
         assert row["with"]["stops"] == 20
         assert row["without"]["stops"] == 0

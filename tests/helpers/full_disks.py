@@ -64,8 +64,8 @@ def writers(home: Path) -> dict[str, Callable[[Path], object]]:
     module = sys.modules[library.__module__]
 
     def keep(path: Path) -> None:
-        with suppress(sg.FileError):  # As in `Programs.compile`.
-            kept._save(path, b"program" * 1000)  # type: ignore[arg-type]
+        with suppress(sg.FileError, OSError):  # As in `Programs.make`.
+            kept._save(str(path), b"", b"program" * 1000)  # type: ignore[arg-type]
 
     def build(path: Path) -> None:
         os.environ["CXX"], os.environ["STOPGRAD_CACHE_DIR"] = str(compiler), str(path)

@@ -27,7 +27,6 @@ import onnx
 from killed_training import wait_for
 
 import stopgrad.onnx as sgo
-from stopgrad.base.folders import unsealed
 from stopgrad.base.types import DTYPES, tensor_type
 from stopgrad.engines.xla.native import library
 from stopgrad.engines.xla.stored import Programs
@@ -96,17 +95,19 @@ def programs(home: Path) -> tuple[Write, Read]:
     """Compiled programs that the xla engine keeps."""
     kept = Programs.__new__(Programs)
     kept._serialize = SimpleNamespace(serialize=lambda compiled: (compiled, None, None))
+    sys.modules[Programs.__module__].private_folder = lambda name: home  # type: ignore[attr-defined]
     last = 0
 
     def write(i: int) -> None:
-        kept._save(home / "program", str(i).encode() * 100_000)  # type: ignore[arg-type]
+        kept._save("program", b"note", str(i).encode() * 100_000)  # type: ignore[arg-type]
 
     def read() -> int:
         nonlocal last
-        data = unsealed(home / "program", "program")
-        assert data is not None
+        found = kept.stored("program")
+        assert found is not None
+        note, data = found
         last = int(data[: len(data) // 100_000])
-        assert data == str(last).encode() * 100_000
+        assert (note, data) == (b"note", str(last).encode() * 100_000)
         return last
 
     return write, read

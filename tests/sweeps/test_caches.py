@@ -63,6 +63,7 @@ CHANGES = {
     "stopgrad.ops.structural.programs.loaded": "64 programs of JAX's, by their bytes",
     "stopgrad.ops.structural.programs.steps_of": "the same, taken apart: 64",
     "stopgrad.ops.special.gamma._derivative_of_cotangent": "64 polynomials, by their order",
+    "stopgrad.base.tracebacks.CALLING": "code of our own modules that calls users' functions",
     "stopgrad.base.sizes._BINDING": "sizes, while a graph is checked against them",
     "stopgrad.base.sizes._DIMS": "weak: sizes that somebody holds",
     "stopgrad.base.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
