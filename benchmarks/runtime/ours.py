@@ -167,7 +167,6 @@ class Library(Steps):
         self.version = sg.__version__
 
     def touch(self) -> None:
-        # With a NumPy array: the engine begins before JAX does, or JAX's threads do not keep memory.
         self.wait(sg.function(lambda x: x + 1.0, engine=self.engine)(np.ones(2, np.float32)))
 
     to_numpy = staticmethod(np.asarray)

@@ -48,12 +48,7 @@ OURS = ("stopgrad", "before", "stopgrad numpy")
 PEERS = tuple(name for name in COLUMNS if name not in OURS)
 
 STEPS = ("mlp", "cnn", "rbm", "pgd", "transformer")
-KEPT_MEMORY = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "2147483647",
-    "MALLOC_TOP_PAD_": "67108864",
-    "MALLOC_ARENA_MAX": "1",
-}
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "2147483647", "MALLOC_TOP_PAD_": "67108864"}
 """What stopgrad's engine asks of glibc by itself. All columns have it but "jax", which is as installed."""
 
 

@@ -86,7 +86,7 @@ class XlaEngine(Engine):
     def __init__(self) -> None:
         # It makes 150,000 objects, none of them garbage.
         self._jax = without_gc(require, "jax", "the xla engine", "xla")
-        keep_memory()  # Before JAX starts its threads, if it has not yet.
+        keep_memory()
         self.namespace = jax_namespace()
         self._array = self._jax.Array
         self._programs = Programs(self._jax)

@@ -3,9 +3,6 @@
 XLA allocates memory for results and intermediate values in each call. glibc gets large blocks from the system
 and returns them each time, and the system clears them page by page, which takes longer than many
 computations. With memory kept, most calls that are bound by it take half the time (``docs/performance.md``).
-
-Only the memory that the process began with is kept. Threads get arenas of their own, which give memory back
-whatever the settings say, and XLA allocates in its threads; so all threads share one.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 
 # From glibc's malloc.h.
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def keep_memory() -> bool:
@@ -31,7 +28,7 @@ def keep_memory() -> bool:
     allocator = ctypes.CDLL(None)
     if not hasattr(allocator, "mallopt"):
         return False
-    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 * 2**20), (_ARENA_MAX, 1))
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 * 2**20))
     return {allocator.mallopt(what, value) for what, value in settings} == {1}
 
 
