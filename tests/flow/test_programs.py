@@ -24,8 +24,10 @@ def check(name: str, seeds: range) -> None:
     world = WORLDS[name]
     for seed in seeds:
         program = world.draw(seed)
-        if held(world, program)[0]:
-            pytest.fail(f"program {seed}:\n{example(world, program)}")
+        complaints = held(world, program)[0]
+        if complaints:
+            told = "\n".join(complaints)
+            pytest.fail(f"program {seed}:\n{told}\nA smaller one:\n{example(world, program)}")
 
 
 @pytest.mark.parametrize("block", range(10))

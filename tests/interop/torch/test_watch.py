@@ -131,6 +131,20 @@ def no_grad_in_no_grad() -> Any:
     return z.sum(), w
 
 
+@case("stopped", "torch.no_grad()")
+def no_grad_entered_twice() -> Any:
+    """Another manager may have the identity of one that is gone; here, it is the same."""
+    w = leaf()
+    manager = torch.no_grad()
+    with manager:
+        pass
+    with torch.no_grad():  # cut
+        with manager:
+            pass
+        y = w * 2
+    return y.sum(), w
+
+
 @torch.no_grad()  # helper
 def encode(w: Any) -> Any:
     return w * 2

@@ -103,26 +103,27 @@ class Entry:
         manager: the identity of the context manager; 0 if there is none.
         why: its name, as users write it.
         leaves: whether it happens in the manager's ``__exit__``.
-        constructs: whether the manager is only being constructed.
+        begins: whether what was before is what the manager will come back to: ``set_grad_enabled`` does when
+            it is made, all others when they are entered. (An older one may have had the same identity.)
         place: where it was entered: for a decorated function, its decorator.
         optimizes: whether it happens in a step of an optimizer.
         recomputes: whether it happens in a checkpoint, which runs its function again later.
     """
 
-    __slots__ = ("constructs", "leaves", "manager", "optimizes", "place", "recomputes", "why")
+    __slots__ = ("begins", "leaves", "manager", "optimizes", "place", "recomputes", "why")
 
     def __init__(self, frame: FrameType | None) -> None:
-        self.manager, self.leaves, self.constructs = 0, False, False
+        self.manager, self.leaves, self.begins = 0, False, False
         self.why = "torch.set_grad_enabled(False)"
         while frame is not None and frame.f_code.co_filename.startswith(_HERE):
             frame = frame.f_back
         while frame is not None and frame.f_code.co_filename == _GRAD_MODE:
             manager = frame.f_locals.get("self")
             self.manager = id(manager)
-            if type(manager).__name__ != "set_grad_enabled":
-                self.why = f"torch.{type(manager).__name__}()"
             name = frame.f_code.co_name
-            self.leaves, self.constructs = name == "__exit__", name == "__init__"
+            self.leaves, self.begins = name == "__exit__", name == "__init__"
+            if type(manager).__name__ != "set_grad_enabled":
+                self.why, self.begins = f"torch.{type(manager).__name__}()", True
             frame = frame.f_back
         file = "" if frame is None else frame.f_code.co_filename
         self.optimizes = file.startswith(_OPTIMIZERS)

@@ -87,9 +87,10 @@ class Regions:
         """Note that gradients are switched on or off."""
         entry = Entry(sys._getframe(1))
         if entry.manager and entry.leaves:
-            self.region = None if on else self._before.pop(entry.manager, self.region)
+            before = self._before.pop(entry.manager, self.region)
+            self.region = None if on else before
             return
-        if entry.manager and (entry.constructs or entry.manager not in self._before):
+        if entry.manager and (entry.begins or entry.manager not in self._before):
             self._before[entry.manager] = self.region
         if on:
             # A forward which switches gradients on is known before it makes anything.
