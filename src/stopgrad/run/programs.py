@@ -32,12 +32,14 @@ class Program:
         engine: the name of the engine.
         backend: the engine itself.
         run: computes the values of the outputs from those of the inputs.
+        whole: whether it is one compiled program on one device, whose results are ready, or fail, together.
     """
 
     def __init__(self, backend: Engine, run: Compiled) -> None:
         self.backend, self.run = backend, run
         self.engine = backend.name
         self._executable: Any = getattr(run, "executable", None)
+        self.whole: bool = getattr(run, "whole", False)
 
     def direct(self, arrays: Sequence[Any]) -> Callable[..., Sequence[Any]] | None:
         """A function that takes arrays like these one by one, and computes what :attr:`run` computes.

@@ -361,7 +361,7 @@ class Session:
                     arrays = [*arrays, *map(partial(_spare, state), plan.assigned)]
             results = program.run(arrays)
             if len(results) > count:
-                engine.finish(results[count:])
+                engine.finish(results[-1:] if program.whole else results[count:])
                 fetched = engine.taken(results[:count])
             else:
                 fetched = engine.taken(results)

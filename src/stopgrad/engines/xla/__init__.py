@@ -291,7 +291,7 @@ class XlaEngine(Engine):
                     raise
                 return settings.fixed(wide, anyhow, *arrays)
 
-        run.executable = compiled  # type: ignore[attr-defined]
+        run.executable, run.whole = compiled, True  # type: ignore[attr-defined]
         if not donate:
             run.direct = partial(self._direct, compiled, wide_inputs)  # type: ignore[attr-defined]
         return run

@@ -204,6 +204,10 @@ def _with_vectors(a: ArrayLike, b: ArrayLike, p: int, q: int, ta: bool, tb: bool
     return d.apply(MatMul, (a, b), (ta, tb), name)
 
 
+_WORTH = 2**15
+"""The fewest numbers of a whose copy takes longer than what a swapped product costs besides."""
+
+
 def _swaps(a: Array, b: Array) -> bool:
     """Whether XLA computes aᵀ b of matrices on CPUs faster as the transpose of bᵀ a.
 
@@ -214,7 +218,7 @@ def _swaps(a: Array, b: Array) -> bool:
     """
     (k, m), n = a.shape, b.shape[1]
     known = all(isinstance(size, int) for size in (k, m, n))
-    return known and a.dtype == np.float32 and n * (k + m) < k * m
+    return known and a.dtype == np.float32 and k * m >= _WORTH and n * (k + m) < k * m
 
 
 def _gradient_a(g: Output, op: Operation) -> Tensor:
