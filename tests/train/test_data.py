@@ -532,7 +532,8 @@ class Source:
 batches = sg.data.batches(Source(), 10, prefetch=3)
 next(batches)
 child = os.fork()
-print([int(next(batches)[0]) for _ in range(3)], flush=True)
+firsts = [int(next(batches)[0]) for _ in range(3)]
+os.write(1, f"{firsts}\\n".encode())  # Whole, as print is not where it is unbuffered: both write now.
 if not child:
     sys.exit()
 os.waitpid(child, 0)
