@@ -3,6 +3,10 @@
 XLA allocates memory for results and intermediate values in each call. glibc gets large blocks from the system
 and returns them each time, and the system clears them page by page, which takes longer than many
 computations. With memory kept, most calls that are bound by it take half the time (``docs/performance.md``).
+
+XLA asks for all intermediate values at once, in one of its own threads. For such a thread glibc keeps pieces
+of less than 64 MiB only: it gets larger ones from the system each time, whatever it was told. So XLA is told
+to ask for several pieces.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,13 +22,20 @@ import numpy as np
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
+PIECE = 48 * 2**20
+"""The most bytes that XLA asks for at once, unless one value has more. It leaves room in 64 MiB."""
+
+_libc = cache(platform.libc_ver)  # It reads the interpreter's file.
+
+
+def keeps_memory() -> bool:
+    """Whether memory is kept: on Linux with glibc, unless the environment has ``STOPGRAD_KEEP_MEMORY=0``."""
+    return os.environ.get("STOPGRAD_KEEP_MEMORY") != "0" and _libc()[0] == "glibc"
+
 
 def keep_memory() -> bool:
-    """Have the whole process keep memory that was freed. Returns whether that worked.
-
-    It works on Linux with glibc. ``STOPGRAD_KEEP_MEMORY=0`` in the environment switches it off.
-    """
-    if os.environ.get("STOPGRAD_KEEP_MEMORY") == "0" or platform.libc_ver()[0] != "glibc":
+    """Have the whole process keep memory that was freed. Returns whether that worked."""
+    if not keeps_memory():
         return False
     allocator = ctypes.CDLL(None)
     if not hasattr(allocator, "mallopt"):
