@@ -11,6 +11,8 @@ from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import TensorType
 from stopgrad.graph.body import Body, bodies_in
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.structural.sources import Const, Placeholder
+from stopgrad.rewrite import Rewritten
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,30 @@ def _flops(op: Operation) -> int:
     if special is not None:
         return int(special(op))
     return max([_elements(x.type) for x in (*op.inputs, *op.outputs)])
+
+
+FEW = 512
+"""The most elements of all results in a small graph."""
+
+
+def is_small(prepared: Rewritten, operations: Sequence[Operation]) -> bool:
+    """Whether NumPy has computed a graph before a compiled program would have been called.
+
+    To call one with NumPy arrays takes 5 µs, and 2 for each array that goes in or out. NumPy takes 2, and
+    half of one for an elementwise operation on few elements (the page on performance).
+    """
+    arrays = len(prepared.inputs) + len(prepared.outputs)
+    return (
+        len(operations) <= 4 + 2 * arrays
+        and all(_is_quick(op) for op in operations)
+        and sum([_elements(y.type) for op in operations for y in op.outputs]) <= FEW
+    )
+
+
+def _is_quick(op: Operation) -> bool:
+    definition = op.definition
+    known = not any(y.type.symbolic for y in op.outputs)
+    return known and (definition.elementwise or definition.views or definition in (Const, Placeholder))
 
 
 def _number(size: object) -> int:

@@ -71,6 +71,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
+    slow_to_call = True
     variants: Sequence[Variant] = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
     meshes = True
     forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
