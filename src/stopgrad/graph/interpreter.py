@@ -37,7 +37,11 @@ class Backend(Protocol):
     """What the interpreter needs of an engine."""
 
     name: str
-    namespace: Any
+
+    @property
+    def namespace(self) -> Any:
+        """The functions that lowerings use."""
+        ...
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """A lowering's result as an array of the inferred dtype."""
