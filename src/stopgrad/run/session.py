@@ -360,13 +360,11 @@ class Session:
                 except KeyError:  # They are made again, those too that have been taken out.
                     arrays = [*arrays, *map(partial(_spare, state), plan.assigned)]
             results = program.run(arrays)
-            if len(results) > count:
+            fetched = engine.taken(results[:count])
+            if len(results) > count and not (program.whole and count):  # Else all are ready.
                 engine.finish(results[-1:] if program.whole else results[count:])
-                fetched = engine.taken(results[:count])
-            else:
-                fetched = engine.taken(results)
         except Exception as error:
-            fail(engine, plan.fetches, error)
+            fail(engine, plan.fetches or plan.assigns, error)
         if plan.assigned or values is not old.values:
             new = {**values}
             new.update(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
@@ -375,6 +373,10 @@ class Session:
             state.spare.update([(p, values[p]) for p in plan.assigned if p in values])
         elif (last := self._last) is not None and last.plan is plan and last.again is None:
             self._last = last._replace(again=Again.of(plan, program, fed))
+        if plan.done:
+            fetched = [*fetched]
+            for i in plan.done:
+                fetched.insert(i, np.array(True))
         return fetched
 
     def _commit(self, state: _State) -> None:
