@@ -486,14 +486,14 @@ def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Outpu
         found = scalar_in(graph, key)
         if found is None:
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
-            graph._scalars[(*key, get_ident())] = found
+            graph._scalars[key, get_ident()] = found
         return found
     return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
 
 
 def scalar_in(graph: Graph, key: tuple[Any, ...]) -> Output | None:
     """The unnamed scalar constant of a dtype and value that this thread has built in a graph, if it has."""
-    found = graph._scalars.get((*key, get_ident()))
+    found = graph._scalars.get((key, get_ident()))
     if found is None:
         return None
     op, operations = found.op, graph._operations
