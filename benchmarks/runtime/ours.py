@@ -156,7 +156,7 @@ class Library(Steps):
 
     def __init__(self, engine: str, device: str) -> None:
         self.engine = engine
-        if engine == "xla":
+        if engine != "numpy":
             import jax
 
             if device == "gpu" and jax.default_backend() != "gpu":

@@ -27,8 +27,8 @@ SAMPLE = 2e-4
 """Seconds that a measured run of calls takes at least: a clock is not asked about single calls of a µs."""
 
 COLUMNS = {
-    "stopgrad": ("ours", "xla"),
-    "before": ("ours", "xla"),
+    "stopgrad": ("ours", "auto"),
+    "before": ("ours", "auto"),
     "stopgrad numpy": ("ours", "numpy"),
     "jax": ("peer_jax", ""),
     "jax tuned": ("peer_jax", "tuned"),

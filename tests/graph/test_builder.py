@@ -265,7 +265,7 @@ def test_operations_of_a_user_never_become_gradient_operations(restless: None) -
     done = threading.Event()
 
     def differentiate() -> None:
-        for _ in range(15):
+        while len(pulled) < 15 or len(built) <= 3:
             pulled.append(sg.gradients(y, [x])[0])
         done.set()
 
@@ -274,7 +274,6 @@ def test_operations_of_a_user_never_become_gradient_operations(restless: None) -
             built.extend(z.op for z in (sg.exp(x), x * 1.5, sg.cos(x)))
 
     together(differentiate, use)
-    assert len(built) > 3
     assert [op for op in built if op.origin is not None or "gradients" in op.name] == []
     assert [x.op for op in built for x in op.inputs if x.op.origin is not None] == []
     assert {len(graph.subgraph_to([g])) for g in pulled} == {len(graph.subgraph_to([pulled[0]]))}

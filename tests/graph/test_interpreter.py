@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,11 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.interpreter import (
     NUMPY_BACKEND,
+    WRITTEN,
     Observer,
     Run,
     Step,
+    compiled,
     computation,
     interpret,
     observed,
@@ -250,3 +253,84 @@ def test_one_operation_alone() -> None:
     np.testing.assert_array_equal(observed(y.op, NUMPY_BACKEND, watching)(array), np.sin(array))
     assert len(observed(low.op, NUMPY_BACKEND, watching)(array)) == 2
     assert [kind for kind, *_ in watching.seen] == ["Sin", "Split"]
+
+
+# --------------------------------------------------------------------------------------- written out
+
+
+def test_written_out_it_computes_the_same() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [4])
+        n = sg.placeholder(sg.int32, [])
+        low, high = sg.split(sg.sin(x), 2)
+        ys = [low * high, x, sg.cast(n, sg.float64) / 0.0, low, low, sg.argmax(x)]
+    arrays = [np.arange(4, dtype=F), np.array(3, np.int32)]
+    found, expected = compiled([x, n], ys)(*arrays), computation([x, n], ys)(arrays)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    assert compiled([], [])() == []
+
+
+def test_written_out_its_errors_name_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Exception] = []
+
+    def fail(xp: Any, x: Any) -> Any:
+        raise raised[0]
+
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [2])
+        y = sg.tan(sg.sin(x) * 2.0, name="bend") + 1.0
+    monkeypatch.setattr(sg.ops.Tan, "lower", staticmethod(fail))
+    run = compiled([x], [y])
+    for error, kind in ((ValueError("odd"), sg.EngineError), (KeyError("odd"), sg.InternalError)):
+        raised[:] = [error]
+        with pytest.raises(
+            kind, match=r"(?s)could not compute Tan 'bend' built at .*test_interpreter.*odd"
+        ) as e:
+            run(np.ones(2, F))
+        assert e.value.__cause__ is error
+    with pytest.raises(TypeError):  # Not an operation's.
+        run()
+
+
+def test_written_out_where_a_signal_comes_in_between() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [2])
+        y = x
+        for _ in range(20):
+            y = sg.sin(y)
+    run = compiled([x], [y])
+    left = 0
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename.endswith(":written"):
+            left -= 1
+            if not left:
+                raise TimeoutError
+        return trace
+
+    before = sys.gettrace()
+    for line in range(1, 24):  # Where the function begins, its operations, and where it returns.
+        left = line
+        sys.settrace(trace)
+        try:
+            with pytest.raises((TimeoutError, sg.EngineError)) as caught:
+                run(np.ones(2, F))
+        finally:
+            sys.settrace(before)
+        assert TimeoutError in (type(caught.value), type(caught.value.__cause__))
+    np.testing.assert_array_equal(run(np.ones(2, F))[0], interpret([y], {x: np.ones(2, F)})[0])
+
+
+def test_long_programs_and_those_with_bodies_are_run_step_by_step() -> None:
+    with sg.Graph().as_default():
+        x, parts, ys = summed_in_a_scan()
+        z = x
+        for _ in range(WRITTEN + 1):
+            z = sg.negative(z)
+    arrays = [np.array(0.5, F), np.ones(3, F)]
+    for outputs in (ys, [z]):
+        found = compiled([x, parts], outputs)(*arrays)
+        np.testing.assert_array_equal(found[0], computation([x, parts], outputs)(arrays)[0])

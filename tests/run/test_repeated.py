@@ -71,20 +71,31 @@ def same(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.slow
-def test_any_call_may_follow_any_other() -> None:
-    expected = {name: sg.function(doubled, engine="xla")(make()) for name, make in ARGUMENTS.items()}
-    f = sg.function(doubled, engine="xla")
+@pytest.mark.parametrize("engine", ["xla", "numpy", "auto"])
+def test_any_call_may_follow_any_other(engine: str) -> None:
+    expected = {name: sg.function(doubled, engine=engine)(make()) for name, make in ARGUMENTS.items()}
+    f = sg.function(doubled, engine=engine)
     for first, then in itertools.product(ARGUMENTS, repeat=2):
         for name in (first, first, first, then, then, then):
             same(f(ARGUMENTS[name]()), expected[name])
 
 
-def test_the_shorter_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("engine", ["xla", "numpy", "auto"])
+def test_the_shorter_way_is_taken(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     slow: list[Any] = []
-    f = sg.function(doubled, engine="xla")
+    f = sg.function(doubled, engine=engine)
     usual = type(f)._arguments
     monkeypatch.setattr(type(f), "_arguments", lambda *args: slow.append(args) or usual(*args))
-    for name in ("float32", "jax", "nested", "point of jax"):
+    for name in (
+        ("float32", "point", "Python float")
+        if engine == "numpy"
+        else (
+            "float32",
+            "jax",
+            "nested",
+            "point of jax",
+        )
+    ):
         slow.clear()
         for _ in range(5):
             f(ARGUMENTS[name]())

@@ -569,3 +569,22 @@ def test_a_run_like_the_last_one_takes_what_the_first_took(engine: str) -> None:
         session.close()
         with pytest.raises(sg.GraphError, match="closed"):
             session.run(fetched, {x: a, n: big})
+
+
+def test_groups_of_assignments_are_true_wherever_they_are_fetched() -> None:
+    with sg.Graph().as_default() as graph:
+        a, b = sg.parameter(np.zeros(2), name="a"), sg.parameter(np.zeros(2), name="b")
+        both = sg.group(sg.assign(a, a + 1.0), sg.assign(b, a + 2.0))
+        mixed = sg.group(both, a * 2.0)
+    with sg.Session(graph) as session:
+        found = session.run([both, a, both, {"mixed": mixed}, b])
+        assert [np.asarray(x).tolist() for x in (*found[:3], found[3]["mixed"], found[4])] == [
+            True,
+            [0.0, 0.0],
+            True,
+            True,
+            [0.0, 0.0],
+        ]
+        assert session.run(both) == np.array(True)
+        assert session.run(both, {both: False}) == np.array(False)  # Fed, it assigns nothing.
+        assert (session.value(a).tolist(), session.value(b).tolist()) == ([2.0, 2.0], [3.0, 3.0])

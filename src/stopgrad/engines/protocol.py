@@ -52,15 +52,18 @@ class Engine(ABC):
         name: the name by which users choose it. A definition's own form for it is its attribute of this name.
         form: the name of that attribute, if it is another one.
         priority: ``"auto"`` takes the engine of the highest priority that is installed and can run the graph.
-        needs: the modules without which it is not installed. They are imported when the engine is made.
+        needs: the modules without which it is not installed. They are imported when the engine is made, or
+            when it first needs them.
         keeps_sizes: whether it compiles graphs with symbolic sizes once for all sizes; else it compiles for
             each, and gets numbers.
         reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then
             give it, beside the values, arrays that they no longer need.
         unusable: why it cannot compute in this process, although it is installed; None if it can.
-        checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
-            arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
-            objects of other types.
+        checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for arrays of
+            other shapes than it compiled for, for arrays of its own type of other dtypes, unless that is
+            NumPy's, and for objects of other types.
+        slow_to_call: whether a call of what it compiled takes longer than a few operations take NumPy. With
+            ``"auto"``, NumPy computes these.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         meshes: whether it runs graphs on a mesh of devices: :meth:`on_mesh` then makes it with the mesh.
         mesh: the mesh; None if it computes on one device.
@@ -76,6 +79,7 @@ class Engine(ABC):
     reuses: ClassVar[bool] = False
     unusable: ClassVar[str | None] = None
     checks: bool = False
+    slow_to_call: ClassVar[bool] = False
     meshes: ClassVar[bool] = False
     mesh: Mesh | None = None
     variants: Sequence[Variant] = (PLAIN,)

@@ -23,6 +23,7 @@ from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.sharding import Shard
 from stopgrad.rewrite import Forming, Rewritten, check_sizes, prepare
+from stopgrad.run.costs import is_small
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import (
     REPORTS,
@@ -89,6 +90,7 @@ class Compiler:
         assigned: Sequence[Output] = (),
         sample: Sample | None = None,
         shardings: Sequence[Spec] = (),
+        outside: bool = False,
     ) -> Program:
         """Compile a prepared graph. Errors of the engine become ours.
 
@@ -100,10 +102,18 @@ class Compiler:
                 memory write results there.
             sample: values of the inputs, for measuring.
             shardings: how results should be divided on a mesh.
+            outside: whether all values come as NumPy arrays and go as such. With ``"auto"``, NumPy computes
+                what it has computed before a compiled program would have been called.
         """
         operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
-        if self._any_engine and engine.unsupported(operations) is not None:
-            engine = engine_named("auto", operations)
+        small = False
+        if self._any_engine:
+            if engine.unsupported(operations) is not None:
+                engine = engine_named("auto", operations)
+            numpy = engine_named("numpy")
+            if outside and sample is None and engine.slow_to_call and is_small(prepared, operations):
+                small = numpy.unsupported(operations) is None
+            engine = numpy if small else engine
         tune = self.options.tune
         anywhere = self._any_engine and tune == "full" and sample is not None and sample.anywhere
         strict = self._strict or bool(prepared.graph.acting)  # What prints, prints in order.
@@ -131,7 +141,7 @@ class Compiler:
         shown, measured = _shown(prepared), (tuple(tried), known is not None)
         notes = Notes(forms[way])
         self.reports.append(Report(shown, way.engine.name, way.variant.name, took, *measured, notes))
-        return Program(way.engine, run)
+        return Program(way.engine, run, small)
 
 
 def compile_sized(

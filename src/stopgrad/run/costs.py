@@ -11,6 +11,10 @@ from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import TensorType
 from stopgrad.graph.body import Body, bodies_in
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.shapes.reshape import Sum
+from stopgrad.ops.structural.sources import Const, Placeholder
+from stopgrad.rewrite import Rewritten
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,35 @@ def _flops(op: Operation) -> int:
     if special is not None:
         return int(special(op))
     return max([_elements(x.type) for x in (*op.inputs, *op.outputs)])
+
+
+FEW = 512
+"""The most elements of all results in a small graph."""
+
+
+def is_small(prepared: Rewritten, operations: Sequence[Operation]) -> bool:
+    """Whether NumPy has computed a graph before a compiled program would have been called.
+
+    To call one with NumPy arrays takes 5 µs, and 2 for each array that goes in or out. NumPy takes 2, and
+    half of one for an elementwise operation on few elements (the page on performance).
+    """
+    calls = [_calls(op) for op in operations]
+    arrays = len(prepared.inputs) + len(prepared.outputs)
+    return (
+        sum(calls) <= 4 + 2 * arrays
+        and not any(y.type.symbolic for op in operations for y in op.outputs)
+        and sum([_elements(y.type) for op in operations for y in op.outputs]) <= FEW
+    )
+
+
+def _calls(op: Operation) -> float:
+    """How long NumPy takes for an operation on few elements, in calls of its quickest functions."""
+    definition = op.definition
+    if definition in (Const, Placeholder):
+        return 0
+    if definition in (Sum, MatMul):
+        return 2
+    return 1 if definition.elementwise or definition.views else math.inf
 
 
 def _number(size: object) -> int:

@@ -125,7 +125,7 @@ class Function:
             traced.called = True
             self._warn_of_many(given)
             self._last_new = given._replace(leaves=[], arrays=[])
-        program = traced.program(engine, given.arrays, sample)
+        program = traced.program(engine, given.arrays, sample, given.native)
         results = results_of(traced, program, engine, given)
         # Only after two equal calls: a call that the engine refuses takes longer than the usual way.
         alike, self._last_program = program is self._last_program, program
@@ -160,8 +160,8 @@ class Function:
     def _ahead(self, traced: Traced, expected: Arguments) -> CompiledFunction:
         """A function that calls what was lowered, and takes arguments of that signature only."""
         engine = self._usable()
-        traced.compile(engine)
-        program = traced.program(engine, expected.arrays)
+        traced.compile(engine, own=True)
+        program = traced.program(engine, expected.arrays, own=True)
         expected = expected._replace(leaves=[], arrays=[])
 
         def call(*args: object, **kwargs: object) -> Any:
@@ -173,7 +173,8 @@ class Function:
                     f"{difference(self._f, expected, given)}; "
                     "lower it for these, or call the function itself"
                 )
-            return traced.rebuild(results_of(traced, traced.program(engine, given.arrays), engine, given))
+            found = traced.program(engine, given.arrays, own=True)
+            return traced.rebuild(results_of(traced, found, engine, given))
 
         return CompiledFunction(call, program)
 

@@ -14,6 +14,7 @@ from stopgrad.base.errors import FeedError, GraphError
 from stopgrad.engines import Engine
 from stopgrad.graph.graph import Graph, Operand, Operation, Output, describe, needed
 from stopgrad.ops.gates.stopping import Named, Probe
+from stopgrad.ops.structural.groups import NoOp
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.run.programs import Program
 
@@ -26,11 +27,12 @@ class Plan:
     """What has to be computed for one choice of fetches and feeds.
 
     Attributes:
-        fetches: the outputs that are returned.
+        fetches: the outputs that are computed and returned.
         feeds: the outputs that are fed.
         parameters: the parameters whose values are read.
         assigned: the parameters that get new values, from the outputs *assigns*.
         acting: outputs of operations that run for what they do, and are fed all that they need.
+        done: positions, among all that is returned, of groups of assignments, True when these are done.
         unsized: what engines that keep sizes symbolic have compiled.
     """
 
@@ -40,6 +42,7 @@ class Plan:
     assigned: list[Output]
     assigns: list[Output]
     acting: list[Output]
+    done: list[int]
     unsized: dict[Engine, Program] = field(default_factory=dict)
 
 
@@ -170,7 +173,14 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> Plan:
         if parameter in given:
             raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
     parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    return Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting)
+    done = [i for i, y in enumerate(fetches) if y not in given and _assigns_alone(y.op)]
+    computed = [y for i, y in enumerate(fetches) if i not in done]
+    return Plan(computed, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting, done)
+
+
+def _assigns_alone(op: Operation) -> bool:
+    """Whether an operation stands for assignments that run together, and for nothing else."""
+    return op.definition is NoOp and all(x.op.definition is Assign for x in op.inputs)
 
 
 def _able_to_act(graph: Graph, given: set[Output], running: Sequence[Operation]) -> list[Output]:

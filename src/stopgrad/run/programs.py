@@ -32,11 +32,12 @@ class Program:
         engine: the name of the engine.
         backend: the engine itself.
         run: computes the values of the outputs from those of the inputs.
+        small: whether NumPy computes it because it is small, and values come as NumPy arrays.
         whole: whether it is one compiled program on one device, whose results are ready, or fail, together.
     """
 
-    def __init__(self, backend: Engine, run: Compiled) -> None:
-        self.backend, self.run = backend, run
+    def __init__(self, backend: Engine, run: Compiled, small: bool = False) -> None:
+        self.backend, self.run, self.small = backend, run, small
         self.engine = backend.name
         self._executable: Any = getattr(run, "executable", None)
         self.whole: bool = getattr(run, "whole", False)

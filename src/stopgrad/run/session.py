@@ -58,7 +58,9 @@ class Session:
     Args:
         graph: None for the default graph.
         engine: the name of an engine, such as ``"xla"`` or ``"numpy"``; or ``"auto"``, the best that is
-            installed. If that cannot compute what is fetched, the session moves to the best that can.
+            installed. If that cannot compute what is fetched, the session moves to the best that can. A few
+            elementwise operations on few numbers are computed by NumPy, which takes less time than to call a
+            compiled program.
         cache_size: the number of compiled computations that are kept: one for each choice of fetches, feeds
             and fed shapes. Beyond it, the least recently used is dropped, and compiled again if needed.
         strict: whether every operation is computed just as its definition says, one after the other. Else the
@@ -151,7 +153,7 @@ class Session:
         if last is not None and last.asks(fetches, feeds):
             plan, spec = last.plan, last.spec
             again = last.again
-            values = None if again is None else self._run_again(again, plan, feeds, asked)
+            values = None if again is None else self._run_again(again, plan, feeds)
         else:
             plan, spec = self._planned(fetches, feeds)
             values = None
@@ -317,20 +319,20 @@ class Session:
             )
         return lock
 
-    def _run_again(
-        self, again: Again, plan: Plan, feeds: Feeds, asked: Engine
-    ) -> Sequence[np.ndarray[Any, Any]] | None:
+    def _run_again(self, again: Again, plan: Plan, feeds: Feeds) -> Sequence[np.ndarray[Any, Any]] | None:
         """Compute the fetches as in the last run; None if what is fed has other types."""
-        given = [*feeds.values()]
-        if asked is not again.engine or {*map(type, given)} != ARRAYS or [*map(DTYPE, given)] != again.dtypes:
+        engine, given = again.engine, [*feeds.values()]
+        if engine.unusable is not None or {*map(type, given)} != ARRAYS:
+            return None
+        if [*map(DTYPE, given)] != again.dtypes:
             return None
         with self._lock_outside("run"):
             try:
-                return asked.taken(again.direct(*given))
+                return engine.taken(again.direct(*given))
             except (TypeError, ValueError, FloatingPointError):
                 return None
             except Exception as error:
-                fail(asked, plan.fetches, error)
+                fail(engine, plan.fetches, error)
 
     def _run(self, plan: Plan, arrays: list[Any], asked: Engine) -> Sequence[np.ndarray[Any, Any]]:
         """Compute everything, then replace the state. The caller holds the lock."""
@@ -342,7 +344,7 @@ class Session:
         program: Program = self._programs(old.engine, plan, shapes, sample)
         engine, state = program.backend, old
         try:
-            if engine is not state.engine:
+            if engine is not state.engine and not program.small:
                 state = _State(engine, {p: engine.hold(np.asarray(v)) for p, v in old.values.items()}, {})
             if engine is not asked:
                 arrays = [np.asarray(a) for a in arrays]  # They may be arrays of the other engine.
@@ -360,13 +362,11 @@ class Session:
                 except KeyError:  # They are made again, those too that have been taken out.
                     arrays = [*arrays, *map(partial(_spare, state), plan.assigned)]
             results = program.run(arrays)
-            if len(results) > count:
+            fetched = engine.taken(results[:count])
+            if len(results) > count and not (program.whole and count):  # Else all are ready.
                 engine.finish(results[-1:] if program.whole else results[count:])
-                fetched = engine.taken(results[:count])
-            else:
-                fetched = engine.taken(results)
         except Exception as error:
-            fail(engine, plan.fetches, error)
+            fail(engine, plan.fetches or plan.assigns, error)
         if plan.assigned or values is not old.values:
             new = {**values}
             new.update(zip(plan.assigned, results[count : count + len(plan.assigned)], strict=True))
@@ -375,6 +375,10 @@ class Session:
             state.spare.update([(p, values[p]) for p in plan.assigned if p in values])
         elif (last := self._last) is not None and last.plan is plan and last.again is None:
             self._last = last._replace(again=Again.of(plan, program, fed))
+        if plan.done:
+            fetched = [*fetched]
+            for i in plan.done:
+                fetched.insert(i, np.array(True))
         return fetched
 
     def _commit(self, state: _State) -> None:
@@ -465,5 +469,13 @@ def _compile(
     # Fetches are whole on each device; a parameter's next value is divided like the old one.
     lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
     shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie, *[()] * len(plan.acting)]
-    compile = partial(compiler.compile, engine, assigned=plan.assigned, sample=sample, shardings=shardings)
+    outside = not plan.parameters and not plan.assigned  # These are the engine's own.
+    compile = partial(
+        compiler.compile,
+        engine,
+        assigned=plan.assigned,
+        sample=sample,
+        shardings=shardings,
+        outside=outside,
+    )
     return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from stopgrad.base.types import Size
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import rowwise
 from stopgrad.graph.graph import Output
-from stopgrad.graph.interpreter import computation
+from stopgrad.graph.interpreter import compiled
 
 
 @register
@@ -21,6 +24,7 @@ class NumPyEngine(Engine):
 
     name = "numpy"
     priority = 0
+    checks = True
     variants = (Variant("pieces"), PLAIN)
 
     def compile(
@@ -30,14 +34,47 @@ class NumPyEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        compute = computation(inputs, outputs, None if variant is PLAIN else rowwise.regions)
-        return lambda arrays: _apart(compute(arrays), arrays)
+        compute = compiled(inputs, outputs, None if variant is PLAIN else rowwise.regions)
+
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            return _apart(compute(*arrays), arrays)
+
+        shapes = None if any(x.type.symbolic for x in inputs) else [x.shape for x in inputs]
+        run.direct = partial(_direct, run, shapes)  # type: ignore[attr-defined]
+        return run
 
     def hold(self, array: npt.ArrayLike) -> Any:
         return np.array(array)
 
     def is_native(self, x: object) -> bool:
         return type(x) is np.ndarray and x.dtype.isnative
+
+    def taken(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values
+
+
+def _direct(
+    run: Compiled, shapes: Sequence[tuple[Size, ...]] | None, arrays: Sequence[Any]
+) -> Callable[..., Sequence[Any]] | None:
+    """A function of arrays like these, or floats, that does what *run* does; None for symbolic sizes."""
+    if shapes is None:
+        return None
+    floats = [i for i, x in enumerate(arrays) if type(x) is float]
+
+    def direct(*given: Any) -> Sequence[Any]:
+        if floats:
+            arrays = [*given]
+            for i in floats:
+                arrays[i] = np.asarray(given[i], np.float32)
+            given = (*arrays,)
+        if [*map(_SHAPE, given)] != shapes:
+            raise ValueError("arrays of other shapes")
+        return run(given)
+
+    return direct
+
+
+_SHAPE = attrgetter("shape")
 
 
 def _apart(values: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
+    slow_to_call = True
     variants: Sequence[Variant] = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
     meshes = True
     forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
@@ -84,17 +86,32 @@ class XlaEngine(Engine):
         on_mesh = Later("stopgrad.engines.xla.on_meshes")
 
     def __init__(self) -> None:
-        # It makes 150,000 objects, none of them garbage.
-        self._jax = without_gc(require, "jax", "the xla engine", "xla")
+        if importlib.util.find_spec("jax") is None:
+            require("jax", "the xla engine", "xla")  # Raises.
+
+    # JAX is imported when something is compiled with it, which takes half a second.
+
+    @cached_property
+    def _jax(self) -> Any:
         keep_memory()
-        self.namespace = jax_namespace()
-        self._array = self._jax.Array
-        self._programs = Programs(self._jax)
-        self._settings = Settings(self._jax)
+        return without_gc(require, "jax", "the xla engine", "xla")  # It makes 150,000 objects, all in use.
+
+    @cached_property
+    def namespace(self) -> JaxNamespace:
+        """JAX's functions, for lowerings."""
+        return jax_namespace()
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return Programs(self._jax)
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings(self._jax)
 
     def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
         """A lowering's result as an array of the inferred dtype."""
-        if isinstance(value, self._array) and value.dtype == dtype and not value.weak_type:
+        if isinstance(value, self._jax.Array) and value.dtype == dtype and not value.weak_type:
             return value  # The usual case; asking JAX takes as long as a small operation.
         return self.namespace.asarray(value, dtype)
 
@@ -310,7 +327,8 @@ class XlaEngine(Engine):
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
     def is_native(self, x: object) -> bool:
-        return isinstance(x, self._array)
+        jax = sys.modules.get("jax")
+        return jax is not None and isinstance(x, getattr(jax, "Array", ()))  # It is being imported, perhaps.
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         return handed_over(np.asarray(value))
