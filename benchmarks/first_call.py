@@ -13,8 +13,8 @@ A part's milliseconds are its own: what runs inside another part counts there. `
 before, for which JAX is imported, ``plan`` finding what the C++ kernels compute, ``lower`` JAX's tracing of
 our program and its lowering, ``load`` reading a stored program, ``run``
 its first call, ``rest`` all else until the result is there, ``threads`` what other threads, XLA's, do
-during ours. ``ours`` is the parts from ``trace`` to ``fingerprint``, and ``rest``. Shown is the least of the rounds, part
-by part. The kernels are built and measured before.
+during ours. ``ours`` is the parts from ``trace`` to ``fingerprint``, and ``rest``. Shown is the least of
+the rounds, part by part. The kernels are built and measured before.
 """
 
 from __future__ import annotations
