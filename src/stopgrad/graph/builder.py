@@ -324,7 +324,7 @@ CURRENT: ContextVar[Entry] = ContextVar("builder", default=(_OUTSIDE := Entry(_A
 
 def current() -> Builder:
     """The current builder."""
-    link = getattr(CURRENT.get()(), "__self__", None) or cast("Builder", _link(_innermost()))
+    link = getattr(CURRENT.get()(), "__self__", None) or _innermost()
     return _holding(link) if link.loose else link
 
 
@@ -333,14 +333,13 @@ def default_graph() -> Graph | None:
     return None if CURRENT.get() is _OUTSIDE else current().graph  # The usual case, in half the time.
 
 
-def _innermost() -> Entry:
-    """The innermost block that has not ended; ended ones inside it are dropped."""
-    entry = first = CURRENT.get()
-    while _link(entry) is None:
+def _innermost() -> Builder:
+    """The link of the innermost block that has not ended; ended ones inside it are dropped."""
+    entry = CURRENT.get()
+    while (link := getattr(entry(), "__self__", None)) is None:
         entry = entry.outer
-    if entry is not first:
-        CURRENT.set(entry)
-    return entry
+    CURRENT.set(entry)
+    return cast("Builder", link)
 
 
 def _link(entry: Entry) -> Builder | None:
