@@ -428,8 +428,10 @@ class Graph:
         """Whether what looks like one operation on these operands is one here, in a careful graph, too."""
         builder = current()
         here, hidden = builder.region, self._hidden
-        inside = [hidden.get(x.op, here) is here for x in operands]
-        return builder.tracing is None and all(inside)
+        for x in operands:
+            if hidden.get(x.op, here) is not here:
+                return False
+        return builder.tracing is None
 
     def _members(self, operands: Iterable[Operand]) -> list[Operation]:
         found = []
