@@ -54,6 +54,8 @@ CHANGES = {
     "stopgrad.graph.immediate._CALLS": "plans, by a public function and the types of its arguments: 4,096",
     "stopgrad.graph.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.graph.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
+    "stopgrad.graph.interpreter._quiet_context": "one context of nobody's variables",
+    "stopgrad.engines.xla.memory._libc": "the name and version of the C library",
     "stopgrad.graph.repeated._CALLS": "definitions, by a public function, types and settings: repeated.CALLS",
     "stopgrad.graph.public._READERS": "code of public functions, and of those that they make, once",
     "stopgrad.interop.jax.foreign._KNOWN": "weak: primitives; of each 16 programs, which are bytes",
