@@ -28,10 +28,13 @@ from stopgrad.engines.xla.native import convolution, rows
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.graph.interpreter import Region
 from stopgrad.ops.elementwise.composite import softmax
+from stopgrad.ops.elementwise.trigonometric import tanh
+from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.losses.cross_entropy import sparse_softmax_cross_entropy_with_logits
 from stopgrad.ops.neural.convolution import conv
 from stopgrad.ops.shapes.reshape import reduce_sum
 from stopgrad.ops.structural.sources import placeholder
+from stopgrad.transforms.control.loops import fori_loop
 from stopgrad.transforms.gradients.reverse import gradients
 
 Probe = tuple[Sequence[Output], Sequence[Output]]
@@ -75,6 +78,12 @@ def _labelled(count: int, columns: int) -> Probe:
         return [x, labels], [loss, *gradients(loss, [x])]
 
 
+def _repeated() -> Probe:
+    with Graph().as_default():
+        x, w = placeholder(float32, [128, 256]), placeholder(float32, [256, 256])
+        return [x, w], [fori_loop(0, 16, lambda _, y: tanh(matmul(y, w) + x), x)]
+
+
 def _convolved(which: int) -> Probe:
     """The convolution, the gradient of its input, or that of its filters."""
     with Graph().as_default():
@@ -91,6 +100,7 @@ PROBES: Mapping[str, Callable[[], Probe]] = {
     "rows, large": lambda: _softmax(2048, 1024),
     "labels, small": lambda: _labelled(64, 1000),
     "labels, large": lambda: _labelled(2048, 1024),
+    "functions": _repeated,
     "Conv": lambda: _convolved(0),
     "ConvBackpropInput": lambda: _convolved(1),
     "ConvBackpropFilter": lambda: _convolved(2),

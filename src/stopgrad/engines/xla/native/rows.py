@@ -29,7 +29,7 @@ from stopgrad.engines.xla.native.recording import (
     Symbol,
     shape_of,
 )
-from stopgrad.engines.xla.native.schedule import Result, encode, ordered
+from stopgrad.engines.xla.native.schedule import COSTS, Result, encode, ordered
 from stopgrad.graph.graph import Operation, Output, by_id
 from stopgrad.graph.interpreter import Region, Types, prepared
 from stopgrad.graph.operands import Literal
@@ -237,19 +237,32 @@ def _function(
 
 
 def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
-    """Whether a region is faster than XLA: it has a reduction, and computes whole columns."""
+    """Whether a region is faster than XLA: it computes whole columns, and has a reduction or a function.
+
+    A function such as tanh alone pays between products of matrices that two threads compute: XLA computes it
+    in two threads, too, but each reads what the other one has in its cache.
+    """
     nodes = ordered([result.node for result in results])
-    sums = [x for x in nodes if x.op in ("RowSum", "RowMax", "RowMin", "Total")]
-    return bool(sums) and any(x.kind == FULL and x.inputs for x in nodes)
+    if not any(x.kind == FULL and x.inputs for x in nodes):
+        return False
+    if any(x.op in ("RowSum", "RowMax", "RowMin", "Total") for x in nodes):
+        return True
+    return _DIVIDED <= math.prod(shape) <= _SMALL and any(COSTS.get(x.op, 0) >= _FUNCTION for x in nodes)
 
 
 _LABELLED = frozenset({SparseSoftmaxCrossEntropyWithLogits, TakeAlongAxis, ScatterAddAlongAxis, OneHot})
+_DIVIDED = 1 << 15
+"""The fewest elements of a function of a region without reductions."""
 _SMALL = 1 << 18
 """The most elements of tensors that stay in the cache between operations of XLA's."""
+_FUNCTION = 12
+"""The cost from which an instruction is a function, such as exp."""
 
 
 def kind_of(region: Region) -> str:
-    """The kind of a region, for :mod:`paying`: ``rows`` or ``labels``, and whether tensors are small."""
+    """The kind of a region, for :mod:`paying`: ``functions``, or ``rows`` or ``labels`` by size."""
+    if all(op.definition.elementwise or op.definition in _FREE for op in region.operations):
+        return "functions"
     labelled = any(op.definition in _LABELLED for op in region.operations)
     tensors = (x for op in region.operations for x in (*op.inputs, *op.outputs))
     small = max(math.prod(x.shape) for x in tensors) <= _SMALL

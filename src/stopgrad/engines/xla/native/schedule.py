@@ -28,7 +28,7 @@ INSTRUCTIONS = (
 
 _OPCODES = {name: i for i, name in enumerate(INSTRUCTIONS)}
 # The time of an instruction for a vector, in units of a load or store. Others than these take 2.
-_COSTS = {
+COSTS = {
     **{"Exp": 12, "Expm1": 15, "Log": 20, "Log1p": 32, "Tanh": 25, "Sigmoid": 22, "Erf": 45, "Erfc": 45},
     **{"Divide": 8, "Sqrt": 8, "Load": 3},
 }
@@ -106,7 +106,7 @@ class Schedule:
         """The cost of computing each value of all columns again."""
         costs: dict[Node, int] = {}
         for node in self._order:
-            own = 0 if node.op in ("input", "constant") and not _loads(node) else _COSTS.get(node.op, 2)
+            own = 0 if node.op in ("input", "constant") and not _loads(node) else COSTS.get(node.op, 2)
             again = own + sum(costs[x] for x in node.inputs if x.kind == FULL)
             costs[node] = again if node.kind == FULL and again < _KEPT else 1
             if node.kind == FULL and again >= _KEPT:
@@ -297,7 +297,7 @@ class _Tiles:
                 self.release(x)
             name = "Load" if node.op == "input" else node.op
             self.code.append(_instruction(name, self.target(node), operands))
-            schedule._weight += _COSTS.get(name, 2)
+            schedule._weight += COSTS.get(name, 2)
         for i, node in self.more:
             output = schedule._results[i].output
             if output.dtype.numpy == np.float32:
