@@ -27,7 +27,7 @@ from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
 from stopgrad.graph.kinds import Kind
 from stopgrad.graph.operands import NumpyArray
 
-PIECE = 2**18
+PIECE = 2**19
 """Bytes of the largest array in a piece, at least. A few of these fit into the second-level cache, and NumPy
 computes in the place of temporary arrays of this size."""
 LARGE = 2**21
