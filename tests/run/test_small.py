@@ -32,6 +32,8 @@ SMALL = {
     "two dtypes": (lambda x, n: x * sg.cast(n, x.dtype), np.ones(3), np.arange(3)),
     "a constant": (lambda x: x * np.arange(3.0), np.ones(3)),
     "views": (lambda x: sg.reshape(x, [2, 3]) * sg.reshape(x, [2, 3]), np.ones(6, F)),
+    "a sum": (lambda x: sg.reduce_sum(x * x, 1) + sg.reduce_sum(x), np.ones((3, 4), F)),
+    "a product of matrices": (sg.matmul, np.eye(2, 3, dtype=F), np.ones((3, 2), F)),
     "a gradient": (sg.grad(lambda x: sg.stop_gradient(x) * x), 2.0),
     "no argument": (lambda: sg.constant(2.0) * 3.0,),
     "booleans": (lambda x: (x > 0.0) & (x < 1.0), np.array([-1.0, 0.5, 2.0])),
@@ -42,7 +44,7 @@ LARGE = {
         lambda x: sg.sin(sg.sin(sg.sin(sg.sin(sg.sin(sg.sin(sg.sin(sg.sin(sg.sin(x))))))))),
         1.0,
     ),
-    "a sum": (lambda x: sg.reduce_sum(x * x), np.ones(3, F)),
+    "a maximum": (sg.reduce_max, np.ones(3, F)),
     "a loop": (lambda x: sg.while_loop(lambda i: i < 3.0, lambda i: i + 1.0, x), 0.0),
     "random numbers": (lambda x: x + sg.random.normal(sg.random.key(0), [3]), np.ones(3, F)),
 }

@@ -52,7 +52,8 @@ class Engine(ABC):
         name: the name by which users choose it. A definition's own form for it is its attribute of this name.
         form: the name of that attribute, if it is another one.
         priority: ``"auto"`` takes the engine of the highest priority that is installed and can run the graph.
-        needs: the modules without which it is not installed. They are imported when the engine is made.
+        needs: the modules without which it is not installed. They are imported when the engine is made, or
+            when it first needs them.
         keeps_sizes: whether it compiles graphs with symbolic sizes once for all sizes; else it compiles for
             each, and gets numbers.
         reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then

@@ -11,6 +11,8 @@ from stopgrad.base.errors import ShapeError
 from stopgrad.base.types import TensorType
 from stopgrad.graph.body import Body, bodies_in
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.ops.linalg.contractions import MatMul
+from stopgrad.ops.shapes.reshape import Sum
 from stopgrad.ops.structural.sources import Const, Placeholder
 from stopgrad.rewrite import Rewritten
 
@@ -141,18 +143,23 @@ def is_small(prepared: Rewritten, operations: Sequence[Operation]) -> bool:
     To call one with NumPy arrays takes 5 µs, and 2 for each array that goes in or out. NumPy takes 2, and
     half of one for an elementwise operation on few elements (the page on performance).
     """
+    calls = [_calls(op) for op in operations]
     arrays = len(prepared.inputs) + len(prepared.outputs)
     return (
-        len(operations) <= 4 + 2 * arrays
-        and all(_is_quick(op) for op in operations)
+        sum(calls) <= 4 + 2 * arrays
+        and not any(y.type.symbolic for op in operations for y in op.outputs)
         and sum([_elements(y.type) for op in operations for y in op.outputs]) <= FEW
     )
 
 
-def _is_quick(op: Operation) -> bool:
+def _calls(op: Operation) -> float:
+    """How long NumPy takes for an operation on few elements, in calls of its quickest functions."""
     definition = op.definition
-    known = not any(y.type.symbolic for y in op.outputs)
-    return known and (definition.elementwise or definition.views or definition in (Const, Placeholder))
+    if definition in (Const, Placeholder):
+        return 0
+    if definition in (Sum, MatMul):
+        return 2
+    return 1 if definition.elementwise or definition.views else math.inf
 
 
 def _number(size: object) -> int:

@@ -58,7 +58,9 @@ class Session:
     Args:
         graph: None for the default graph.
         engine: the name of an engine, such as ``"xla"`` or ``"numpy"``; or ``"auto"``, the best that is
-            installed. If that cannot compute what is fetched, the session moves to the best that can.
+            installed. If that cannot compute what is fetched, the session moves to the best that can. A few
+            elementwise operations on few numbers are computed by NumPy, which takes less time than to call a
+            compiled program.
         cache_size: the number of compiled computations that are kept: one for each choice of fetches, feeds
             and fed shapes. Beyond it, the least recently used is dropped, and compiled again if needed.
         strict: whether every operation is computed just as its definition says, one after the other. Else the

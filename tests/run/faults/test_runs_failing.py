@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -97,14 +97,17 @@ def test_an_error_that_comes_only_when_results_are_waited_for_comes_before_the_c
     c = Counting()
     with sg.Session(c.graph, engine="xla") as session:
         c.step(session)
-        finish = XlaEngine.finish
 
-        def fail(self: XlaEngine, values: Sequence[Any]) -> None:
-            finish(self, values)
-            raise jax.errors.JaxRuntimeError("INTERNAL: too late")
+        def late(wait: Callable[..., Any]) -> Callable[..., Any]:
+            def fail(self: XlaEngine, values: Sequence[Any]) -> None:
+                wait(self, values)
+                raise jax.errors.JaxRuntimeError("INTERNAL: too late")
+
+            return fail
 
         with monkeypatch.context() as patch:
-            patch.setattr(XlaEngine, "finish", fail)
+            for name in ("finish", "taken"):  # Either waits.
+                patch.setattr(XlaEngine, name, late(getattr(XlaEngine, name)))
             for _ in range(3):
                 with pytest.raises(sg.EngineError, match="INTERNAL: too late"):
                     c.step(session)
