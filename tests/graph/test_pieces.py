@@ -275,6 +275,16 @@ def test_strict_computes_operation_by_operation(monkeypatch: Any, small: None) -
     assert len(asked) == 1
 
 
+def test_memory_is_kept_from_the_first_large_region_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(rowwise, "_memory_is_kept", lambda: asked.append(True))
+    f = sg.value_and_grad(lambda x: sg.reduce_sum(sg.tanh(x) * 2.0))
+    f(np.ones((64, 64)))
+    assert not asked
+    f(np.ones((1024, 512)))
+    assert asked
+
+
 # ----------------------------------------------------------------------------------------------- threads
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.base.errors import StopgradError
+from stopgrad.base.memory import keep_memory
 from stopgrad.base.threads import most_threads, spread
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.graph.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
@@ -308,6 +309,7 @@ class _Pieces:
         if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
             # If rows are not contiguous, the order of additions could depend on their number.
             return self._program(count)(arrays)
+        _memory_is_kept()
         threads = most_threads()
         pieces = min(max(self._pieces // threads, 1) * threads, count)
         step = -(-count // pieces)
@@ -324,6 +326,10 @@ class _Pieces:
 
         spread(piece, -(-count // step), threads)
         return results
+
+
+_memory_is_kept = functools.cache(keep_memory)
+"""Asks for it once: pieces get and return much memory, page by page."""
 
 
 def _made(

@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.base.memory import keep_memory
 
 
 def test_memory_is_kept_where_glibc_can_and_nobody_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
