@@ -173,7 +173,7 @@ def test_nothing_that_was_computed_with_is_kept() -> None:
     assert gone() is None
 
 
-@pytest.mark.parametrize(("text", "count"), [("3", 3), (" 2,1 ", 2), ("1", 1)])
+@pytest.mark.parametrize(("text", "count"), [("3", 3), (" 20,1 ", 20), ("1", 1)])
 def test_the_environment_says_how_many_threads(monkeypatch: Any, text: str, count: int) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", text)
     assert most_threads() == count
@@ -184,6 +184,8 @@ def test_otherwise_the_processors_of_this_process_count(monkeypatch: Any, text: 
     monkeypatch.setenv("OMP_NUM_THREADS", text)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
     assert most_threads() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    assert most_threads() == 8
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert most_threads() == 1

@@ -22,12 +22,14 @@ from stopgrad.base.locks import LOCK, Moment, holding
 
 VARIABLE = "OMP_NUM_THREADS"
 """The environment variable that limits the threads of numerical libraries."""
+MOST = 8
+"""The most threads, unless the environment asks for more: between two operations only one of them can run."""
 
 
 def most_threads() -> int:
     """How many threads a computation may have, with the caller: the processors that this process may use.
 
-    ``OMP_NUM_THREADS`` in the environment says otherwise. Launchers of many processes set it.
+    Eight at most. ``OMP_NUM_THREADS`` in the environment says otherwise. Launchers of many processes set it.
 
     Examples:
         >>> most_threads() >= 1
@@ -37,9 +39,10 @@ def most_threads() -> int:
     if first.isdecimal() and int(first) > 0:
         return int(first)
     try:
-        return len(os.sched_getaffinity(0))
+        processors = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # Not on this system.
-        return os.cpu_count() or 1
+        processors = os.cpu_count() or 1
+    return min(processors, MOST)
 
 
 def spread(work: Callable[[int], object], count: int, threads: int) -> None:

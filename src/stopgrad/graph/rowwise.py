@@ -300,7 +300,7 @@ class _Pieces:
         self._cut = [is_cut for _, is_cut in inputs]
         self._outputs = outputs
         self._count = rows[members[0]].extent
-        self._pieces = widest // PIECE
+        self._pieces = max(widest // PIECE, 1)
         # Usually for one number of rows, and for all rows.
         self._program = functools.lru_cache(2)(functools.partial(_made, members, rows, inputs, outputs))
 
@@ -310,8 +310,8 @@ class _Pieces:
             # If rows are not contiguous, the order of additions could depend on their number.
             return self._program(count)(arrays)
         _memory_is_kept()
-        threads = most_threads()
-        pieces = min(max(self._pieces // threads, 1) * threads, count)
+        threads = min(most_threads(), self._pieces)
+        pieces = min(self._pieces // threads * threads, count)
         step = -(-count // pieces)
         compute = self._program(step)
         results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
