@@ -222,3 +222,30 @@ def test_forked_processes_have_threads_of_their_own_and_programs_end() -> None:
     assert found.stderr == ""
     assert found.returncode == 0
     assert sorted(found.stdout.split()) == ["done"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the module has another name")
+def test_an_interpreter_inside_another_starts_no_threads_and_ends() -> None:
+    program = """
+import _xxsubinterpreters as interpreters
+inner = interpreters.create(isolated=False)
+interpreters.run_string(inner, '''
+import threading, _thread
+from stopgrad.base.threads import spread
+before, seen = _thread._count(), []
+spread(seen.append, 20, 3)
+assert seen == list(range(20)) and _thread._count() == before
+print("computed")
+''')
+interpreters.destroy(inner)
+print("done")
+"""
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.stdout.split() == ["computed", "done"], found.stderr

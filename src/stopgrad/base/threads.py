@@ -10,6 +10,7 @@ in Python, held for ever (see :class:`stopgrad.base.locks.Moment`).
 from __future__ import annotations
 
 import _thread
+import ctypes
 import os
 import threading
 from collections import deque
@@ -156,7 +157,7 @@ class _Pool:
         self._tasks: SimpleQueue[_Helper | None] = SimpleQueue()
         self._ends: list[Moment] = []
         self._closed: bool | None = None
-        """None until the end of the program is told to close it."""
+        """None until it is known, when the first thread is to be started."""
 
     def ask(self, helpers: list[_Helper]) -> None:
         """Let threads help. Where none can be started, nobody does."""
@@ -168,10 +169,9 @@ class _Pool:
     def _grow(self, count: int) -> None:
         with suppress(RuntimeError):  # There are too many, or none at all (Pyodide), or the program ends.
             if self._closed is None:
-                # Before an interpreter ends, as concurrent.futures does it: one inside another may have no
-                # threads then.
+                # Before Python ends, as concurrent.futures does it.
                 getattr(threading, "_register_atexit", lambda _: None)(_close)
-                self._closed = False
+                self._closed = not _is_main_interpreter()
             while len(self._ends) < count and not self._closed:
                 ended = Moment()
                 _thread.start_new_thread(self._serve, (ended,))
@@ -194,6 +194,15 @@ class _Pool:
 
 
 _POOL = _Pool()
+
+
+def _is_main_interpreter() -> bool:
+    """Whether this is no interpreter inside another, which could not be ended while it has threads."""
+    own, main = [getattr(ctypes.pythonapi, f"PyInterpreterState_{name}", None) for name in ("Get", "Main")]
+    if own is None or main is None:  # Not CPython.
+        return True
+    own.restype = main.restype = ctypes.c_void_p
+    return bool(own() == main())
 
 
 def _close() -> None:
