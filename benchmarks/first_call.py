@@ -12,9 +12,9 @@ beside it; there the transformer's blocks are a scan.
 A part's milliseconds are its own: what runs inside another part counts there. ``engine`` is a small call
 before, for which JAX is imported, ``plan`` finding what the C++ kernels compute, ``lower`` JAX's tracing of
 our program and its lowering, ``load`` reading a stored program, ``run``
-its first call, ``rest`` all else until the result is there.
-``ours`` is the parts from ``trace`` to ``fingerprint``, and ``rest``. Shown is the least of the rounds, part
-by part. The kernels are built and measured before.
+its first call, ``rest`` all else until the result is there, ``threads`` what other threads, XLA's, do
+during ours. ``ours`` is the parts from ``trace`` to ``fingerprint``, and ``rest``. Shown is the least of
+the rounds, part by part. The kernels are built and measured before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROGRAMS = ("transformer", "cnn", "mlp")
 LAYERS = {"transformer": 12, "cnn": 4, "mlp": 1000}
 PARTS = (
     *("import", "engine", "trace", "gradient", "prepare", "forms", "rolling", "edges", "plan"),
-    *("fingerprint", "lower", "compile", "store", "load", "run", "rest"),
+    *("fingerprint", "lower", "compile", "store", "load", "run", "rest", "threads"),
 )
 OURS = ("trace", "gradient", "prepare", "forms", "rolling", "edges", "plan", "fingerprint", "rest")
 MODULES = ("stopgrad", "numpy", "jax", "torch")
@@ -107,14 +107,14 @@ def _convolved(library: str) -> Callable[[Any, Any], Any]:
 
 
 class Clock:
-    """The processor time of each part, without that of the parts inside it."""
+    """The processor time of each part, without that of the parts inside it; of ours, this thread's alone."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
         self.spent = dict.fromkeys(PARTS[2:], 0.0)
-        self._running, self._since = ["rest"], time.process_time()
+        self._running, self._since = ["rest"], self._now()
 
     def so_far(self) -> float:
         """Milliseconds since the start, of all parts."""
@@ -126,9 +126,14 @@ class Clock:
         self._turn()
         return {name: 1e3 * seconds for name, seconds in self.spent.items()}
 
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        return time.thread_time(), time.process_time()
+
     def _turn(self) -> None:
-        now = time.process_time()
-        self.spent[self._running[-1]] += now - self._since
+        now, (thread, process), part = self._now(), self._since, self._running[-1]
+        self.spent[part] += now[0] - thread
+        self.spent["threads" if part in OURS else part] += (now[1] - process) - (now[0] - thread)
         self._since = now
 
     def during(self, part: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -389,6 +389,19 @@ def test_atomic_keeps_what_ends_well() -> None:
     assert names(graph) == ["x", "Exp"]
 
 
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", "<i4"])
+def test_an_array_as_an_operand_is_a_constant_of_the_common_dtype_in_the_machines_order(dtype: str) -> None:
+    array = np.array([1, 2], dtype)
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [2])
+        for like in (np.ones(2, np.float32), array):  # Whatever an array of x's type was before.
+            y = x * like
+    found = next(op for op in reversed(graph.operations) if op.type == "Const").values[0].array
+    assert found.dtype.isnative
+    assert found.dtype == y.dtype.numpy == np.result_type(np.float32, dtype)
+    np.testing.assert_array_equal(found, [1, 2])
+
+
 def test_a_failed_gradient_takes_no_names() -> None:
     with sg.Graph().as_default() as graph:
         x = sg.placeholder(sg.float32, name="x")

@@ -99,7 +99,8 @@ bool_ = _define("bool", np.bool_, "b")
 complex64.real = float32
 complex128.real = float64
 
-_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
+BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
+"""The dtypes by NumPy's, in the machine's byte order."""
 _BY_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
 
 DTypeLike = DType | str | type | np.dtype
@@ -114,7 +115,7 @@ def dtype_of(x: DTypeLike | None) -> DType:
     """
     if type(x) is DType:
         return x
-    if isinstance(x, np.dtype) and (found := _BY_NUMPY.get(x)) is not None:  # The usual case.
+    if isinstance(x, np.dtype) and (found := BY_NUMPY.get(x)) is not None:  # The usual case.
         return found
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
@@ -124,7 +125,7 @@ def dtype_of(x: DTypeLike | None) -> DType:
         return (
             _BY_PYTHON[x]
             if isinstance(x, type) and x in _BY_PYTHON
-            else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
+            else BY_NUMPY[np.dtype(x).newbyteorder("=")]
         )
     except (KeyError, TypeError, ValueError, SyntaxError):
         cure = "; of a tensor of PyTorch's take x.numpy()" if str(x).startswith("torch.") else ""

@@ -26,25 +26,30 @@ if hasattr(
 
 
 def holding(lock: RLock, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function while holding a lock, and release it whatever happens.
-
-    A ``with`` statement alone would keep it if an exception came after its block and before its end.
-    """
-    held = lock._is_owned()  # type: ignore[attr-defined] # As in threading.Condition.
-    try:
-        with lock:
-            return function(*args, **kwargs)
-    finally:
-        while not held and lock._is_owned():  # type: ignore[attr-defined]
-            lock.release()
+    """Call a function while holding a lock, and release it whatever happens."""
+    return _under(lock, function)(*args, **kwargs)
 
 
 def exclusive(function: Callable[P, T]) -> Callable[P, T]:
     """Decorator: only one thread at a time runs the function."""
+    return functools.wraps(function)(_under(LOCK, function))
 
-    @functools.wraps(function)
+
+def _under(lock: RLock, function: Callable[P, T]) -> Callable[P, T]:
+    """The function, called while a lock is held.
+
+    A ``with`` statement alone would keep the lock if an exception came after its block and before its end.
+    """
+    is_owned = lock._is_owned  # type: ignore[attr-defined] # As in threading.Condition.
+
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
-        return holding(LOCK, function, *args, **kwargs)
+        held = is_owned()
+        try:
+            with lock:
+                return function(*args, **kwargs)
+        finally:
+            while not held and is_owned():
+                lock.release()
 
     return alone
 

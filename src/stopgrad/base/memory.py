@@ -11,17 +11,22 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from functools import cache
 
 # From glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
+_libc = cache(platform.libc_ver)  # It reads the interpreter's file.
+
+
+def keeps_memory() -> bool:
+    """Whether memory is kept: on Linux with glibc, unless the environment has ``STOPGRAD_KEEP_MEMORY=0``."""
+    return os.environ.get("STOPGRAD_KEEP_MEMORY") != "0" and _libc()[0] == "glibc"
+
 
 def keep_memory() -> bool:
-    """Have the whole process keep memory that was freed. Returns whether that worked.
-
-    It works on Linux with glibc. ``STOPGRAD_KEEP_MEMORY=0`` in the environment switches it off.
-    """
-    if os.environ.get("STOPGRAD_KEEP_MEMORY") == "0" or platform.libc_ver()[0] != "glibc":
+    """Have the whole process keep memory that was freed. Returns whether that worked."""
+    if not keeps_memory():
         return False
     allocator = ctypes.CDLL(None)
     if not hasattr(allocator, "mallopt"):

@@ -12,11 +12,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from stopgrad.base.dtypes import BY_NUMPY
 from stopgrad.base.errors import GraphError, StopgradError
 from stopgrad.base.locks import exclusive
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.source import capture
-from stopgrad.base.types import Dim, DType, TensorType, bool_, complex64, float32, int32
+from stopgrad.base.types import Dim, DType, TensorType, bool_, complex64, float32, int32, tensor_type
 from stopgrad.graph.body import Body
 from stopgrad.graph.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
 from stopgrad.graph.copying import copy_operations
@@ -358,17 +359,15 @@ def apply(
             operands = [joined(x) for x in operands]
             symbolic = next((x for x in operands if isinstance(x, Output)), None)
         graph = graph_for(symbolic) if symbolic is not None else default_graph()
-        arrays = coerce(definition, operands)
-        if graph is None:
-            check_name(name)
-            return evaluate(definition, cast("list[NumpyArray]", arrays), values, operands)
-        types = tuple([type_of(x) for x in arrays])
-        if (types, values) not in definition._inferred:  # Checked before a constant is built.
-            with about(definition, *arrays):
-                infer_types(definition, types, values)
-        inputs = tuple(
-            [x if type(x) is Output else constant_in(graph, cast("NumpyArray", x)) for x in arrays]
-        )
+        arrays: Sequence[Any] = operands
+        if graph is None or (_plain_types(operands), values) not in definition._inferred:
+            arrays = coerce(definition, operands)
+            if graph is None:
+                check_name(name)
+                return evaluate(definition, cast("list[NumpyArray]", arrays), values, operands)
+            with about(definition, *arrays):  # Checked before a constant is built.
+                infer_types(definition, tuple([type_of(x) for x in arrays]), values)
+        inputs = tuple([x if type(x) is Output else constant_in(graph, x) for x in arrays])
         outputs = emit(definition, inputs, values, name, graph).outputs
         return outputs[0] if len(outputs) == 1 else outputs
     except StopgradError as error:
@@ -380,6 +379,20 @@ def apply(
 
 
 # -------------------------------------------------------------------------------------------- operands
+
+
+def _plain_types(operands: Sequence[Any]) -> tuple[TensorType, ...] | None:
+    """The types of operands that an operation takes as they are, if it takes these types; None for others."""
+    types = []
+    for x in operands:
+        if type(x) is Output:
+            types.append(x.type)
+            continue
+        dtype = BY_NUMPY.get(x.dtype) if type(x) is np.ndarray else None
+        if dtype is None:
+            return None
+        types.append(tensor_type(dtype, x.shape))
+    return tuple(types)
 
 
 def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | NumpyArray]:
@@ -473,14 +486,14 @@ def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Outpu
         found = scalar_in(graph, key)
         if found is None:
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
-            graph._scalars[(*key, get_ident())] = found
+            graph._scalars[key, get_ident()] = found
         return found
     return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
 
 
 def scalar_in(graph: Graph, key: tuple[Any, ...]) -> Output | None:
     """The unnamed scalar constant of a dtype and value that this thread has built in a graph, if it has."""
-    found = graph._scalars.get((*key, get_ident()))
+    found = graph._scalars.get((key, get_ident()))
     if found is None:
         return None
     op, operations = found.op, graph._operations

@@ -35,6 +35,8 @@ Operation: TypeAlias = Any
 Output: TypeAlias = Any
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+NOBODY: frozenset[FrameType] = frozenset()
+"""No frames that are asleep."""
 
 
 class Region:
@@ -206,7 +208,7 @@ class Builder:
         outer: Builder | None,
         changes: dict[str, Any],
         frame: FrameType | None = None,
-        asleep: frozenset[FrameType] = frozenset(),
+        asleep: frozenset[FrameType] = NOBODY,
         loose: bool = False,
     ) -> Builder:
         """Copy the settings of the links around, and change some."""
@@ -215,23 +217,24 @@ class Builder:
         self.changes = changes
         self.frame = frame
         self.asleep = asleep
-        self.suspends = frame is not None or (outer is not None and outer.suspends)
-        self.loose = loose or self.suspends or (outer is not None and outer.loose)
         self.view = None
-        self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
             self.place = self.claim = self.mesh = self.calls = None
             self.prefix = ""
+            self.loose = self.suspends = self.special = False
             return self
-        self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
-        self.origin, self.shared, self.claim = outer.origin, outer.shared, outer.claim
-        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
-        self.mesh, self.calls = outer.mesh, outer.calls
-        graph = changes.get("graph")
-        if graph is not None and graph is not outer.graph:
-            self.prefix, self.pending = outer.prefix_in(graph), None
-            self.origin = self.shared = self.claim = None
+        self.suspends = frame is not None or outer.suspends
+        self.loose = loose or self.suspends or outer.loose
+        self.graph, self.region, self.tracing = outer.graph, outer.region, outer.tracing
+        self.place, self.mesh, self.calls = outer.place, outer.mesh, outer.calls
+        graph = changes.get("graph", self.graph)
+        if graph is self.graph:
+            self.prefix, self.pending, self.claim = outer.prefix, outer.pending, outer.claim
+            self.origin, self.shared = outer.origin, outer.shared
+        else:
+            self.prefix = outer.prefix_in(graph)
+            self.pending = self.origin = self.shared = self.claim = None
         for name, value in changes.items():
             setattr(self, name, value)
         self.special = (
@@ -303,6 +306,16 @@ class Entry(weakref.ref[Any]):
     __slots__ = ("outer",)
     outer: Entry
 
+    def begin(self, changes: dict[str, Any], frame: FrameType | None = None, loose: bool = False) -> None:
+        """Make it the innermost, with these changes of the settings around it."""
+        around = CURRENT.get()
+        while (outer := getattr(around(), "__self__", None)) is None:
+            around = around.outer
+        self.outer = around
+        asleep = _asleep(outer) if outer.suspends else NOBODY
+        self().__self__.begin(outer, changes, frame, asleep, loose)  # type: ignore[union-attr]
+        CURRENT.set(self)
+
 
 _ROOT = Builder().begin(None, {})
 _ALWAYS = _ROOT.leave
@@ -311,7 +324,7 @@ CURRENT: ContextVar[Entry] = ContextVar("builder", default=(_OUTSIDE := Entry(_A
 
 def current() -> Builder:
     """The current builder."""
-    link = _link(CURRENT.get()) or cast("Builder", _link(_innermost()))
+    link = getattr(CURRENT.get()(), "__self__", None) or _innermost()
     return _holding(link) if link.loose else link
 
 
@@ -320,14 +333,13 @@ def default_graph() -> Graph | None:
     return None if CURRENT.get() is _OUTSIDE else current().graph  # The usual case, in half the time.
 
 
-def _innermost() -> Entry:
-    """The innermost block that has not ended; ended ones inside it are dropped."""
-    entry = first = CURRENT.get()
-    while _link(entry) is None:
+def _innermost() -> Builder:
+    """The link of the innermost block that has not ended; ended ones inside it are dropped."""
+    entry = CURRENT.get()
+    while (link := getattr(entry(), "__self__", None)) is None:
         entry = entry.outer
-    if entry is not first:
-        CURRENT.set(entry)
-    return entry
+    CURRENT.set(entry)
+    return cast("Builder", link)
 
 
 def _link(entry: Entry) -> Builder | None:
@@ -341,7 +353,7 @@ def _link(entry: Entry) -> Builder | None:
 class _Asked(threading.local):
     """The block whose ``__exit__`` was read last: a ``with`` statement reads it before it enters."""
 
-    entry: Entry | None = None
+    entry = _OUTSIDE
 
 
 _ASKED = _Asked()
@@ -373,8 +385,20 @@ class Block:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        CURRENT.set(_entered(self))
+        self._begin()
         return self
+
+    def _begin(self) -> None:
+        """What ``__enter__`` does, and calls itself: frames are counted from here."""
+        entry = _ASKED.entry
+        link = _link(entry)
+        by_hand = link is None or link.block is not self
+        if by_hand:
+            held = _held_by_hand(self)
+            held.append(Builder(self).leave)
+            entry = Entry(held[-1])
+        frame = _suspending_frame()
+        entry.begin(self.changes(), frame if self.scoped else None, by_hand or frame is not None)
 
     if TYPE_CHECKING:
 
@@ -382,31 +406,6 @@ class Block:
 
     else:
         __exit__ = _End()
-
-
-def _entered(block: Block) -> Entry:
-    """The new innermost entry for a block that begins."""
-    entry, _ASKED.entry = _ASKED.entry, None
-    link = None if entry is None else _link(entry)
-    by_hand = link is None or link.block is not block
-    if by_hand:
-        link = Builder(block)
-        held = _held_by_hand(block)
-        held.append(link.leave)
-        entry = Entry(held[-1])
-    assert link is not None
-    assert entry is not None
-    entry.outer = _innermost()
-    outer = _link(entry.outer) or current()
-    frame = _suspending_frame()
-    link.begin(
-        outer,
-        block.changes(),
-        frame if block.scoped else None,
-        _asleep(outer),
-        loose=by_hand or frame is not None,
-    )
-    return entry
 
 
 @exclusive
@@ -441,19 +440,15 @@ class Inside:
         self._changes = changes
         self.__exit__ = Builder().leave
 
-    def named(self, graph: Graph, prefix: str) -> Inside:
-        """The same block with its own prefix of names."""
-        self._changes["prefix"] = graph.names.claim(prefix, self.__exit__)
+    def named(self, graph: Graph, prefix: str, name: str) -> Inside:
+        """The same block with its own prefix of names, below another."""
+        self._changes["prefix"] = graph.names.claim(prefix, name, self.__exit__)
         return self
 
     def __enter__(self) -> Any:
-        outer = _innermost()
         entry = Entry(self.__exit__)
-        entry.outer = outer
-        around = _link(outer) or current()
-        cast("Any", self.__exit__).__self__.begin(around, self._changes, None, _asleep(around))
         del self.__exit__  # Now only the statement holds it.
-        CURRENT.set(entry)
+        entry.begin(self._changes)
         return self._value
 
 
@@ -463,10 +458,10 @@ class NoGradientBlock(Block, contextlib.ContextDecorator):
     scoped = True
 
     def changes(self) -> dict[str, Any]:
-        return {"region": Region(current().region, capture())}
+        return {"region": Region(current().region, capture(2))}
 
     def __enter__(self) -> None:
-        CURRENT.set(_entered(self))
+        self._begin()
 
 
 class NotedCalls(Block):
@@ -555,8 +550,6 @@ def _around(link: Builder) -> Iterator[Builder]:
 
 def _asleep(link: Builder) -> frozenset[FrameType]:
     """The suspended generators and coroutines that entered blocks of the chain."""
-    if not link.suspends:
-        return frozenset()
     frames = _frames()
     found = [one.frame for one in _links()]
     return frozenset(frame for frame in found if frame is not None and frame not in frames)
@@ -582,7 +575,7 @@ def _suspending_frame() -> FrameType | None:
     Frames that do so for others are skipped: a context manager's ``__enter__``, contextlib, and a generator
     that contextlib runs as a context manager.
     """
-    frame: FrameType | None = sys._getframe(2)
+    frame = sys._getframe(2).f_back
     while frame is not None:
         code = frame.f_code
         # Ours, contextlib's, or an array library's; or it enters for its caller.

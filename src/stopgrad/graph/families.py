@@ -54,7 +54,7 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Cal
     def function(x: ArrayLike, name: str | None = None) -> Tensor:
         # The usual cases: an operation on an output, or an array like that of an earlier call.
         if type(x) is Output:
-            if not (graph := x.op.graph).careful:
+            if not (graph := x.op.graph).careful or graph.is_plain(x):
                 try:
                     return emit(definition, (x,), (), name, graph, 1).outputs[0]
                 except Exception:
@@ -79,7 +79,7 @@ def binary(
     def function(x: ArrayLike, y: ArrayLike, name: str | None = None) -> Tensor:
         # The usual cases: an operation on outputs, or arrays like those of an earlier call.
         if type(x) is Output:
-            if type(y) is Output and not (graph := x.op.graph).careful:
+            if type(y) is Output and (not (graph := x.op.graph).careful or graph.is_plain(x, y)):
                 try:
                     return emit(definition, (x, y), (), name, graph, 1).outputs[0]
                 except Exception:
@@ -102,9 +102,9 @@ def directly(definition: type[Op], *values: Any) -> Callable[[F], F]:
         def function(*args: object, **kwargs: object) -> Tensor:
             if len(args) == 2 and not kwargs:
                 x, y = args
-                if type(x) is Output and type(y) is Output and not (graph := x.op.graph).careful:
+                if type(x) is Output and type(y) is Output and (graph := x.op.graph) is y.op.graph:
                     known = ((x.type, y.type), values) in definition._inferred
-                    if known and y.op.graph is graph:
+                    if known and (not graph.careful or graph.is_plain(x, y)):
                         return emit(definition, (x, y), values, None, graph, 1).outputs[0]
             return whole(*args, **kwargs)
 

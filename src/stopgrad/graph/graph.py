@@ -21,7 +21,7 @@ from stopgrad.base.later import Later
 from stopgrad.base.locks import exclusive
 from stopgrad.base.source import Called, Location, RawLocation, decode
 from stopgrad.base.types import Dim, DType, Shape, TensorType
-from stopgrad.graph.builder import Block, Region
+from stopgrad.graph.builder import Block, Region, current
 from stopgrad.graph.names import Names
 
 if TYPE_CHECKING:
@@ -424,6 +424,15 @@ class Graph:
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
+    def is_plain(self, *operands: Output) -> bool:
+        """Whether what looks like one operation on these operands is one here, in a careful graph, too."""
+        builder = current()
+        here, hidden = builder.region, self._hidden
+        for x in operands:
+            if hidden.get(x.op, here) is not here:
+                return False
+        return builder.tracing is None
+
     def _members(self, operands: Iterable[Operand]) -> list[Operation]:
         found = []
         for x in operands if isinstance(operands, Iterable) else [operands]:
@@ -521,7 +530,7 @@ class DefaultGraph(Block):
         return {"graph": self.graph}
 
     def __enter__(self) -> Graph:
-        super().__enter__()
+        self._begin()
         return self.graph
 
 

@@ -7,6 +7,7 @@ that were taken back do not count: so a failed or interrupted build need not be 
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ class Names:
         self._taken: dict[str, Operation] = {}
         self._inhabited: dict[str, Operation] = {}  # Prefixes, each with the first operation below it.
         self._read = 0  # The number of operations whose labels have been read.
-        self._counts: dict[str, int] = {}  # The numbers up to which names are taken.
+        self._counts: dict[str, int] = {}  # The numbers before which names are taken.
 
     def of(self, op: Operation) -> str:
         """The name of an operation; of one that was taken back, the name without a number."""
@@ -62,10 +63,8 @@ class Names:
         The name is taken once the operation exists; until then the caller holds
         :data:`stopgrad.base.locks.LOCK`.
         """
-        check_name(name)
-        name = prefix + name
-        self._prepare(name)
-        return name if name not in self._taken and name not in self._claims else self._unique(name)
+        self._prepare(check_name(name))
+        return self._unique(prefix + name)
 
     def note(self, op: Operation, pending: Pending | None) -> None:
         """Record an operation with a label of :meth:`label`, as :meth:`_read_labels` would.
@@ -75,20 +74,22 @@ class Names:
         if pending is not None:
             pending.taken_by = op
         if self._read == op.id:
-            self._taken[op._label] = op
-            self._inhabit(op._label, op)
+            label = op._label
+            self._taken[label] = op
+            if "/" in label:
+                self._inhabit(label, op)
             self._read = op.id + 1
 
     @exclusive
-    def claim(self, prefix: str, holder: object) -> str:
-        """A prefix of names that no other scope has.
+    def claim(self, prefix: str, name: str, holder: object) -> str:
+        """A prefix of names that no other scope has, below a *prefix*.
 
         It is reserved as long as the *holder* lives, which is held weakly, or an operation is below it.
         """
-        self._prepare(prefix)
-        found = self._unique(prefix)
+        self._prepare(check_name(name))
+        found = self._unique(prefix + name)
         # Graphs that were inlined have operations below prefixes that nobody has claimed.
-        start = len(self._operations) if self._is_inhabited(found) else 0
+        start = len(self._operations) if found in self._inhabited and self._is_inhabited(found) else 0
         self._claims[found] = weakref.ref(holder), start
         return found + "/"
 
@@ -108,9 +109,9 @@ class Names:
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
-    def _prepare(self, name: str) -> None:
-        """Compute the names that must be known before this one is taken."""
-        if _GENERATED.match(name.rpartition("/")[2]) is not None:
+    def _prepare(self, settled: bool) -> None:
+        """Compute the names that must be known before one is taken: if *settled*, also generated ones."""
+        if settled:
             self._settle()  # Earlier operations keep their names, whenever these are computed.
         elif self._read != len(self._operations):
             self._read_labels()
@@ -152,22 +153,23 @@ class Names:
 
     def _unique(self, name: str, own: Operation | None = None) -> str:
         """The name, if needed with the first number that makes it unique; *own* may have it already."""
-        if self._is_free(name, own):
+        if (name not in self._taken and name not in self._claims) or self._is_free(name, own):
             return name
-        count = self._counts.get(name, 0)
-        while not self._is_free(f"{name}_{count + 1}", own):
+        count = self._counts.get(name, 1)
+        while not self._is_free(numbered := f"{name}_{count}", own):
             count += 1
         self._counts[name] = count
-        return f"{name}_{count + 1}"
+        return numbered
 
     def _is_free(self, name: str, own: Operation | None) -> bool:
-        claim = self._claims.get(name)
-        if claim is not None:
-            holds, start = claim
-            if holds() is not None or (self._is_inhabited(name) and self._is_inhabited_from(name, start)):
-                return False
         holder = self._taken.get(name)
-        return holder is None or holder is own or not self._there(holder)
+        if holder is not None and holder is not own and self._there(holder):
+            return False
+        claim = self._claims.get(name)
+        if claim is None:
+            return True
+        holds, start = claim
+        return holds() is None and not (self._is_inhabited(name) and self._is_inhabited_from(name, start))
 
     def _is_inhabited(self, prefix: str) -> bool:
         first = self._inhabited.get(prefix)
@@ -184,10 +186,19 @@ _GENERATED = re.compile(r"[A-Z]\w*\Z")
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 
 
-def check_name(name: str) -> None:
-    """Names follow TensorFlow's rule."""
-    if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
+def check_name(name: str) -> bool:
+    """Names follow TensorFlow's rule. Whether this one could also be made for an operation without a name."""
+    found = _is_generated(name) if isinstance(name, str) else None
+    if found is None:
         raise GraphError(
             f"{name!r:.60} cannot name an operation or scope: start with a letter or digit, then letters, "
             "digits and _ . - /"
         )
+    return found
+
+
+@functools.lru_cache(4096)
+def _is_generated(name: str) -> bool | None:
+    """Whether a name looks like a type; None if it is no valid name."""
+    valid = _NAME.match(name) is not None and name[-1] != "/"
+    return _GENERATED.match(name.rpartition("/")[2]) is not None if valid else None

@@ -81,8 +81,10 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
             for x in args:
                 if type(x) is Output or (type(x) is list and x and type(x := x[0]) is Output):
                     graph = x.op.graph
-                    if alike and not graph.careful:
+                    if alike:
                         key = key_of(public, args, kwargs, outputs)
+                        if graph.careful and not graph.is_plain(*outputs):
+                            key = None
                     break
             else:
                 if by_type:

@@ -83,6 +83,5 @@ def name_scope(name: str) -> Scope:
 
 def _below(graph: Graph, prefix: str, outer: Claim | None, name: str) -> Scope:
     """A new scope below a prefix, which *outer* reserves."""
-    check_name(name)
     claim = Claim(outer)
-    return Scope(graph, graph.names.claim(prefix + name, claim))._with(claim)
+    return Scope(graph, graph.names.claim(prefix, name, claim))._with(claim)

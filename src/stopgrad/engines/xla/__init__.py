@@ -24,7 +24,7 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.memory import SMALL, handed_over
 from stopgrad.engines.xla.native import candidates, kernels, loaded
-from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options, memory_options
 from stopgrad.engines.xla.plans import Plan
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
@@ -139,7 +139,8 @@ class XlaEngine(Engine):
             return None
         prepared, spare = forming.prepared, [x.type for x in forming.spare]
         details = ("prepared", variant.name, rules, tuple(donate), spare)
-        return self._programs.name_of(prepared.inputs, prepared.outputs, {}, details, blocks=True)
+        options = {} if variant is PLAIN else memory_options(self._jax.default_backend())
+        return self._programs.name_of(prepared.inputs, prepared.outputs, options, details, blocks=True)
 
     def _recalled(self, name: str, forming: Forming, variant: Variant) -> Compiled | None:
         """The stored program of a graph; None if there is none, or one for other kernels."""

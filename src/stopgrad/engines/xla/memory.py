@@ -1,10 +1,18 @@
-"""The memory of results is handed over."""
+"""Memory: how much XLA asks for at once, and the handing over of results.
+
+XLA asks for all intermediate values at once, in one of its own threads. For such a thread glibc keeps pieces
+of less than 64 MiB only: it gets larger ones from the system each time, whatever it was told
+(:mod:`stopgrad.base.memory`). So XLA is told to ask for several pieces.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+PIECE = 48 * 2**20
+"""The most bytes that XLA asks for at once, unless one value has more. It leaves room in 64 MiB."""
 
 
 class _Lent:

@@ -1,4 +1,4 @@
-"""Options of XLA's compiler, which depend on a graph's operations."""
+"""Options of XLA's compiler, some of which depend on a graph's operations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from stopgrad.base.memory import keeps_memory
+from stopgrad.engines.xla.memory import PIECE
 from stopgrad.graph.graph import Operation
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 
@@ -22,11 +24,19 @@ CHEAP_KERNELS: Mapping[str, str | bool] = MappingProxyType({"xla_cpu_use_fusion_
 """Options for programs that only cut arrays apart: their kernels compile in half the time."""
 
 
+def memory_options(platform: str) -> dict[str, str]:
+    """The options for any graph by which memory can be kept between calls."""
+    if platform == "cpu" and keeps_memory():
+        return {"xla_multiheap_size_constraint_per_heap": str(PIECE)}
+    return {}
+
+
 def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str, str]:
     """The options for a graph of these operations, those in bodies included, on a platform."""
+    options = memory_options(platform)
     if platform == "cpu" and any(op.definition in _CONVOLUTIONS for op in operations):
-        return {"xla_cpu_experimental_ynn_fusion_type": _NO_CONVOLUTIONS}
-    return {}
+        options["xla_cpu_experimental_ynn_fusion_type"] = _NO_CONVOLUTIONS
+    return options
 
 
 def compile_lowered(lowered: jax.stages.Lowered, options: Mapping[str, str | bool]) -> Any:

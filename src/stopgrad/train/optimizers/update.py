@@ -243,7 +243,7 @@ class _Step:
 def _below(graph: Graph, name: str) -> Inside:
     """A context in which operations are built in the graph, and named below *name*."""
     block = Inside(graph=graph, pending=None)
-    return block.named(graph, current().prefix_in(graph) + name)
+    return block.named(graph, current().prefix_in(graph), name)
 
 
 # ---------------------------------------------------------------------------------------- no gradient

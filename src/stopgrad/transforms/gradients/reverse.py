@@ -20,7 +20,6 @@ from stopgrad.base.types import same_size
 from stopgrad.graph.build import as_output, local, visible
 from stopgrad.graph.builder import Builder, Inside, Trace, current
 from stopgrad.graph.graph import Graph, Operation, Output, describe
-from stopgrad.graph.names import check_name
 from stopgrad.graph.operands import as_array
 from stopgrad.graph.public import guarded
 from stopgrad.graph.scope import Scope, as_scope
@@ -91,9 +90,8 @@ def generating(graph: Graph, name: str) -> Inside:
     trace = outer.tracing
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # A gradient of tensors around a body is generated around it, too.
-    check_name(name)
     block = Inside(graph=graph, pending=None, shared={}, tracing=trace)
-    return block.named(graph, outer.prefix_in(graph) + name)
+    return block.named(graph, outer.prefix_in(graph), name)
 
 
 _FOR_ARRAYS = "; for functions of arrays there is sg.grad"
