@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,11 +31,13 @@ from stopgrad.transforms.gradients.reverse import gradients
 N = 11
 
 
-@pytest.fixture(params=[1, 150, 4000])
+@pytest.fixture(params=[(1, 2), (150, 3), (4000, 1)], ids=lambda case: str(case[0]))
 def small(request: Any, monkeypatch: Any) -> None:
-    """All arrays count as large, and pieces are of this many bytes, or one row."""
+    """All arrays count as large; pieces have this many bytes, or one row; so many threads compute them."""
+    piece, threads = request.param
     monkeypatch.setattr(rowwise, "LARGE", 0)
-    monkeypatch.setattr(rowwise, "PIECE", request.param)
+    monkeypatch.setattr(rowwise, "PIECE", piece)
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
 
 
 def found_in(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Region]:
@@ -269,6 +273,63 @@ def test_strict_computes_operation_by_operation(monkeypatch: Any, small: None) -
     assert not asked
     sg.function(lambda x: sg.exp(sg.tanh(x)), engine="numpy")(x)
     assert len(asked) == 1
+
+
+def test_memory_is_kept_from_the_first_large_region_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(rowwise, "_memory_is_kept", lambda: asked.append(True))
+    f = sg.value_and_grad(lambda x: sg.reduce_sum(sg.tanh(x) * 2.0))
+    f(np.ones((64, 64)))
+    assert not asked
+    f(np.ones((1024, 512)))
+    assert asked
+
+
+# ----------------------------------------------------------------------------------------------- threads
+
+
+def several_threads(monkeypatch: pytest.MonkeyPatch, definition: type[Op]) -> set[int]:
+    """Three threads compute pieces of one row. Returns those that have computed an operation."""
+    monkeypatch.setattr(rowwise, "LARGE", 0)
+    monkeypatch.setattr(rowwise, "PIECE", 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    seen: set[int] = set()
+
+    def lower(xp: Any, x: Array) -> Array:
+        seen.add(threading.get_ident())
+        time.sleep(0.001)
+        if (x == 7).any():
+            raise ValueError("no seven")
+        return xp.tanh(x)
+
+    monkeypatch.setattr(definition, "lower", lower)
+    return seen
+
+
+def test_several_threads_compute_the_pieces_of_a_large_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = several_threads(monkeypatch, sg.ops.Tanh)
+    x = np.linspace(-3.0, 3.0, 40).reshape(20, 2)
+    value, slope = sg.value_and_grad(lambda x: sg.reduce_sum(sg.tanh(x) * 2.0))(x)
+    assert len(seen) > 1
+    np.testing.assert_array_equal(slope, 2.0 * (1 - np.square(np.tanh(x))))
+    assert value == np.sum(np.tanh(x) * 2.0)
+
+
+def test_an_error_in_a_piece_names_the_operation_and_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    several_threads(monkeypatch, sg.ops.Tanh)
+    x = np.zeros((30, 2))
+    x[4:] = 7
+    f = sg.function(lambda x: sg.tanh(x, name="t") * 2.0, engine="numpy")
+    with pytest.raises(sg.EngineError, match=r"could not compute .*'t'.*ValueError: no seven"):
+        f(x)
+    np.testing.assert_array_equal(f(np.ones((30, 2))), np.tanh(np.ones((30, 2))) * 2.0)
+
+
+def test_numpy_warns_in_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    several_threads(monkeypatch, sg.ops.Tanh)
+    with np.errstate(all="raise"):
+        found = sg.value_and_grad(lambda x: sg.reduce_sum(sg.log(sg.tanh(x)) * 1.0))(np.zeros((20, 2)))
+    assert found[0] == -np.inf
 
 
 # ------------------------------------------------------------------------------------------------ memory

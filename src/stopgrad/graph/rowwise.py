@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.base.errors import StopgradError
+from stopgrad.base.memory import keep_memory
+from stopgrad.base.threads import most_threads, spread
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.graph.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
 from stopgrad.graph.build import parameter_of
@@ -26,9 +28,10 @@ from stopgrad.graph.interpreter import NUMPY_BACKEND, Region, Run, program
 from stopgrad.graph.kinds import Kind
 from stopgrad.graph.operands import NumpyArray
 
-PIECE = 2**18
-"""Bytes of the largest array in a piece. A few of these fit into the second-level cache."""
-LARGE = 2**22
+PIECE = 2**19
+"""Bytes of the largest array in a piece, at least. A few of these fit into the second-level cache, and NumPy
+computes in the place of temporary arrays of this size."""
+LARGE = 2**21
 """Bytes of an array from which on pieces are faster than the whole."""
 
 _Users = Mapping[Output, Sequence[Operation]]
@@ -283,7 +286,7 @@ def _region(
 
 
 class _Pieces:
-    """Computes some operations, a number of rows at a time."""
+    """Computes some operations, a number of rows at a time, in several threads."""
 
     def __init__(
         self,
@@ -297,22 +300,36 @@ class _Pieces:
         self._cut = [is_cut for _, is_cut in inputs]
         self._outputs = outputs
         self._count = rows[members[0]].extent
-        self._step = max(1, PIECE * self._count // max(widest, 1))
-        # Usually for two numbers of rows, and for all rows.
-        self._program = functools.lru_cache(3)(functools.partial(_made, members, rows, inputs, outputs))
+        self._pieces = max(widest // PIECE, 1)
+        # Usually for one number of rows, and for all rows.
+        self._program = functools.lru_cache(2)(functools.partial(_made, members, rows, inputs, outputs))
 
     def __call__(self, *arrays: NumpyArray) -> Sequence[Any]:
-        count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
+        count, given = self._count, list(zip(arrays, self._cut, strict=True))
         if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
             # If rows are not contiguous, the order of additions could depend on their number.
             return self._program(count)(arrays)
+        _memory_is_kept()
+        threads = min(most_threads(), self._pieces)
+        pieces = min(self._pieces // threads * threads, count)
+        step = -(-count // pieces)
+        compute = self._program(step)
         results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
-        for start in range(0, count, step):
-            stop = min(start + step, count)
-            values = self._program(stop - start)([a[start:stop] if cut else a for a, cut in given])
+
+        def piece(i: int) -> None:
+            # The last one begins earlier, so that all have the same number of rows.
+            start = min(i * step, count - step)
+            done = i * step - start
+            values = compute([a[start : start + step] if cut else a for a, cut in given])
             for result, value in zip(results, values, strict=True):
-                result[start:stop] = value
+                result[start + done : start + step] = value[done:]
+
+        spread(piece, -(-count // step), threads)
         return results
+
+
+_memory_is_kept = functools.cache(keep_memory)
+"""Asks for it once: pieces get and return much memory, page by page."""
 
 
 def _made(

@@ -9,14 +9,6 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.engines.xla.memory import keep_memory
-
-
-def test_memory_is_kept_where_glibc_can_and_nobody_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STOPGRAD_KEEP_MEMORY", raising=False)
-    assert keep_memory() == (platform.libc_ver()[0] == "glibc")
-    monkeypatch.setenv("STOPGRAD_KEEP_MEMORY", "0")
-    assert not keep_memory()
 
 
 def _page_faults() -> int:

@@ -17,11 +17,12 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.later import Later
+from stopgrad.base.memory import keep_memory
 from stopgrad.base.namespaces import LazyNamespace, require
 from stopgrad.base.types import TensorType, int32
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.engines.xla.memory import SMALL, handed_over, keep_memory
+from stopgrad.engines.xla.memory import SMALL, handed_over
 from stopgrad.engines.xla.native import candidates, kernels, loaded
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options, memory_options
 from stopgrad.engines.xla.plans import Plan

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from stopgrad.engines.xla.memory import PIECE, keeps_memory
+from stopgrad.base.memory import keeps_memory
+from stopgrad.engines.xla.memory import PIECE
 from stopgrad.graph.graph import Operation
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 
