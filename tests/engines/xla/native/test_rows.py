@@ -28,6 +28,7 @@ from native_rows import (
 
 import stopgrad as sg
 from stopgrad.engines.xla.native.library import library
+from stopgrad.engines.xla.native.rows import _pays, kind_of
 from stopgrad.graph.interpreter import Region
 
 pytestmark = [
@@ -317,6 +318,27 @@ def test_between_regions_other_operations_are_computed(found: list[Region]) -> N
     for got, want in zip(native(f, *arrays), plain(f, *arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
     assert len(found) > 2
+
+
+@pytest.mark.parametrize(
+    ("f", "rows", "columns", "ours"),
+    [
+        *[(sg.tanh, 128, 256, True), (sg.sigmoid, 512, 512, True), (sg.exp, 64, 256, False)],
+        *[(sg.tanh, 1024, 512, False), (sg.nn.relu, 128, 256, False)],
+    ],
+)
+def test_functions_between_products_of_matrices(
+    f: Any, rows: int, columns: int, ours: bool, found: list[Region], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stopgrad.engines.xla.native.rows._pays", _pays)
+
+    def repeated(x: Any, w: Any) -> Any:
+        return sg.fori_loop(0, 3, lambda _, y: f(y @ w + x), x)
+
+    x, w = normal(rows, columns), 0.01 * normal(columns, columns)
+    for got, want in zip(native(repeated, x, w), plain(repeated, x, w), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert [*map(kind_of, found)] == ["functions"] * ours
 
 
 def test_inside_loops(found: list[Region]) -> None:

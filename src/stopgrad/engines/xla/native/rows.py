@@ -239,8 +239,8 @@ def _function(
 def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
     """Whether a region is faster than XLA: it computes whole columns, and has a reduction or a function.
 
-    A function such as tanh alone pays between products of matrices that two threads compute: XLA computes it
-    in two threads, too, but each reads what the other one has in its cache.
+    A function such as tanh alone pays between products of matrices: XLA computes these in several threads,
+    and then a function of so many numbers in one.
     """
     nodes = ordered([result.node for result in results])
     if not any(x.kind == FULL and x.inputs for x in nodes):
