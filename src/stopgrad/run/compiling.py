@@ -107,12 +107,11 @@ class Compiler:
         """
         operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
         small = False
-        if self._any_engine:
-            if engine.unsupported(operations) is not None:
-                engine = engine_named("auto", operations)
+        if self._any_engine and engine.unsupported(operations) is not None:
+            engine = engine_named("auto", operations)
+        elif self._any_engine and outside and sample is None and engine.slow_to_call:
             numpy = engine_named("numpy")
-            if outside and sample is None and engine.slow_to_call and is_small(prepared, operations):
-                small = numpy.unsupported(operations) is None
+            small = is_small(prepared, operations) and numpy.unsupported(operations) is None
             engine = numpy if small else engine
         tune = self.options.tune
         anywhere = self._any_engine and tune == "full" and sample is not None and sample.anywhere
