@@ -37,6 +37,7 @@ import json
 import math
 import os
 import platform
+import random
 import sys
 import tempfile
 import time
@@ -56,8 +57,9 @@ ON_GPU = ("jax", "torch", "torch.compile")
 SLOW = ("torch.compile", "pytensor")
 """Whose first results take ten seconds each: not part of a quick run unless asked for."""
 
-PAUSE = 0.02
-"""Seconds between two libraries' turns, for the threads of the last one to go to sleep."""
+PAUSE = 0.05
+"""Seconds between two libraries' turns, for the threads of the last one to go to sleep: OpenBLAS's wait for
+2²⁶ ticks of the processor."""
 
 GROUPS = (("S1", "S2"), ("S3", "S5", "S6", "S7"), ("S8",), ("S4", "S9", "S10", "S11"), ("S12",))
 """Rows that share their processes; all others are one more group."""
@@ -141,8 +143,9 @@ class Bench:
         cells |= self.prepared(problem, workers)
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
         order = [name for name in workers if "left_out" not in cells[name]]
+        shuffle = random.Random(problem.name).shuffle
         for turn in self.turns(len(order)):
-            order = order[1:] + order[:1]  # Nobody always comes after the same other.
+            shuffle(order)  # Nobody always comes after the same other.
             for name in order:
                 if "left_out" in cells[name]:
                     continue
