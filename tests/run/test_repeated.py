@@ -86,16 +86,8 @@ def test_the_shorter_way_is_taken(engine: str, monkeypatch: pytest.MonkeyPatch) 
     f = sg.function(doubled, engine=engine)
     usual = type(f)._arguments
     monkeypatch.setattr(type(f), "_arguments", lambda *args: slow.append(args) or usual(*args))
-    for name in (
-        ("float32", "point", "Python float")
-        if engine == "numpy"
-        else (
-            "float32",
-            "jax",
-            "nested",
-            "point of jax",
-        )
-    ):
+    known = ("jax", "nested", "point of jax") if engine != "numpy" else ("point", "Python float")
+    for name in ("float32", *known):
         slow.clear()
         for _ in range(5):
             f(ARGUMENTS[name]())

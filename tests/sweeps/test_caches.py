@@ -54,7 +54,6 @@ CHANGES = {
     "stopgrad.graph.immediate._CALLS": "plans, by a public function and the types of its arguments: 4,096",
     "stopgrad.graph.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.graph.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
-    "stopgrad.graph.interpreter._quiet_context": "one context of nobody's variables",
     "stopgrad.base.memory._libc": "the name and version of the C library",
     "stopgrad.graph.rowwise._memory_is_kept": "one answer",
     "stopgrad.graph.repeated._CALLS": "definitions, by a public function, types and settings: repeated.CALLS",

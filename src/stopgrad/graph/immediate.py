@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import ShapeError, StopgradError
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.inferred import about, infer_types, naming
-from stopgrad.graph.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
+from stopgrad.graph.interpreter import NUMPY_BACKEND, QUIET, Types, failed, prepared, quietly
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import NumpyArray, type_of
 
@@ -78,24 +77,13 @@ def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
     if any(converts):
         given = zip(operands, converts, strict=True)
         operands = [x if to is None else np.asarray(x, to) for x, to in given]
-    made = _QUIET.context.run(run, *operands)
+    made = QUIET.copy().run(run, *operands)
     return owned(made if type(made) is np.ndarray and made.dtype is dtype else np.asarray(made, dtype))
 
 
 def owned(array: NumpyArray) -> NumpyArray:
     """An array into which the caller may write; NumPy repeats one element in read-only views."""
     return array if array.flags.writeable else array.copy()
-
-
-class _Quiet(threading.local):
-    """For each thread, a context without NumPy's warnings."""
-
-    def __init__(self) -> None:
-        self.context = Context()
-        self.context.run(np.seterr, all="ignore")
-
-
-_QUIET = _Quiet()
 
 
 class _Notes(threading.local):

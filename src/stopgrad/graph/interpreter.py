@@ -336,8 +336,8 @@ def compiled(
     made = _Program(inputs, outputs, _Way(NUMPY_BACKEND, regions))
     if len(made.steps) > WRITTEN or any(step.op.definition.may_act for step in made.steps):
         return lambda *arrays: quietly(made.run, arrays)
-    run, context = made.written(), _quiet_context()
-    return lambda *arrays: context.copy().run(run, *arrays)
+    run = made.written()
+    return lambda *arrays: QUIET.copy().run(run, *arrays)
 
 
 def _steps(
@@ -491,12 +491,9 @@ def quietly(compute: Callable[..., T], *args: object) -> T:
     return copy_context().run(_quietly, compute, args)
 
 
-@functools.cache
-def _quiet_context() -> Context:
-    """A context without NumPy's warnings. To copy it takes a tenth of the time that changing one takes."""
-    context = Context()
-    context.run(np.seterr, all="ignore")
-    return context
+QUIET = Context()
+"""A context without NumPy's warnings. To copy it takes a tenth of the time that changing one takes."""
+QUIET.run(np.seterr, all="ignore")
 
 
 def _quietly(compute: Callable[..., T], args: tuple[object, ...]) -> T:

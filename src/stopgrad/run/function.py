@@ -160,7 +160,7 @@ class Function:
     def _ahead(self, traced: Traced, expected: Arguments) -> CompiledFunction:
         """A function that calls what was lowered, and takes arguments of that signature only."""
         engine = self._usable()
-        traced.compile(engine, own=True)
+        traced.compile(engine)
         program = traced.program(engine, expected.arrays, own=True)
         expected = expected._replace(leaves=[], arrays=[])
 

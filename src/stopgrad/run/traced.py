@@ -74,7 +74,6 @@ class Traced:
         self._donated = donated  # The positions of arrays that may be overwritten.
         self._compiler = compiler
         self._program: Program | None = None
-        self._own: Program | None = None  # For the engine's own arrays, where that is another one.
         self._unsized: dict[Engine, Program] = {}  # What engines that keep sizes symbolic have compiled.
         # Refers to itself weakly, so that it is freed at once when it is dropped.
         size = compiler.options.cache_size
@@ -94,28 +93,24 @@ class Traced:
         given = iter(results)
         return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self._leaves])
 
-    def compile(self, engine: Engine, sample: Sample | None = None, own: bool = False) -> None:
+    def compile(self, engine: Engine, sample: Sample | None = None) -> None:
         """Compile it now if all sizes are known; else each call finds or compiles its program."""
         if not any(x.type.symbolic for x in self.inputs):
-            self._program = self._compiled(engine, sample, own)
-
-    def _compiled(self, engine: Engine, sample: Sample | None = None, own: bool = False) -> Program:
-        prepared = prepare(self._computed, self.inputs, {}, engine.mesh is not None)
-        donated, outside = self._donated, not own
-        return self._compiler.compile(engine, prepared, donated=donated, sample=sample, outside=outside)
+            prepared = prepare(self._computed, self.inputs, {}, engine.mesh is not None)
+            compile = self._compiler.compile
+            self._program = compile(engine, prepared, donated=self._donated, sample=sample, outside=True)
 
     def program(
         self, engine: Engine, arrays: Sequence[Any], sample: Sample | None = None, own: bool = False
     ) -> Program:
         """The program for arrays of these shapes; *own*: whether any of them is the engine's own."""
-        if self._program is None:
-            found: Program = self._sized(engine, tuple([x.shape for x in arrays]), sample, own)
-            return found
-        if not own or not self._program.small:
-            return self._program
-        if self._own is None:
-            self._own = self._compiled(engine, own=True)
-        return self._own
+        found = self._program
+        if found is None or (own and found.small):
+            shapes = tuple([x.shape for x in arrays])
+            found = self._sized(engine, shapes, sample, False) if found is None else found
+            if own and found.small:
+                found = self._sized(engine, shapes, sample, True)
+        return found
 
     def _for_shapes(
         self, engine: Engine, shapes: Sequence[tuple[int, ...]], sample: Sample | None, own: bool
