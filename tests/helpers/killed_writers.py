@@ -181,9 +181,9 @@ def killed(kind: str, kills: int, seed: int, home: Path) -> dict[str, Any]:
     os.waitpid(life(write, now + 1), 0)
     usual = time.perf_counter() - start
     now = read()
-    found = {"kills": 0, "new": 0, "left": 0, "broken": 0, "usual": round(usual, 4)}
+    found = {"kills": 0, "more": 0, "new": 0, "left": 0, "broken": 0, "usual": round(usual, 4)}
     # Whether one comes in the middle of writing is chance: more are tried until enough have.
-    while found["kills"] < kills or (found["left"] <= kills // 25 and found["kills"] < 20 * kills):
+    while found["kills"] < kills or (found["left"] <= kills // 25 and found["more"] < 19 * kills):
         if kind == "trainer" and now > 30:
             (home / "saved").unlink()
             now = 0
@@ -197,7 +197,8 @@ def killed(kind: str, kills: int, seed: int, home: Path) -> dict[str, Any]:
             os.killpg(child, signal.SIGKILL)
         except ProcessLookupError:  # It is not a group yet.
             os.kill(child, signal.SIGKILL)
-        found["kills"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        counted = "kills" if found["kills"] < kills else "more"
+        found[counted] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
         after = read()
         found["broken"] += after not in (now, now + 1)
         found["new"] += after == now + 1

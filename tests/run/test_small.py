@@ -93,6 +93,8 @@ def test_open_sizes() -> None:
     assert engine_of(f, np.ones(3, F)) == "numpy"
     assert engine_of(f, np.ones(1000, F)) == "xla"
     assert isinstance(f(jnp.ones(3)), jax.Array)
+    assert isinstance(f(jnp.ones(1000)), jax.Array)
+    assert [one.engine for one in f.report()] == ["numpy", "xla", "xla"]  # For 3, 1000, and 3 of JAX's.
     assert f.traces == 1
 
 
