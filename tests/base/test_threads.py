@@ -191,6 +191,14 @@ def test_otherwise_the_processors_of_this_process_count(monkeypatch: Any, text: 
     assert most_threads() == 1
 
 
+def printed(program: str, ignored: str = "ignore::DeprecationWarning") -> list[str]:
+    """The words that a program prints, which ends well and complains of nothing."""
+    command = [sys.executable, "-W", ignored, "-c", program]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    return found.stdout.split()
+
+
 PROGRAM = """
 import os, threading, _thread
 assert _thread._count() == 0
@@ -212,16 +220,7 @@ print("done")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_processes_have_threads_of_their_own_and_programs_end() -> None:
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.stderr == ""
-    assert found.returncode == 0
-    assert sorted(found.stdout.split()) == ["done"] * 2
+    assert printed(PROGRAM) == ["done"] * 2
 
 
 @pytest.mark.slow
@@ -241,11 +240,4 @@ print("computed")
 interpreters.destroy(inner)
 print("done")
 """
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.stdout.split() == ["computed", "done"], found.stderr
+    assert printed(program, "ignore") == ["computed", "done"]
