@@ -19,11 +19,12 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.later import Later
 from stopgrad.base.memory import keep_memory
 from stopgrad.base.namespaces import LazyNamespace, require
-from stopgrad.base.types import TensorType, int32
+from stopgrad.base.types import TensorType, int32, tensor_type
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.memory import SMALL, handed_over
-from stopgrad.engines.xla.native import candidates, kernels, loaded
+from stopgrad.engines.xla.native import candidates, kernels, library, loaded
+from stopgrad.engines.xla.native.regroup import regroup
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options, memory_options
 from stopgrad.engines.xla.plans import Plan
 from stopgrad.engines.xla.settings import Settings
@@ -198,14 +199,13 @@ class XlaEngine(Engine):
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """A program that stacks *count* arrays of a type."""
-        inputs = [emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", Graph()).outputs[0]] * count
+        inputs = [_placeholder(kind, Graph())] * count
         return self._jitted(lambda xs: [self.namespace.stack(xs)], inputs, inputs[:1], details=("stacker",))
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
         """A program that cuts *count* consecutive parts out of an array of a type, from a position on."""
         graph = Graph()
-        whole = emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
-        first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
+        whole, first = _placeholder(kind, graph), _placeholder(tensor_type(int32, ()), graph)
         cut = self.namespace.lax.dynamic_index_in_dim
 
         def parts(arrays: Sequence[Array]) -> list[Any]:
@@ -213,6 +213,19 @@ class XlaEngine(Engine):
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, details=("cutter",))
+
+    def regrouper(self, taken: Sequence[TensorType], given: Sequence[TensorType]) -> Compiled | None:
+        """A program whose results hold, one after the other, the bytes of what it takes."""
+        if self._jax.default_backend() != "cpu" or not library().available:
+            return None
+        run, wide = regroup(given), not WIDE.isdisjoint([kind.dtype for kind in taken])
+        jit = self._jit(run, ())
+        compiled = self._settings.fixed(wide, lambda: jit.lower(*self._kinds(taken)).compile())
+        return self._called(taken, compiled, (), wide, lambda: run)
+
+    def traces(self, arrays: Sequence[Any]) -> bool:
+        """Whether JAX traces what is done with these arrays."""
+        return any(isinstance(x, self._jax.core.Tracer) for x in arrays)
 
     def _probed(self, inputs: Sequence[Output], outputs: Sequence[Output], kernels: bool) -> Compiled:
         """A graph by which kernels are measured, with them or without. Calls are waited for."""
@@ -317,7 +330,7 @@ class XlaEngine(Engine):
 
     def _direct(self, compiled: Any, wide: Sequence[int], arrays: Sequence[Any]) -> Callable[..., Any] | None:
         """A function of arrays like these that does what *run* does; None if JAX never takes such."""
-        if any(isinstance(x, self._jax.core.Tracer) for x in arrays):
+        if self.traces(arrays):
             return None
         call = _within(compiled)
         if np.ndarray in [type(arrays[i]) for i in wide]:
@@ -354,6 +367,10 @@ class XlaEngine(Engine):
                 x.block_until_ready()
         except AttributeError:  # Not all are arrays of JAX's, which looks at each of them for longer.
             self._jax.block_until_ready(waited)
+
+
+def _placeholder(kind: TensorType, graph: Graph) -> Output:
+    return emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
 
 
 def _within(compiled: Any) -> Callable[..., Any]:

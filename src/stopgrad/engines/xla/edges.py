@@ -1,19 +1,21 @@
 """Stacks many inputs, and cuts an array into many results, outside of the compiled program.
 
 XLA needs 18 ms to compile a kernel for each part that is cut out, and seconds for a stack of a thousand
-operands. Here a small program, compiled once and called many times, stacks or cuts a few at a time.
+operands. Here a kernel of ours stacks or cuts all in one call. Without kernels, a small program, compiled
+once and called many times, does so for a few at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
-from stopgrad.base.types import TensorType
+from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.engines.protocol import Compiled
 from stopgrad.graph.body import bodies_in
 from stopgrad.graph.graph import Graph, Operation, Output, needed
@@ -23,9 +25,9 @@ from stopgrad.ops.shapes.reshape import Reshape
 from stopgrad.rewrite.engine import Copying
 
 STACKED = 50
-"""The number of arrays that one call stacks. Fewer than twice as many are stacked in the program itself."""
+"""The number of arrays in a stack. Fewer than twice as many are stacked in the program itself."""
 CUT = 4
-"""The number of parts that one call cuts out."""
+"""The number of parts that one call cuts out, without kernels."""
 MANY = 24
 """The least number of parts that are cut out outside of the program."""
 
@@ -41,6 +43,17 @@ class Helpers(Protocol):
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
         """A program that takes an array and a position, and returns *count* parts from there on."""
+        ...
+
+    def regrouper(self, taken: Sequence[TensorType], given: Sequence[TensorType]) -> Compiled | None:
+        """A program whose results hold, one after the other, the bytes of what it takes.
+
+        None where there are no kernels.
+        """
+        ...
+
+    def traces(self, arrays: Sequence[Any]) -> bool:
+        """Whether JAX traces what is done with these arrays, and would not see through a kernel."""
         ...
 
 
@@ -69,15 +82,15 @@ class Outside(NamedTuple):
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, built around the compiled smaller graph."""
-        stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
+        stackers = [_Stacker(kind, len(positions), helpers) for positions, kind in self.groups]
         cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
         cutters = {new: _Cutter(kind, helpers) for new, kind in self.cut.items()}
         direct, groups, kept = self.direct, self.groups, self.kept
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
             given = [arrays[i] for i in direct]
-            for positions, kind in groups:
-                given += stackers[kind]([arrays[i] for i in positions])
+            for stack, (positions, _) in zip(stackers, groups, strict=True):
+                given += stack([arrays[i] for i in positions])
             made = inner(given)
             if {*map(type, arrays)} == {np.ndarray}:  # All are the caller's, who gets NumPy's back.
                 rows = {new: np.asarray(made[new]) for new in cutters}
@@ -202,44 +215,71 @@ def _part(y: Output) -> tuple[Output, int] | None:
     return whole, i
 
 
-class _Stacker:
-    """Stacks arrays of a type, a few at a time. Compiled when it first gets arrays of JAX's."""
+class _Kernel:
+    """Stacks or cuts in one call. Compiled at the first."""
 
-    def __init__(self, kind: TensorType, helpers: Helpers) -> None:
-        self._kind, self._helpers = kind, helpers
-        self._program: Compiled | None = None
+    def __init__(self, taken: Sequence[TensorType], given: Sequence[TensorType], helpers: Helpers) -> None:
+        self._taken, self._given, self._helpers = taken, given, helpers
+
+    @cached_property
+    def _program(self) -> Compiled | None:
+        return self._helpers.regrouper(self._taken, self._given)
+
+    def __call__(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
+        """The results; None if it has to be done without a kernel."""
+        if self._helpers.traces(arrays) or self._program is None:
+            return None
+        return self._program(arrays)
+
+
+class _Stacker:
+    """Stacks *count* arrays of a type, in stacks of a few. Compiled when it first gets arrays of JAX's."""
+
+    def __init__(self, kind: TensorType, count: int, helpers: Helpers) -> None:
+        self._kind, self._helpers, self._whole = kind, helpers, count // STACKED * STACKED
+        stacks = [_stack_type(kind, STACKED)] * (count // STACKED)
+        self._kernel = _Kernel([kind] * self._whole, stacks, helpers)
+
+    @cached_property
+    def _program(self) -> Compiled:
+        return self._helpers.stacker(self._kind, STACKED)
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """The stacks, then the arrays that are left over."""
-        whole = len(values) // STACKED * STACKED
+        stacked, alone = values[: self._whole], values[self._whole :]
         dtype, shape = self._kind.dtype.numpy, self._kind.shape
         if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
-            return [*np.stack(values[:whole]).reshape(-1, STACKED, *shape), *values[whole:]]
-        program = self._program
-        if program is None:
-            program = self._program = self._helpers.stacker(self._kind, STACKED)
-        made = [program(values[i : i + STACKED])[0] for i in range(0, whole, STACKED)]
-        return [*made, *values[whole:]]
+            return [*np.stack(stacked).reshape(-1, STACKED, *shape), *alone]
+        made = self._kernel(stacked)
+        if made is None:
+            starts = range(0, self._whole, STACKED)
+            made = [self._program(stacked[i : i + STACKED])[0] for i in starts]
+        return [*made, *alone]
 
 
 class _Cutter:
     """Cuts an array along its first axis. Compiled at the first call."""
 
     def __init__(self, kind: TensorType, helpers: Helpers) -> None:
-        self._kind, self._helpers = kind, helpers
-        self._ready: tuple[Compiled, Sequence[tuple[int, Any]]] | None = None
+        self._kind, self._helpers, self._count = kind, helpers, int(kind.shape[0])
+        part = tensor_type(kind.dtype, kind.shape[1:])
+        self._kernel = _Kernel([kind], [part] * self._count, helpers)
 
-    def __call__(self, whole: Array) -> list[Any]:
-        program, starts = self._ready or self._make_ready()
-        parts: list[Any] = []
-        for start, first in starts:
-            parts += program([whole, first])[len(parts) - start :]
-        return parts
+    @cached_property
+    def _program(self) -> Compiled:
+        return self._helpers.cutter(self._kind, CUT)
 
-    def _make_ready(self) -> tuple[Compiled, Sequence[tuple[int, Any]]]:
-        count = int(self._kind.shape[0])
+    @cached_property
+    def _starts(self) -> Sequence[tuple[int, Any]]:
         # The last call begins earlier if the number of parts is no multiple of CUT.
-        starts = [min(i, count - CUT) for i in range(0, count, CUT)]
-        held = [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
-        ready = self._ready = self._helpers.cutter(self._kind, CUT), held
-        return ready
+        starts = [min(i, self._count - CUT) for i in range(0, self._count, CUT)]
+        return [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
+
+    def __call__(self, whole: Array) -> Sequence[Any]:
+        made = self._kernel([whole])
+        if made is not None:
+            return made
+        parts: list[Any] = []
+        for start, first in self._starts:
+            parts += self._program([whole, first])[len(parts) - start :]
+        return parts
