@@ -103,7 +103,9 @@ def simsiam_loss(params: Any, one: Any, other: Any) -> Any:
 def info_nce_loss(params: Any, one: Any, other: Any) -> Any:
     a = sg.l2_normalize(mlp(params[0], one), axis=-1)
     b = sg.l2_normalize(mlp(params[1], other), axis=-1)
-    there, back = sg.info_nce(a, b, temperature=TEMPERATURE), sg.info_nce(b, a, temperature=TEMPERATURE)
+    logits, right = sg.matmul(a, b, transpose_b=True) / TEMPERATURE, sg.range(a.shape[0])
+    there = sg.sparse_softmax_cross_entropy_with_logits(right, logits)
+    back = sg.sparse_softmax_cross_entropy_with_logits(right, sg.transpose(logits))
     return 0.5 * sg.reduce_mean(there + back)
 
 

@@ -150,6 +150,9 @@ def info_nce(
 ) -> Tensor:
     """Cross entropy of a softmax over similarities: -log of the right key's share among all keys.
 
+    A loss in both directions, as CLIP's, need not multiply twice: the similarities of keys to queries are the
+    transpose of those of queries to keys, and both go to :func:`sparse_softmax_cross_entropy_with_logits`.
+
     Args:
         queries: [n, features], usually of length 1 (see :func:`l2_normalize`).
         keys: [n, features]; key i is the right one for query i.
