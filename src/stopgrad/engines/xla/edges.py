@@ -82,20 +82,21 @@ class Outside(NamedTuple):
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, built around the compiled smaller graph."""
-        stackers = [_Stacker(kind, len(positions), helpers) for positions, kind in self.groups]
-        cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
-        cutters = {new: _Cutter(kind, helpers) for new, kind in self.cut.items()}
-        direct, groups, kept = self.direct, self.groups, self.kept
+        direct, groups, kept, cut = self.direct, self.groups, self.kept, self.cut
+        stacks = {(kind, len(positions)) for positions, kind in groups}
+        stackers = {key: _Stacker(*key, helpers) for key in stacks}
+        cutters = {kind: _Cutter(kind, helpers) for kind in cut.values()}
+        cuts = sorted({(new, again) for new, part, again in kept if part is not None})
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
             given = [arrays[i] for i in direct]
-            for stack, (positions, _) in zip(stackers, groups, strict=True):
-                given += stack([arrays[i] for i in positions])
+            for positions, kind in groups:
+                given += stackers[kind, len(positions)]([arrays[i] for i in positions])
             made = inner(given)
             if {*map(type, arrays)} == {np.ndarray}:  # All are the caller's, who gets NumPy's back.
-                rows = {new: np.asarray(made[new]) for new in cutters}
+                rows = {new: np.asarray(made[new]) for new in cut}
                 return [made[new] if part is None else np.array(rows[new][part]) for new, part, _ in kept]
-            parts = {cut: cutters[cut[0]](made[cut[0]]) for cut in cuts}
+            parts = {(new, again): cutters[cut[new]](made[new]) for new, again in cuts}
             return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
 
         # The main program; the helpers only stack its inputs and cut its outputs.

@@ -71,8 +71,8 @@ LAYERS = 130
 
 
 def loss(layers: Sequence[Any], x: Any) -> Any:
-    for w, b in layers:
-        x = sg.tanh(x @ w + b)
+    for w, v, b in layers:
+        x = sg.tanh((x @ w + b) @ v)
     return sg.reduce_sum(x * x)
 
 
@@ -80,14 +80,15 @@ def loss(layers: Sequence[Any], x: Any) -> Any:
 def layered(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Layers on JAX's device and an input, for which :func:`loss` runs as a loop."""
     monkeypatch.setattr(rolling, "LEAST_SAVED", 20)
-    drawn = [arrays("float32", (4, 4), (4,)) for _ in range(LAYERS)]
-    layers = [(np.eye(4, dtype=np.float32) + w / 900, b / 900) for w, b in drawn]
+    drawn = [arrays("float32", (4, 4), (4, 4), (4,)) for _ in range(LAYERS)]
+    one = np.eye(4, dtype=np.float32)
+    layers = [(one + w / 900, one + v / 900, b / 900) for w, v, b in drawn]
     return jax.device_put((layers, np.ones((2, 4), np.float32)))
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many arrays each regrouping takes that was asked for."""
+    """How many arrays each regrouping takes that was asked for: one for all stacks or cuts of a type."""
     found: list[int] = []
     made = XlaEngine.regrouper
 

@@ -23,7 +23,7 @@ constexpr size_t TASK_BYTES = size_t(1) << 18;
 
 // The bytes of all arguments, one after the other, become those of all results.
 ffi::Error regroup(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::RemainingRets results) {
-  size_t taken = 0, given = 0, total = 0;
+  size_t taken = 0, given = 0;
   for (size_t i = 0; i < arguments.size(); ++i) taken += arguments.get<ffi::AnyBuffer>(i)->size_bytes();
   for (size_t k = 0; k < results.size(); ++k) given += (*results.get<ffi::AnyBuffer>(k))->size_bytes();
   if (taken != given) return ffi::Error(ffi::ErrorCode::kInvalidArgument, "regroup: other sizes");
@@ -43,11 +43,11 @@ ffi::Error regroup(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::Rema
         }
         const size_t bytes = std::min(open, left);
         pieces.push_back({to, from, bytes});
-        to += bytes, from += bytes, left -= bytes, open -= bytes, total += bytes;
+        to += bytes, from += bytes, left -= bytes, open -= bytes;
       }
     }
     const int64_t count = int64_t(pieces.size());
-    const int64_t tasks = std::min(count, int64_t(total / TASK_BYTES) + 1);
+    const int64_t tasks = std::min(count, int64_t(given / TASK_BYTES) + 1);
     in_parallel(pool, tasks, pool.num_threads(), [&](Tasks& open) {
       for (int64_t mine = open.next(); mine >= 0; mine = open.next())
         for (int64_t p = mine * count / tasks; p < (mine + 1) * count / tasks; ++p)
