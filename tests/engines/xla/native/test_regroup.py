@@ -131,5 +131,6 @@ def test_without_kernels_it_is_done_in_parts(
     parts = step()
     assert XlaEngine().regrouper([], []) is None
     monkeypatch.setenv("STOPGRAD_NATIVE", "1")
-    agree(parts, step())
-    assert len(asked) == 9
+    for one, other in zip(jax.tree.leaves(parts), jax.tree.leaves(step()), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert sorted(asked) == [0, *[1] * 4, *[100] * 4]
