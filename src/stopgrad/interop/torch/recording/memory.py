@@ -1,4 +1,8 @@
-"""Which value each tensor has: weak tables of tensors by identity, and of the memory that they share."""
+"""Which value each tensor has: weak tables of tensors by identity, and of the memory that they share.
+
+No function runs when a tensor dies: Python swallows what a signal's handler raises in such a function, and
+an interrupt would be lost. What has died is not found any more, and is swept out when a table has doubled.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,15 @@ from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.record import Value
 
 Tensor = torch.Tensor
+FEWEST = 256
+"""Tables with fewer entries are not swept."""
 
 
-class Held(weakref.ref[Any]):
+class Held:
     """A tensor whose value is noted here, because autograd has no node for it.
 
     Attributes:
-        key: by which it is found.
+        ref: the tensor, weakly.
         value: its value.
         serial: of the last event that this value takes into account.
         root: of a leaf, the value that gradients with respect to it arrive at.
@@ -26,68 +32,62 @@ class Held(weakref.ref[Any]):
         place: the line that last changed whether it does.
     """
 
-    __slots__ = ("content", "key", "needs", "place", "root", "serial", "value")
+    __slots__ = ("content", "needs", "place", "ref", "root", "serial", "value")
 
-    key: int
-    value: Value
-    serial: int
-    root: Value | None
-    content: Value | None
-    needs: bool
-    place: RawLocation | None
+    def __init__(self, tensor: Tensor, value: Value, serial: int) -> None:
+        self.ref: weakref.ref[Any] = weakref.ref(tensor)
+        self.value, self.serial = value, serial
+        self.root: Value | None = None
+        self.content: Value | None = None
+        self.needs = False
+        self.place: RawLocation | None = None
 
 
-class Store(weakref.ref[Any]):
+class Store:
     """A stretch of memory.
 
     Attributes:
-        key: by which it is found.
+        ref: the memory, weakly.
         value: what it holds, or held when its first tensor was met.
         serial: of the event that wrote it last.
         first: the tensor through which it was met, if that was made before the watch.
     """
 
-    __slots__ = ("first", "key", "serial", "value")
+    __slots__ = ("first", "ref", "serial", "value")
 
-    first: Held | None
-
-    key: int
-    value: Value
-    serial: int
+    def __init__(self, memory: Any, value: Value, serial: int) -> None:
+        self.ref: weakref.ref[Any] = weakref.ref(memory)
+        self.value, self.serial = value, serial
+        self.first: Held | None = None
 
 
 class Memory:
-    """The tensors and the memory that a watch has met. It keeps none of them alive."""
+    """The tensors and the memory that a watch has met. It keeps none of them alive.
+
+    Attributes:
+        rewritten: whether any memory was written into after its first value was noted.
+    """
 
     def __init__(self) -> None:
-        held: dict[int, Held] = {}
-        stores: dict[int, Store] = {}
-        self._held, self._stores = held, stores
-
-        # Between being made and being noted, an interrupt may come, and there is no key.
-        def forget_tensor(gone: Held) -> None:
-            if held.get(getattr(gone, "key", 0)) is gone:
-                del held[gone.key]
-
-        def forget_store(gone: Store) -> None:
-            if stores.get(getattr(gone, "key", 0)) is gone:
-                del stores[gone.key]
-
-        self._forget_tensor, self._forget_store = forget_tensor, forget_store
+        self._held: dict[int, Held] = {}
+        self._stores: dict[int, Store] = {}
+        self._most_held = self._most_stores = FEWEST
+        self.rewritten = False
 
     def held(self, tensor: Tensor) -> Held | None:
         """What is noted of a tensor itself."""
         found = self._held.get(id(tensor))
-        return found if found is not None and found() is tensor else None
+        return found if found is not None and found.ref() is tensor else None
 
     def hold(self, tensor: Tensor, value: Value, serial: int, root: Value | None = None) -> Held:
         """Note that the tensor has this value from now on."""
         held = self.held(tensor)
         if held is None:
-            held = self._held[id(tensor)] = Held(tensor, self._forget_tensor)
-            held.key = id(tensor)
-            held.root = held.content = held.place = None
-        held.value, held.serial = value, serial
+            held = self._held[id(tensor)] = Held(tensor, value, serial)
+            if len(self._held) > self._most_held:
+                self._most_held = _swept(self._held)
+        else:
+            held.value, held.serial = value, serial
         if root is not None:
             held.root, held.content, held.needs = root, None, root.open
         return held
@@ -96,29 +96,41 @@ class Memory:
         """Forget the tensor's value: from now on autograd knows it."""
         self._held.pop(id(tensor), None)
 
-    def all_held(self) -> list[Held]:
-        """All tensors whose values are noted here."""
-        return list(self._held.values())
+    def all_held(self) -> list[tuple[Tensor, Held]]:
+        """All tensors whose values are noted here, with what is noted."""
+        found = [(held.ref(), held) for held in list(self._held.values())]
+        return [(tensor, held) for tensor, held in found if tensor is not None]
 
     def store(self, tensor: Tensor) -> Store | None:
         """What is noted of a tensor's memory, if it was met before."""
         try:
-            return self._stores.get(tensor.untyped_storage()._cdata)
+            memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # Sparse tensors, for example, have none.
             return None
+        found = self._stores.get(memory._cdata)
+        return found if found is not None and found.ref() is memory else None
 
-    def written(self, tensor: Tensor, value: Value, serial: int) -> None:
-        """Note that the memory of a tensor now holds this value."""
+    def met(self, tensor: Tensor, value: Value, serial: int) -> None:
+        """Note the value of a tensor that was just made or met as that of its memory, unless that is known."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             return
-        key = memory._cdata
-        store = self._stores.get(key)
+        key, stores = memory._cdata, self._stores
+        found = stores.get(key)
+        if found is None or found.ref() is not memory:
+            stores[key] = Store(memory, value, serial)
+            if len(stores) > self._most_stores:
+                self._most_stores = _swept(stores)
+
+    def written(self, tensor: Tensor, value: Value, serial: int) -> None:
+        """Note that the memory of a tensor now holds this value."""
+        self.rewritten = True
+        store = self.store(tensor)
         if store is None:
-            store = self._stores[key] = Store(memory, self._forget_store)
-            store.key, store.first = key, None
-        store.value, store.serial = value, serial
+            self.met(tensor, value, serial)
+        else:
+            store.value, store.serial = value, serial
 
     def met_through(self, tensor: Tensor, held: Held) -> None:
         """Note the tensor through which its memory was met."""
@@ -134,3 +146,10 @@ class Memory:
         except (NotImplementedError, RuntimeError):
             return True
         return bool(tensor.numel() * tensor.element_size() >= size)
+
+
+def _swept(table: dict[int, Any]) -> int:
+    """Take out what has died; the number of entries at which that is worth doing again."""
+    for key in [key for key, noted in table.items() if noted.ref() is None]:
+        table.pop(key, None)
+    return max(FEWEST, 2 * len(table))

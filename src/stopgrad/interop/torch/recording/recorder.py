@@ -169,8 +169,8 @@ class Recorder(Values):
             found |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
         known = {id(tensor) for tensor in found.values()}
         known.update(id(tensor) for tensor in whole_parameters(modules).values())
-        rest = [held() for held in self.memory.all_held() if held.root is not None]
-        leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
+        rest = [tensor for tensor, held in self.memory.all_held() if held.root is not None]
+        leaves = [x for x in rest if x.requires_grad and id(x) not in known]
         return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
 
     # ------------------------------------------------------------------------------------ the calls
@@ -399,10 +399,13 @@ class Recorder(Values):
             self.nodes.note(node, tensor.output_nr, value)
         else:
             self.memory.hold(tensor, value, serial)
+        if into is None:
+            self.memory.met(tensor, value, serial)
+            return
         store = self.memory.store(tensor)
         if store is None:
-            self.memory.written(tensor, value, serial)
-        elif into is not None:
+            self.memory.met(tensor, value, serial)
+        else:
             if not self.memory.is_all(tensor):
                 part = value.event
                 inputs = left(store.value, part.region), value
@@ -439,7 +442,7 @@ class Recorder(Values):
         self.memory.hold(result, value, value.event.serial)
         if call.writes:
             self.memory.written(result, value, value.event.serial)
-        self._remember(result, value)
+        self.memory.met(result, value, value.event.serial)
         if result.requires_grad:
             self.begin_leaf(result, place, call.name)
 
@@ -480,7 +483,7 @@ class Recorder(Values):
         value = source.value
         if value.open:
             value = stop(value, call.name, call.why, place, here)
-        self._remember(into.tensor, value)
+        self.memory.met(into.tensor, value, value.event.serial)
         node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
             self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
@@ -509,12 +512,12 @@ class Recorder(Values):
                 if not value.open or _functorch.peek_interpreter_stack() is not None:
                     # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)
-                    self._remember(tensor, value)
+                    self.memory.met(tensor, value, value.event.serial)
                     continue
                 why = "torch.autograd.grad without create_graph=True"
                 value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
-                self._remember(tensor, value)
+                self.memory.met(tensor, value, value.event.serial)
 
     def _hooked(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None

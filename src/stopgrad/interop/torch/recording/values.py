@@ -70,7 +70,7 @@ class Values(Regions):
         value = self.nodes.known(node, number)
         if value is None:
             value = self._made_elsewhere(tensor, node, place)
-        store = self.memory.store(tensor)
+        store = self.memory.store(tensor) if self.memory.rewritten else None
         if store is not None and store.serial > value.event.serial:
             value = self.nodes.write(node, number, self._written_into(value, store.value, tensor))
         return value
@@ -90,7 +90,7 @@ class Values(Regions):
         value = self.nodes.imported(node, tensor.output_nr, place, inner)
         if forward is not None:
             forward.ended = True  # The next one at its place.
-        self._remember(tensor, value)
+        self.memory.met(tensor, value, value.event.serial)
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
@@ -98,7 +98,7 @@ class Values(Regions):
         held = self.memory.held(tensor)
         if held is None:
             held = self._met(tensor, place)
-        store = self.memory.store(tensor)
+        store = self.memory.store(tensor) if self.memory.rewritten else None
         if store is not None and store.serial > held.serial:
             self._read_again(tensor, held, store.value, place)
         # A view made without gradients may say that it requires one, but passes it on to nothing.
@@ -170,11 +170,11 @@ class Values(Regions):
             value = came_back[0]
             if len(came_back) > 1:
                 value = Event(Kind.OPERATION, "numpy", place, tuple(came_back)).result(sizes, False)
-            self.memory.written(tensor, value, value.event.serial)
+            self.memory.met(tensor, value, value.event.serial)
             return self.memory.hold(tensor, value, value.event.serial)
         value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
         held = self.memory.hold(tensor, value, value.event.serial, root=value)
-        self.memory.written(tensor, value, value.event.serial)
+        self.memory.met(tensor, value, value.event.serial)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
         self.memory.met_through(tensor, held)
@@ -224,13 +224,8 @@ class Values(Regions):
         event = Event(Kind.LEAF, call, place, () if behind is None else (behind,), why=why)
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
-        self._remember(tensor, value)
+        self.memory.met(tensor, value, value.event.serial)
         if not tensor.requires_grad:  # It was made frozen.
             held.place = with_caller(place)
             self._settle(tensor, held, place)
         return held
-
-    def _remember(self, tensor: Tensor, value: Value) -> None:
-        """Note the memory of a tensor that was just made or met, unless it is known."""
-        if self.memory.store(tensor) is None:
-            self.memory.written(tensor, value, value.event.serial)
