@@ -168,16 +168,17 @@ def calls_around(frame: FrameType | None, until: CodeType | None = None) -> Call
     all beyond a frame of the code *until*.
     """
     found: list[Instruction] = []
-    known = _KINDS.get
-    for _ in range(DEEPEST):
-        if frame is None or frame.f_code is until:
-            break
+    known, left = _KINDS, DEEPEST
+    while frame is not None and left:
         code = frame.f_code
-        kind = known(code.co_filename)
+        if code is until:
+            break
+        kind = known.get(code.co_filename)
         if (kind_of(code.co_filename) if kind is None else kind) <= INSTALLED:
             found.append((code, frame.f_lasti))
-        frame = frame.f_back
-    return tuple(reversed(found))
+        frame, left = frame.f_back, left - 1
+    found.reverse()
+    return tuple(found)
 
 
 def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str = "") -> RawLocation:

@@ -33,13 +33,16 @@ class Magnitude:
     Attributes:
         norm: its Euclidean norm; NaN or infinite if it has such elements.
         elements: the number of its elements.
-        zeros, nans, infs: how many of them are exactly 0, NaN, infinite.
-        parameter_norm: the norm of the tensor itself, at that time; None if it is not known.
+        zeros: how many of them are exactly 0; None if the gradient was changed or gone before they were counted,
+            which is when a report is made.
+        nans, infs: how many are NaN, infinite.
+        parameter_norm: the norm of the tensor itself when the report was made, or, where a gradient is 0 or not
+            finite, when it arrived; None if it is not known.
     """
 
     norm: float
     elements: int
-    zeros: int = 0
+    zeros: int | None = 0
     nans: int = 0
     infs: int = 0
     parameter_norm: float | None = None
@@ -52,7 +55,7 @@ class Magnitude:
     @property
     def is_zero(self) -> bool:
         """Whether every element is exactly 0."""
-        return self.zeros == self.elements > 0
+        return self.norm == 0.0 and self.elements > 0
 
     @property
     def is_finite(self) -> bool:

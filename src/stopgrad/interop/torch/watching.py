@@ -70,7 +70,7 @@ class BackwardCall:
         of = self._call.sizes.of
         with torch._C.DisableTorchFunction():
             values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
-        return {name: of[value] for name, value in values.items() if value in of}
+        return {name: of[value].magnitude() for name, value in values.items() if value in of}
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"

@@ -15,7 +15,7 @@ import torch
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.magnitudes.troubles import NOT_FINITE, ZERO
 from stopgrad.interop.torch.recording.arguments import tensors_in
-from stopgrad.interop.torch.recording.measuring import Measuring, magnitude_of, measured
+from stopgrad.interop.torch.recording.measuring import Arrival, Measuring, measured, norm_of
 from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.recording.record import Backward, Sizes
 from stopgrad.interop.torch.watching import Watch, explained
@@ -99,9 +99,11 @@ class ArrivalsOnly:
         of = self._of
 
         def measure(grad: Tensor) -> None:
-            found = measured(lambda x: magnitude_of(x, tensor), grad)
-            known = of.get(name)
-            if found is not None and (known is None or found.norm > known.norm or not found.is_finite):
+            norm = measured(norm_of, grad)
+            if norm is None:
+                return
+            found, known = Arrival(tensor, grad, norm).magnitude(), of.get(name)
+            if known is None or found.norm > known.norm or not found.is_finite:
                 of[name] = found
 
         return measure

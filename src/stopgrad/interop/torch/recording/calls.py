@@ -41,9 +41,10 @@ class Call:
         alike: whether it takes only shape, dtype or device of its other tensors, and no values.
         dual: whether its second tensor is a tangent, which the result carries beside the value of the first.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
+        plain: whether it is an operation of which none of the last five is so.
     """
 
-    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "why", "writes")
+    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "plain", "why", "writes")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
@@ -58,6 +59,8 @@ class Call:
         self.apart = many or short.rpartition(".")[2] in _EACH
         self.writes = not many and (short in _IN_PLACE or (short.endswith("_") and not short.endswith("__")))
         self.overwrites = short in OVERWRITES
+        special = self.alike or self.dual or self.apart or self.writes or self.overwrites
+        self.plain = self.act is Act.RECORD and not special
 
 
 CALLS: dict[Any, Call] = {}

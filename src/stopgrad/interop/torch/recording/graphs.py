@@ -202,7 +202,7 @@ class _Building:
         at = {
             self._made[v.event, v.index]: n for v, n in sizes.at.items() if (v.event, v.index) in self._made
         }
-        of = {key: sizes.of[x.value] for key, x in self._targets.items() if x.value in sizes.of}
+        of = {key: sizes.of[x.value].magnitude() for key, x in self._targets.items() if x.value in sizes.of}
         hooks = {
             made: self.mark(made, "hook", "a hook", place)
             for made, place, _ in self.hooked()

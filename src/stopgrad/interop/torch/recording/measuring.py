@@ -7,7 +7,8 @@ change nothing. They see what arrives at the results, after the user's own hooks
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -15,8 +16,8 @@ from typing import Any, Protocol
 import torch
 
 from stopgrad.flow.magnitudes.sizes import Magnitude
-from stopgrad.interop.torch.recording.nodes import node_of
-from stopgrad.interop.torch.recording.record import Sizes, Value
+from stopgrad.interop.torch.recording.nodes import LEAF_NODE, node_of
+from stopgrad.interop.torch.recording.record import Sizes, Value, elements_of
 
 Tensor = torch.Tensor
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
@@ -26,6 +27,45 @@ _functorch: Any = torch._C._functorch
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 SAFE = 1e-15, 1e15
 """Norms in between are those of numbers whose squares float32 can hold."""
+WIDE = frozenset([torch.float32, torch.float64, torch.complex64, torch.complex128])
+"""The dtypes that need none that is wider to hold the squares of elements."""
+TOGETHER, KEPT = 32, 2**20
+"""Of at most so many nodes, or elements, gradients are kept before they are measured."""
+
+
+class Arrival:
+    """A gradient that arrived at a leaf: its norm, and what can still be found out about it later.
+
+    Attributes:
+        norm: its Euclidean norm.
+    """
+
+    __slots__ = ("_elements", "_found", "_grad", "_tensor", "_version", "norm")
+
+    def __init__(self, tensor: Tensor, grad: Tensor, norm: float) -> None:
+        self.norm, self._version = norm, grad._version
+        self._elements = grad.numel()
+        self._tensor, self._grad = weakref.ref(tensor), weakref.ref(grad)
+        self._found: Magnitude | None = None
+
+    def magnitude(self) -> Magnitude:
+        """How large it is. What a norm does not say is found out when this is first asked."""
+        if self._found is None:
+            self._found = self._looked_at()
+        return self._found
+
+    def _looked_at(self) -> Magnitude:
+        tensor, grad = self._tensor(), self._grad()
+        if grad is not None and grad._version != self._version:
+            grad = None
+        own = None if tensor is None else measured(lambda x: (norm_of(x), x.numel()), tensor)
+        counts = None if grad is None else measured(lambda x: _counts(x, self.norm), grad)
+        size, elements = (None, self._elements) if own is None else own
+        if counts is None:
+            zeros = elements if self.norm == 0.0 else None
+            return Magnitude(self.norm, elements, zeros, int(not math.isfinite(self.norm)), 0, size)
+        nonzero, nans, infs = counts
+        return Magnitude(self.norm, elements, elements - nonzero, nans, infs, size)
 
 
 class Record(Protocol):
@@ -47,6 +87,9 @@ class Record(Protocol):
 class Measuring:
     """The hooks of a backward pass.
 
+    A hook at a node keeps what arrives, in C alone; every so many of them measure together what was kept. A
+    leaf needs no hook if all that arrives is in its ``grad`` afterwards.
+
     Args:
         record: knows the values.
         sizes: is filled.
@@ -57,6 +100,9 @@ class Measuring:
         self._record, self._sizes, self._goes_on = record, sizes, goes_on
         self._handles: list[Any] = []
         self._fresh: list[Tensor] = []
+        self._values: list[Mapping[int, Value]] = []
+        self._kept: dict[int, Grads] = {}
+        self._suspect = False
 
     @contextmanager
     def over(self, losses: Iterable[Tensor]) -> Iterator[None]:
@@ -82,45 +128,107 @@ class Measuring:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        for tensor in self._fresh:
-            if tensor.grad is not None:
-                self.at_leaf(tensor, tensor.grad)
+        self._measure()
+        arrived = [(tensor, grad) for tensor in self._fresh if (grad := tensor.grad) is not None]
         self._fresh.clear()
+        for (tensor, grad), norm in zip(arrived, norms_of([grad for _, grad in arrived]), strict=True):
+            if norm is not None:
+                self._note(tensor, Arrival(tensor, grad, norm))
+        if self._suspect:  # What else there is to be known may be gone when the report is made.
+            for arrival in self._sizes.of.values():
+                arrival.magnitude()
 
     def at_leaf(self, tensor: Tensor, grad: Tensor) -> None:
         """Note how large the gradient is that arrived at a leaf."""
-        found = measured(lambda x: magnitude_of(x, tensor), grad)
-        if found is not None:
-            try:
-                value = self._record.leaf(tensor)
-            except Exception:  # As for all that is recorded: the backward pass goes on.
-                return
-            self._sizes.of[value] = found
-            self._sizes.at[value] = found.norm
+        norm = measured(norm_of, grad)
+        if norm is not None:
+            arrival = Arrival(tensor, grad, norm)
+            arrival.magnitude()
+            self._note(tensor, arrival)
+
+    def _note(self, tensor: Tensor, arrival: Arrival) -> None:
+        try:
+            value = self._record.leaf(tensor)
+        except Exception:  # As for all that is recorded: the backward pass goes on.
+            return
+        self._sizes.of[value] = arrival
+        self._sizes.at[value] = arrival.norm
+        self._suspect = self._suspect or not 0.0 < arrival.norm < math.inf
 
     def _place(self, nodes: Sequence[Node]) -> None:
         """Put hooks at the nodes that a backward pass may run."""
         stack, seen = list(nodes), set(nodes)
-        leaves: dict[int, Tensor] = {}
+        leaves: dict[int, Node] = {}
+        found: list[tuple[int, Node, Mapping[int, Value]]] = []
         differentiates = False
         while stack:
             node = stack.pop()
-            if hasattr(node, "variable"):
-                leaves[id(node.variable)] = node.variable
-                self._at_end(node)
+            if type(node) is LEAF_NODE:
+                leaves[id(node.variable)] = node
                 continue
             values = self._record.values_at(node)
             if values:
-                self._handles.append(node.register_prehook(self._hook(tuple(values.items()))))
+                found.append((node._sequence_nr(), node, values))
             differentiates = differentiates or hasattr(node, "_forward_cls")
             for to, _ in node.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
+        self._keep(found)
+        self._at_leaves(leaves.values())
         if differentiates:
             self._among_others(leaves)
 
-    def _among_others(self, known: Mapping[int, Tensor]) -> None:
+    def _keep(self, found: list[tuple[int, Node, Mapping[int, Value]]]) -> None:
+        """Put hooks at nodes, in the order in which a backward pass runs them."""
+        found.sort(key=lambda one: -one[0])
+        elements = 0
+        for i, (_, node, values) in enumerate(found):
+            self._values.append(values)
+            keep = partial(self._kept.__setitem__, i)
+            for value in values.values():
+                elements += elements_of(value.sizes)
+            if elements >= KEPT or i % TOGETHER == TOGETHER - 1:
+                elements = 0
+                keep = partial(self._keep_and_measure, i)
+            self._handles.append(node.register_prehook(keep))
+
+    def _keep_and_measure(self, i: int, grads: Grads) -> None:
+        self._kept[i] = grads
+        self._measure()
+
+    def _measure(self) -> None:
+        """Measure the gradients that were kept, and let go of them."""
+        values: list[Value] = []
+        grads: list[Tensor] = []
+        for i, arrived in self._kept.items():
+            for number, value in self._values[i].items():
+                grad = arrived[number] if number < len(arrived) else None
+                if grad is not None:
+                    values.append(value)
+                    grads.append(grad)
+        self._kept.clear()
+        at = self._sizes.at
+        for value, norm in zip(values, norms_of(grads), strict=True):
+            if norm is not None:
+                at[value] = norm
+                self._suspect = self._suspect or not 0.0 < norm < math.inf
+
+    def _at_leaves(self, nodes: Iterable[Node]) -> None:
+        """Measure at leaves: afterwards, where all that arrives is in ``grad`` then; else as it arrives."""
+        shared = torch.distributed.is_available() and torch.distributed.is_initialized()
+        for node in nodes:
+            tensor = node.variable
+            if tensor.grad is None and not (shared or self._goes_on or tensor._post_accumulate_grad_hooks):
+                self._fresh.append(tensor)
+            else:
+                self._handles.append(node.register_prehook(partial(self._arrives, tensor)))
+
+    def _arrives(self, tensor: Tensor, grads: Grads) -> None:
+        if grads[0] is not None:
+            self.at_leaf(tensor, grads[0])
+
+    def _among_others(self, known: Collection[int]) -> None:
         """Measure at leaves that a function reaches which differentiates by itself, as a checkpoint does.
 
         It may bring several parts of a gradient to one leaf. Their sum is in its ``grad``, if that was empty.
@@ -130,28 +238,6 @@ class Measuring:
         self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in found]
         if not self._goes_on:
             self._fresh = [x for x in leaves if x.grad is None]
-
-    def _at_end(self, node: Node) -> None:
-        """Measure what arrives at a leaf."""
-        tensor = node.variable
-
-        def measure(grads: Grads) -> None:
-            if grads[0] is not None:
-                self.at_leaf(tensor, grads[0])
-
-        self._handles.append(node.register_prehook(measure))
-
-    def _hook(self, values: Sequence[tuple[int, Value]]) -> Callable[[Grads], None]:
-        at = self._sizes.at
-
-        def measure(grads: Grads) -> None:
-            for number, value in values:
-                grad = grads[number] if number < len(grads) else None
-                found = None if grad is None else measured(norm_of, grad)
-                if found is not None:
-                    at[value] = found
-
-        return measure
 
 
 def run_measured(
@@ -227,13 +313,38 @@ def norm_of(x: Tensor) -> float:
     return largest * float(torch.linalg.vector_norm(sizes / largest)) if 0 < largest < math.inf else largest
 
 
-def magnitude_of(grad: Tensor, tensor: Tensor) -> Magnitude:
-    """How large a gradient is that arrived at a tensor."""
-    own = _plain(tensor)
-    elements = grad.numel() if own is None else own.numel()
-    norm = norm_of(grad)
+def _counts(grad: Tensor, norm: float) -> tuple[int, int, int]:
+    """How many elements of a gradient are not 0, NaN and infinite."""
     nans = infs = 0
     if not math.isfinite(norm):
         nans, infs = int(torch.isnan(grad).sum()), int(torch.isinf(grad).sum())
-    zeros = elements - int(torch.count_nonzero(grad))
-    return Magnitude(norm, elements, zeros, nans, infs, None if own is None else norm_of(own.detach()))
+    return int(torch.count_nonzero(grad)), nans, infs
+
+
+def norms_of(grads: Sequence[Tensor]) -> list[float | None]:
+    """The norms of gradients, measured together where they can be; None for what has no numbers."""
+    found: list[float | None] = [None] * len(grads)
+    together = _together(grads) if grads else ()
+    for i, norm in enumerate(together):
+        found[i] = norm if SAFE[0] < norm < SAFE[1] or math.isnan(norm) else None
+    return [measured(norm_of, x) if norm is None else norm for x, norm in zip(grads, found, strict=True)]
+
+
+def _together(grads: Sequence[Tensor]) -> Sequence[float]:
+    """The norms of dense tensors of one dtype on one device; nothing if any is of another kind."""
+    first = grads[0]
+    dtype, device = first.dtype, first.device
+    if dtype not in WIDE or first.is_meta or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return ()
+    wrapped = _functorch.is_functorch_wrapped_tensor
+    for x in grads:
+        if type(x) is not Tensor or x.dtype is not dtype or x.device != device:
+            return ()
+        if x.layout is not torch.strided or x.is_nested or wrapped(x):
+            return ()
+    try:
+        with _C.DisableTorchFunction(), _C._DisableTorchDispatch(), torch.no_grad():
+            found: list[float] = torch.stack(torch._foreach_norm(grads)).tolist()
+            return found
+    except Exception:  # A kind of tensor that lacks what is needed.
+        return ()

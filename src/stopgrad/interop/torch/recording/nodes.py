@@ -6,7 +6,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -25,7 +25,7 @@ from stopgrad.interop.torch.recording.record import Event, Kind, Shape, Value, e
 
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
-_LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
+LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
 EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
@@ -125,7 +125,7 @@ class Nodes:
     """
 
     def __init__(self, owner: Owner) -> None:
-        self._keys = [Key(owner)]  # By the numbers of results, for their values.
+        self._key = Key(owner)  # For the values of a node's results, by their numbers.
         self._returned = Key(owner)  # For what is known of the gradients of a user's function.
         self._owner, self._leaf = owner, owner.leaf
         self._last = -1  # The greatest sequence number of a node of which something is known.
@@ -136,28 +136,28 @@ class Nodes:
         """The value of a node's result, if it is known."""
         if node._sequence_nr() > self._last:
             return None  # To look at its metadata would make some.
-        found: Value | None = node.metadata.get(self._keys[number] if number < len(self._keys) else None)
+        values = node.metadata.get(self._key)
+        found: Value | None = None if values is None else values.get(number)
         return found if found is None or found.written is None else found.written
 
-    def values(self, node: Node) -> dict[int, Value]:
+    def values(self, node: Node) -> Mapping[int, Value]:
         """The known values of a node's results, by their numbers, as they were made."""
-        if node._sequence_nr() > self._last:
-            return {}
-        found = {number: node.metadata.get(key) for number, key in enumerate(self._keys)}
-        return {number: value for number, value in found.items() if value is not None}
+        return node.metadata.get(self._key, {}) if node._sequence_nr() <= self._last else {}
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
         last = node._sequence_nr()
         if last > self._last:
             self._last = last
-        while number >= len(self._keys):
-            self._keys.append(Key(self._owner))
-        node.metadata[self._keys[number]] = value
+        values = node.metadata.get(self._key)
+        if values is None:
+            node.metadata[self._key] = {number: value}
+        else:
+            values[number] = value
 
     def write(self, node: Node, number: int, value: Value) -> Value:
         """Note the new value of a node's result whose memory was written into."""
-        node.metadata[self._keys[number]].written = value
+        node.metadata[self._key][number].written = value
         return value
 
     def reached(self, node: Node, place: RawLocation | None) -> tuple[Found, Found]:
@@ -179,7 +179,7 @@ class Nodes:
                 position += 1
                 if next_node is None:
                     continue
-                if type(next_node) is _LEAF_NODE:
+                if type(next_node) is LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
                 elif next_node._sequence_nr() > self._last:
                     value = None  # To look at its metadata would make some.
@@ -231,7 +231,7 @@ class Nodes:
             missing = [
                 (n, k)
                 for n, k in at.next_functions
-                if n is not None and type(n) is not _LEAF_NODE and self.known(n, k) is None
+                if n is not None and type(n) is not LEAF_NODE and self.known(n, k) is None
             ]
             if missing and not self._is_checkpoint(at, inner if at is node else None):
                 stack.extend(missing)
@@ -313,19 +313,13 @@ class Nodes:
         """The value that an edge leads to; None if it leads nowhere."""
         if node is None:
             return None
-        if type(node) is _LEAF_NODE:
+        if type(node) is LEAF_NODE:
             return self._leaf(node.variable)
-        key = self._keys[number] if number < len(self._keys) else None
-        found: Value | None = node.metadata.get(key)  # As it was made.
-        return found
+        return self.values(node).get(number)
 
     def _any_known(self, node: Node) -> Value | None:
         """The value of any result of a node that is known."""
-        for key, found in node.metadata.items():
-            if isinstance(key, Key) and key.owner is self._owner and key is not self._returned:
-                value: Value = found
-                return value
-        return None
+        return next(iter(self.values(node).values()), None)
 
     def ask_functions(self, node: Node) -> None:
         """Find out to which values the users' functions behind a node pass gradients."""
@@ -370,7 +364,7 @@ class Nodes:
         seen, found = set(stack), []
         while stack:
             at, number = stack.pop()
-            if type(at) is _LEAF_NODE:
+            if type(at) is LEAF_NODE:
                 value = None if inside.made(at.variable) else self._leaf(at.variable)
             else:
                 value = self.known(at, number)

@@ -69,10 +69,11 @@ class Around:
     Further down in the same function they are the same, so they are only looked up elsewhere.
     """
 
-    __slots__ = ("_last", "calls")
+    __slots__ = ("_frame", "_last", "calls")
 
     def __init__(self) -> None:
         self.calls: Calls = ()
+        self._frame = 0
         self._last: RawLocation | None = None
 
     def enter(self, frame: FrameType | None) -> RawLocation | None:
@@ -80,9 +81,11 @@ class Around:
         if frame is None:
             return None
         last, place = self._last, (frame.f_code, frame.f_lasti)
-        if last is None or place[0] is not last[0] or place[1] <= last[1]:
-            self.calls = calls_around(frame.f_back)
-        self._last = place
+        if last is None or place[0] is not last[0] or place[1] <= last[1] or id(frame) != self._frame:
+            calls = calls_around(frame.f_back)
+            if calls != self.calls:  # Equal ones are one object.
+                self.calls = calls
+        self._last, self._frame = place, id(frame)
         return place
 
 

@@ -8,9 +8,10 @@ node leads to any more is freed by itself.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from stopgrad.base.source import Calls, RawLocation
 from stopgrad.flow.magnitudes.sizes import Magnitude
@@ -41,6 +42,14 @@ FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "c
 """The dtypes that carry gradients."""
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; those of nested tensors need not be numbers."""
+
+def elements_of(sizes: Shape) -> int:
+    """The number of elements of a result; of a nested tensor's, 1."""
+    try:
+        return math.prod(sizes[1:])
+    except TypeError:
+        return 1
+
 
 _serials = itertools.count(1)
 
@@ -170,6 +179,13 @@ class Target(NamedTuple):
     hooks: tuple[RawLocation, ...] = ()
 
 
+class Arrived(Protocol):
+    """A gradient that arrived at a leaf."""
+
+    def magnitude(self) -> Magnitude:
+        """How large it is, as far as it is known or can still be found out."""
+
+
 class Sizes:
     """How large the gradients of a backward pass are.
 
@@ -182,7 +198,7 @@ class Sizes:
 
     def __init__(self) -> None:
         self.at: dict[Value, float] = {}
-        self.of: dict[Value, Magnitude] = {}
+        self.of: dict[Value, Arrived] = {}
 
 
 class Backward(NamedTuple):

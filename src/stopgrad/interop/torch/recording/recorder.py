@@ -15,7 +15,7 @@ import torch
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
-from stopgrad.interop.torch.recording.arguments import tensors_in, unwrapped
+from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrapped
 from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
@@ -63,10 +63,10 @@ class Used:
 
     __slots__ = ("tensor", "value", "version")
 
-    def __init__(self, tensor: Tensor | None, value: Value) -> None:
+    def __init__(self, tensor: Tensor | None, value: Value, version: int = -1) -> None:
         self.tensor: Any = tensor
         self.value = value
-        self.version = -1 if tensor is None else version_of(tensor)
+        self.version = version
 
 
 def version_of(tensor: Tensor) -> int:
@@ -192,7 +192,7 @@ class Recorder(Values):
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
-            used = self._used((args[:1], {}) if call.alike else (args, kwargs), place, here)
+            used = self._used(args[:1], {}, place, here) if call.alike else self._used(args, kwargs, place, here)
             self._began = now()
             if act is Act.BACKWARD or act is Act.GRAD:
                 self._backward(call, args, kwargs, place, here)
@@ -217,16 +217,23 @@ class Recorder(Values):
         told = f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"
         self.not_known(f"{told}; what comes of it is not known")
 
-    def _used(self, given: tuple[Any, ...], place: RawLocation | None, here: Region | None) -> list[Used]:
+    def _used(
+        self, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None
+    ) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
         found: list[Used] = []
         known: dict[int, None] = {}
-        for tensor in tensors_in(*given):
-            if id(tensor) not in known:
-                known[id(tensor)] = None
-                found.append(Used(tensor, self.value_of(tensor, place, here)))
+        wrapped = _functorch.peek_interpreter_stack() is not None
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            kind = type(x)
+            if kind in ATOMS:
+                continue
+            for tensor in (x,) if (kind is Tensor or kind is Parameter) and not wrapped else tensors_in(x):
+                if id(tensor) not in known:
+                    known[id(tensor)] = None
+                    found.append(Used(tensor, self.value_of(tensor, place, here), version_of(tensor)))
         if self.departures:
-            found += [Used(None, value) for value in self.departures.returning(given, place)]
+            found += [Used(None, value) for value in self.departures.returning((args, kwargs), place)]
         return found
 
     def _backward(
@@ -252,6 +259,8 @@ class Recorder(Values):
         here: Region | None,
     ) -> None:
         """Record an operation: what it made, and what it wrote into."""
+        if call.plain and type(result) is Tensor and self._made_anew(call, used, result, place, here):
+            return
         outputs = made_by(call, used, result)
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
@@ -279,6 +288,25 @@ class Recorder(Values):
             sizes = sizes_of(tensor)
             open = sizes[0] in FLOATS and _is_open(inputs, walls)
             self._becomes(tensor, node, event.result(sizes, open), into)
+
+    def _made_anew(
+        self, call: Call, used: Sequence[Used], result: Tensor, place: RawLocation | None, here: Region | None
+    ) -> bool:
+        """Record what most operations do: they make one tensor that has a node, and write into none."""
+        node = node_of(result)
+        if node is None or _functorch.peek_interpreter_stack() is not None:
+            return False
+        for one in used:
+            if one.tensor is result or (one.tensor is not None and version_of(one.tensor) != one.version):
+                return False
+        inputs, walls = self._asked(call, used, result, node, None, place)
+        event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+        event.calls = self._callers.calls
+        sizes = sizes_of(result)
+        value = event.result(sizes, sizes[0] in FLOATS and _is_open(inputs, walls))
+        self.nodes.note(node, result.output_nr, value)
+        self.memory.met(result, value, event.serial)
+        return True
 
     def _asked(
         self,

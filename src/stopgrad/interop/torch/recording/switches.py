@@ -26,6 +26,7 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
+_Tensor = torch.Tensor
 _torch: Any = torch
 _module: Any = torch.nn.modules.module
 _push: Callable[[TorchFunctionMode], None] = torch._C._push_on_torch_function_stack
@@ -98,14 +99,24 @@ class Mode(TorchFunctionMode):
     ) -> Any:
         if self._recorder not in _RUNNING.recorders:  # It has ended in another thread, or this is a fork.
             return func(*args, **(kwargs or {}))
-        if types and not all(issubclass(kind, torch.Tensor) for kind in types):
-            # Classes that are no tensors, but hold some: what they do in place of PyTorch is watched, too.
-            for kind in types:
-                with self:
-                    made = kind.__torch_function__(func, types, args, kwargs or {})
-                if made is not NotImplemented:
-                    return made
+        for kind in types:
+            if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
+                return self._of_containers(func, types, args, kwargs or {})
         return self._run(func, args, kwargs or {})
+
+    def _of_containers(
+        self, func: Callable[..., Any], types: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call a function of classes that are no tensors, but hold some.
+
+        What they do in place of PyTorch is watched, too.
+        """
+        for kind in types:
+            with self:
+                made = kind.__torch_function__(func, types, args, kwargs)
+            if made is not NotImplemented:
+                return made
+        return self._run(func, args, kwargs)
 
 
 def begin(recorder: Recorder, held: Lifetime) -> None:
