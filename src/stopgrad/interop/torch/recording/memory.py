@@ -55,10 +55,9 @@ class Store:
 
     __slots__ = ("first", "ref", "serial", "value")
 
-    def __init__(self, memory: Any, value: Value, serial: int) -> None:
+    def __init__(self, memory: Any, value: Value, serial: int, first: Held | None) -> None:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
-        self.value, self.serial = value, serial
-        self.first: Held | None = None
+        self.value, self.serial, self.first = value, serial, first
 
 
 class Memory:
@@ -110,8 +109,12 @@ class Memory:
         found = self._stores.get(memory._cdata)
         return found if found is not None and found.ref() is memory else None
 
-    def met(self, tensor: Tensor, value: Value, serial: int) -> None:
-        """Note the value of a tensor that was just made or met as that of its memory, unless that is known."""
+    def met(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
+        """Note the value of a tensor that was just made or met as that of its memory, unless that is known.
+
+        Args:
+            first: what is noted of the tensor, if that was made before the watch.
+        """
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
@@ -119,7 +122,7 @@ class Memory:
         key, stores = memory._cdata, self._stores
         found = stores.get(key)
         if found is None or found.ref() is not memory:
-            stores[key] = Store(memory, value, serial)
+            stores[key] = Store(memory, value, serial, first)
             if len(stores) > self._most_stores:
                 self._most_stores = _swept(stores)
 
@@ -131,12 +134,6 @@ class Memory:
             self.met(tensor, value, serial)
         else:
             store.value, store.serial = value, serial
-
-    def met_through(self, tensor: Tensor, held: Held) -> None:
-        """Note the tensor through which its memory was met."""
-        store = self.store(tensor)
-        if store is not None:
-            store.first = held
 
     @staticmethod
     def is_all(tensor: Tensor) -> bool:

@@ -45,6 +45,9 @@ Parameter = torch.nn.Parameter
 _functorch: Any = torch._C._functorch
 _next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The sequence number of the next node that autograd makes in this thread."""
+_transformed: Callable[[], Any] = _functorch.peek_interpreter_stack
+_is_grad_enabled = torch.is_grad_enabled
+_OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 TANGENT = "it is the tangent, which autograd follows by itself"
 Wall = tuple[int, str, str]
@@ -178,6 +181,8 @@ class Recorder(Values):
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of PyTorch and record what it did."""
         call = CALLS.get(function) or call_of(function)
+        if call.plain:
+            return self._run_plain(call, function, args, kwargs)
         act = call.act
         if act is Act.NOTHING:
             return function(*args, **kwargs)
@@ -188,7 +193,7 @@ class Recorder(Values):
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = self._callers.enter(user_frame(sys._getframe(1)))
-        if act is Act.REQUIRE and _functorch.peek_interpreter_stack() is not None:
+        if act is Act.REQUIRE and _transformed() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
@@ -211,6 +216,28 @@ class Recorder(Values):
             self.lose(call, place, error)
         return result
 
+    def _run_plain(
+        self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """The same for a plain operation, which most calls are."""
+        here = None if _is_grad_enabled() and _transformed() is None else self.here()
+        if here is not None and here.ignored:
+            return function(*args, **kwargs)
+        place = self._callers.enter(user_frame(sys._getframe(3)))
+        try:
+            used = self._used(args, kwargs, place, here)
+            self._began = now()
+        except Exception as error:
+            self.lose(call, place, error)
+            return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        try:
+            if type(result) is not Tensor or not self._made_anew(call, used, result, place, here):
+                self._operation(call, used, result, place, here)
+        except Exception as error:
+            self.lose(call, place, error)
+        return result
+
     def lose(self, call: Call, place: RawLocation | None, error: Exception) -> None:
         """Note that a call could not be recorded."""
         where = "" if place is None else f" at {place_text(decode(place))}"
@@ -223,7 +250,7 @@ class Recorder(Values):
         """The tensors among the arguments, each once, with their values before the call."""
         found: list[Used] = []
         known: dict[int, None] = {}
-        wrapped = _functorch.peek_interpreter_stack() is not None
+        wrapped = _transformed() is not None
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = type(x)
             if kind in ATOMS:
@@ -231,7 +258,8 @@ class Recorder(Values):
             for tensor in (x,) if (kind is Tensor or kind is Parameter) and not wrapped else tensors_in(x):
                 if id(tensor) not in known:
                     known[id(tensor)] = None
-                    found.append(Used(tensor, self.value_of(tensor, place, here), version_of(tensor)))
+                    value = self.value_of(tensor, place, here)
+                    found.append(Used(tensor, value, version_of(tensor)))
         if self.departures:
             found += [Used(None, value) for value in self.departures.returning((args, kwargs), place)]
         return found
@@ -259,8 +287,6 @@ class Recorder(Values):
         here: Region | None,
     ) -> None:
         """Record an operation: what it made, and what it wrote into."""
-        if call.plain and type(result) is Tensor and self._made_anew(call, used, result, place, here):
-            return
         outputs = made_by(call, used, result)
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
@@ -294,13 +320,14 @@ class Recorder(Values):
     ) -> bool:
         """Record what most operations do: they make one tensor that has a node, and write into none."""
         node = node_of(result)
-        if node is None or _functorch.peek_interpreter_stack() is not None:
+        if node is None or _transformed() is not None:
             return False
         for one in used:
-            if one.tensor is result or (one.tensor is not None and version_of(one.tensor) != one.version):
+            tensor = one.tensor
+            if tensor is result or (tensor is not None and version_of(tensor) != one.version):
                 return False
         inputs, walls = self._asked(call, used, result, node, None, place)
-        event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+        event = Event(_OPERATION, call.name, place, inputs, walls, here)
         event.calls = self._callers.calls
         sizes = sizes_of(result)
         value = event.result(sizes, sizes[0] in FLOATS and _is_open(inputs, walls))
@@ -537,7 +564,7 @@ class Recorder(Values):
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
-                if not value.open or _functorch.peek_interpreter_stack() is not None:
+                if not value.open or _transformed() is not None:
                     # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)
                     self.memory.met(tensor, value, value.event.serial)

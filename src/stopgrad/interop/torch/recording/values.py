@@ -24,6 +24,7 @@ from stopgrad.interop.torch.recording.record import (
 from stopgrad.interop.torch.recording.regions import Regions
 
 Tensor = torch.Tensor
+_LEAF = Kind.LEAF  # Reading it from its class takes longer.
 
 
 class Values(Regions):
@@ -61,7 +62,15 @@ class Values(Regions):
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """The present value of a tensor, as seen from a region."""
         node = node_of(tensor)
-        value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
+        if node is not None:
+            value = self._made(tensor, node, place)
+        else:
+            held = self.memory.held(tensor)
+            # Mostly a leaf, or data, that is as it was when it was met.
+            if held is None or held.needs is not tensor.requires_grad or self.memory.rewritten:
+                value = self._known_leaf(tensor, place)
+            else:
+                value = held.value
         return value if value.event.region is None else left(value, here)
 
     def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
@@ -172,12 +181,13 @@ class Values(Regions):
                 value = Event(Kind.OPERATION, "numpy", place, tuple(came_back)).result(sizes, False)
             self.memory.met(tensor, value, value.event.serial)
             return self.memory.hold(tensor, value, value.event.serial)
-        value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
-        held = self.memory.hold(tensor, value, value.event.serial, root=value)
-        self.memory.met(tensor, value, value.event.serial)
+        event = Event(_LEAF, "leaf", None)
+        event.results = (sizes,)
+        value = Value(event, 0, True)
+        held = self.memory.hold(tensor, value, event.serial, root=value)
+        self.memory.met(tensor, value, event.serial, held)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
-        self.memory.met_through(tensor, held)
         return held
 
     def _met_behind_alias(self, tensor: Tensor, alias: Value, first: Held) -> Held:
