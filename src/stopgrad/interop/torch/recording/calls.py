@@ -42,9 +42,10 @@ class Call:
         dual: whether its second tensor is a tangent, which the result carries beside the value of the first.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
         plain: whether it is an operation of which none of the last five is so.
+        silent: whether nothing is done about it.
     """
 
-    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "plain", "why", "writes")
+    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "plain", "silent", "why", "writes")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
@@ -61,6 +62,7 @@ class Call:
         self.overwrites = short in OVERWRITES
         special = self.alike or self.dual or self.apart or self.writes or self.overwrites
         self.plain = self.act is Act.RECORD and not special
+        self.silent = self.act is Act.NOTHING
 
 
 CALLS: dict[Any, Call] = {}

@@ -128,10 +128,10 @@ class Measuring:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._measure()
         arrived = [(tensor, grad) for tensor in self._fresh if (grad := tensor.grad) is not None]
         self._fresh.clear()
-        for (tensor, grad), norm in zip(arrived, norms_of([grad for _, grad in arrived]), strict=True):
+        norms = self._measure([grad for _, grad in arrived])
+        for (tensor, grad), norm in zip(arrived, norms, strict=True):
             if norm is not None:
                 self._note(tensor, Arrival(tensor, grad, norm))
         if self._suspect:  # What else there is to be known may be gone when the report is made.
@@ -197,8 +197,8 @@ class Measuring:
         self._kept[i] = grads
         self._measure()
 
-    def _measure(self) -> None:
-        """Measure the gradients that were kept, and let go of them."""
+    def _measure(self, more: Sequence[Tensor] = ()) -> Sequence[float | None]:
+        """Measure the gradients that were kept, and let go of them; the norms of *more* tensors."""
         values: list[Value] = []
         grads: list[Tensor] = []
         for i, arrived in self._kept.items():
@@ -208,11 +208,12 @@ class Measuring:
                     values.append(value)
                     grads.append(grad)
         self._kept.clear()
-        at = self._sizes.at
-        for value, norm in zip(values, norms_of(grads), strict=True):
+        at, norms = self._sizes.at, norms_of([*grads, *more])
+        for value, norm in zip(values, norms, strict=False):
             if norm is not None:
                 at[value] = norm
                 self._suspect = self._suspect or not 0.0 < norm < math.inf
+        return norms[len(values) :]
 
     def _at_leaves(self, nodes: Iterable[Node]) -> None:
         """Measure at leaves: afterwards, where all that arrives is in ``grad`` then; else as it arrives."""
@@ -247,8 +248,11 @@ def run_measured(
     if _functorch.peek_interpreter_stack() is not None:
         return function(*args, **kwargs)  # The tensors of torch.func have no numbers to be looked at.
     measuring = Measuring(record, sizes)
-    with measuring.over(_tensors(args[:1] or [kwargs.get("tensors", kwargs.get("outputs"))])):
+    measuring.begin(_tensors(args[:1] or [kwargs.get("tensors", kwargs.get("outputs"))]))
+    try:
         result = function(*args, **kwargs)
+    finally:
+        measuring.end()
     if result is not None:  # Of torch.autograd.grad.
         inputs = _tensors(args[1:2] or [kwargs.get("inputs")])
         for tensor, grad in zip(inputs, _tensors([result]), strict=False):
@@ -333,18 +337,23 @@ def norms_of(grads: Sequence[Tensor]) -> list[float | None]:
 def _together(grads: Sequence[Tensor]) -> Sequence[float]:
     """The norms of dense tensors of one dtype on one device; nothing if any is of another kind."""
     first = grads[0]
-    dtype, device = first.dtype, first.device
-    if dtype not in WIDE or first.is_meta or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+    dtype = first.dtype
+    if dtype not in WIDE or _functorch.peek_interpreter_stack() is not None or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
         return ()
-    wrapped = _functorch.is_functorch_wrapped_tensor
+    differentiable = False
     for x in grads:
-        if type(x) is not Tensor or x.dtype is not dtype or x.device != device:
+        if type(x) is not Tensor or x.dtype is not dtype or x.layout is not torch.strided or x.is_nested:
             return ()
-        if x.layout is not torch.strided or x.is_nested or wrapped(x):
-            return ()
+        differentiable = differentiable or x.requires_grad
     try:
+        if not (_C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or differentiable):
+            return _norms(grads)
         with _C.DisableTorchFunction(), _C._DisableTorchDispatch(), torch.no_grad():
-            found: list[float] = torch.stack(torch._foreach_norm(grads)).tolist()
-            return found
+            return _norms(grads)
     except Exception:  # A kind of tensor that lacks what is needed.
         return ()
+
+
+def _norms(grads: Sequence[Tensor]) -> Sequence[float]:
+    found: list[float] = torch.stack(torch._foreach_norm(grads)).tolist()
+    return found

@@ -16,7 +16,7 @@ from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrapped
-from stopgrad.interop.torch.recording.calls import CALLS, Act, Call, call_of
+from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
@@ -178,9 +178,10 @@ class Recorder(Values):
 
     # ------------------------------------------------------------------------------------ the calls
 
-    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a function of PyTorch and record what it did."""
-        call = CALLS.get(function) or call_of(function)
         if call.plain:
             return self._run_plain(call, function, args, kwargs)
         act = call.act
@@ -220,7 +221,9 @@ class Recorder(Values):
         self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """The same for a plain operation, which most calls are."""
-        here = None if _is_grad_enabled() and _transformed() is None else self.here()
+        here = self.region
+        if here is None or not here.ignored:
+            here = None if _is_grad_enabled() and _transformed() is None else self.here()
         if here is not None and here.ignored:
             return function(*args, **kwargs)
         place = self._callers.enter(user_frame(sys._getframe(3)))

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stopgrad.interop.torch.recording.calls import CALLS, call_of
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 
@@ -102,7 +103,10 @@ class Mode(TorchFunctionMode):
         for kind in types:
             if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
                 return self._of_containers(func, types, args, kwargs or {})
-        return self._run(func, args, kwargs or {})
+        call = CALLS.get(func) or call_of(func)
+        if call.silent:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        return self._run(call, func, args, kwargs or {})
 
     def _of_containers(
         self, func: Callable[..., Any], types: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -116,7 +120,7 @@ class Mode(TorchFunctionMode):
                 made = kind.__torch_function__(func, types, args, kwargs)
             if made is not NotImplemented:
                 return made
-        return self._run(func, args, kwargs)
+        return self._run(call_of(func), func, args, kwargs)
 
 
 def begin(recorder: Recorder, held: Lifetime) -> None:
