@@ -134,6 +134,20 @@ def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
     assert [row["size"] for row in found["chains"]] == [1_000]
 
 
+def test_watch_cost_measures_every_way_and_leaves_a_missing_peer_out(tmp_path: Path) -> None:
+    (tmp_path / "torchlens.py").write_text("raise ImportError('none of it here')")
+    out = tmp_path / "out.json"
+    options = ("--quick", "--only", "mlp of 2 layers,gpt", "--threads", "1", "--json", str(out))
+    shown = run("watch_cost.py", *options, path=tmp_path)
+    assert "torchlens: left out: ImportError: none of it here" in shown
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["case"] for row in rows] == ["mlp of 2 layers", "gpt-2 small"]
+    for row in rows:
+        assert set(row["seconds"]) == {"plain", "watch", "anomaly mode", "bare mode", "monitor"}
+        assert all(len(times) >= 2 and min(times) > 0 for times in row["seconds"].values())
+        assert f"| {row['case']} | 1 | {1e3 * min(row['seconds']['plain']):.3g} (" in shown
+
+
 def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     options = ("--quick", "--only", "mlp", "--ways", "eager,trainer,stock", "--rounds", "1")
