@@ -33,11 +33,11 @@ class Magnitude:
     Attributes:
         norm: its Euclidean norm; NaN or infinite if it has such elements.
         elements: the number of its elements.
-        zeros: how many of them are exactly 0; None if the gradient was changed or gone before they were counted,
-            which is when a report is made.
+        zeros: how many of them are exactly 0; None if the gradient was changed or gone before they were
+            counted, which is when a report is made.
         nans, infs: how many are NaN, infinite.
-        parameter_norm: the norm of the tensor itself when the report was made, or, where a gradient is 0 or not
-            finite, when it arrived; None if it is not known.
+        parameter_norm: the norm of the tensor itself when the report was made, or, where a gradient is 0 or
+            not finite, when it arrived; None if it is not known.
     """
 
     norm: float

@@ -45,7 +45,19 @@ class Call:
         silent: whether nothing is done about it.
     """
 
-    __slots__ = ("act", "alike", "apart", "dual", "flat", "name", "overwrites", "plain", "silent", "why", "writes")
+    __slots__ = (
+        "act",
+        "alike",
+        "apart",
+        "dual",
+        "flat",
+        "name",
+        "overwrites",
+        "plain",
+        "silent",
+        "why",
+        "writes",
+    )
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)

@@ -338,7 +338,11 @@ def _together(grads: Sequence[Tensor]) -> Sequence[float]:
     """The norms of dense tensors of one dtype on one device; nothing if any is of another kind."""
     first = grads[0]
     dtype = first.dtype
-    if dtype not in WIDE or _functorch.peek_interpreter_stack() is not None or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if (
+        dtype not in WIDE
+        or _functorch.peek_interpreter_stack() is not None
+        or (first.is_cuda and torch.cuda.is_current_stream_capturing())
+    ):
         return ()
     differentiable = False
     for x in grads:

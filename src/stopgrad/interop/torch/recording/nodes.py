@@ -6,7 +6,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -66,12 +66,14 @@ class Sort(NamedTuple):
         rounds: whether it is if the node has a rounding mode.
         flat_edge: the one of its edges whose gradient is zero everywhere; -1 if there is none.
         apart: whether it is an event of its own, also if it was made in the call of another.
+        simple: whether none of this is so.
     """
 
     flat: bool
     rounds: bool
     flat_edge: int
     apart: bool
+    simple: bool
 
 
 _SORTS: dict[type, Sort] = {}
@@ -84,7 +86,8 @@ def sort_of(node: Node) -> Sort:
         kind = kind_of(node)
         rounds = hasattr(node, "_saved_rounding_mode")
         apart = is_user_made(node) or kind == "CopySlices"
-        found = Sort(kind in FLAT_NODES, rounds, FLAT_EDGES.get(kind, -1), apart)
+        flat, edge = kind in FLAT_NODES, FLAT_EDGES.get(kind, -1)
+        found = Sort(flat, rounds, edge, apart, not (flat or rounds or apart) and edge < 0)
         if type(node).__name__ == _kind_and_number(node) and not hasattr(node, "_forward_cls"):
             _SORTS[type(node)] = found  # Others may share their type with nodes of another kind.
     return found
@@ -159,6 +162,39 @@ class Nodes:
         """Note the new value of a node's result whose memory was written into."""
         node.metadata[self._key][number].written = value
         return value
+
+    def reaches_just(self, node: Node, values: Collection[Value]) -> bool:
+        """Whether gradients of a node of the current call are known to reach just these values, none as zero.
+
+        This is quickly found out, and so of most calls; :meth:`reached` tells all that there is to be known.
+        """
+        key, last, missing = self._key, self._last, len(values)
+        found: list[Value] = []
+        stack = [node]
+        while stack:
+            at = stack.pop()
+            sort = _SORTS.get(type(at))
+            if sort is None or not sort.simple:
+                return False
+            for next_node, number in at.next_functions:
+                if next_node is None:
+                    continue
+                if type(next_node) is LEAF_NODE:
+                    value = self._leaf(next_node.variable)
+                elif next_node._sequence_nr() > last:
+                    stack.append(next_node)
+                    continue
+                else:
+                    noted = next_node.metadata.get(key)
+                    value = None if noted is None else noted.get(number)
+                    if value is None or value.written is not None:
+                        return False
+                if value in found:
+                    continue
+                if value not in values:
+                    return False
+                found.append(value)
+        return len(found) == missing
 
     def reached(self, node: Node, place: RawLocation | None) -> tuple[Found, Found]:
         """The values that gradients reach from a node of the current call, past other nodes of that call.

@@ -43,6 +43,7 @@ FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "c
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; those of nested tensors need not be numbers."""
 
+
 def elements_of(sizes: Shape) -> int:
     """The number of elements of a result; of a nested tensor's, 1."""
     try:

@@ -198,7 +198,9 @@ class Recorder(Values):
             return function(*args, **kwargs)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
-            used = self._used(args[:1], {}, place, here) if call.alike else self._used(args, kwargs, place, here)
+            used = (
+                self._used(args[:1], {}, place, here) if call.alike else self._used(args, kwargs, place, here)
+            )
             self._began = now()
             if act is Act.BACKWARD or act is Act.GRAD:
                 self._backward(call, args, kwargs, place, here)
@@ -329,11 +331,16 @@ class Recorder(Values):
             tensor = one.tensor
             if tensor is result or (tensor is not None and version_of(tensor) != one.version):
                 return False
-        inputs, walls = self._asked(call, used, result, node, None, place)
+        inputs = tuple(dict.fromkeys([one.value for one in used]))
+        opens = [value for value in inputs if value.open]
+        walls: tuple[Wall, ...] = ()
+        if not opens or not self.nodes.reaches_just(node, opens):
+            inputs, walls = self._asked(call, used, result, node, None, place)
+            opens = [value for value in inputs if value.open]
         event = Event(_OPERATION, call.name, place, inputs, walls, here)
         event.calls = self._callers.calls
         sizes = sizes_of(result)
-        value = event.result(sizes, sizes[0] in FLOATS and _is_open(inputs, walls))
+        value = event.result(sizes, sizes[0] in FLOATS and bool(opens) and _is_open(inputs, walls))
         self.nodes.note(node, result.output_nr, value)
         self.memory.met(result, value, event.serial)
         return True

@@ -30,6 +30,7 @@ _Parameter: Any = torch.nn.Parameter
 _Tensor = torch.Tensor
 _torch: Any = torch
 _module: Any = torch.nn.modules.module
+_switch: Callable[..., Any] = torch._C._set_grad_enabled
 _push: Callable[[TorchFunctionMode], None] = torch._C._push_on_torch_function_stack
 _pop: Callable[[], object] = torch._C._pop_torch_function_stack
 
@@ -98,6 +99,9 @@ class Mode(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        here = self._recorder.region
+        if here is not None and here.ignored and func is not _switch:
+            return func(*args, **kwargs) if kwargs else func(*args)
         if self._recorder not in _RUNNING.recorders:  # It has ended in another thread, or this is a fork.
             return func(*args, **(kwargs or {}))
         for kind in types:
@@ -153,11 +157,16 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 # ------------------------------------------------------------------------------ patches, once for the process
 
 _PATCHED: set[str] = set()
+_PATCHES = 5
+"""How many are made while no compiler is imported."""
+_DYNAMO = "torch._dynamo.eval_frame"
 _LOCK = threading.RLock()
 Original = Callable[..., Any]
 
 
 def _patch_everything() -> None:
+    if len(_PATCHED) == _PATCHES + (_DYNAMO in sys.modules):
+        return
     with _LOCK:
         _patch(_inference, "__enter__", _entering_inference)
         _patch(_inference, "__exit__", _leaving_inference)
@@ -169,7 +178,7 @@ def _patch_everything() -> None:
 
 def _run_eagerly() -> None:
     """Let compiled code run as it was written while somebody watches, if there may be any."""
-    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    frames: Any = sys.modules.get(_DYNAMO)
     if frames is not None:
         with _LOCK:
             _patch(frames, "_callback_from_stance", _calling_compiled)
