@@ -71,7 +71,7 @@ class Arrival:
 class Record(Protocol):
     """What knows the values of tensors and nodes: the recorder of a watch."""
 
-    def values_at(self, node: Node) -> dict[int, Value]:
+    def values_at(self, node: Node) -> Mapping[int, Value]:
         """The values of an autograd node's results, by their numbers."""
 
     def leaf(self, tensor: Tensor) -> Value:
@@ -337,14 +337,9 @@ def norms_of(grads: Sequence[Tensor]) -> list[float | None]:
 def _together(grads: Sequence[Tensor]) -> Sequence[float]:
     """The norms of dense tensors of one dtype on one device; nothing if any is of another kind."""
     first = grads[0]
-    dtype = first.dtype
-    if (
-        dtype not in WIDE
-        or _functorch.peek_interpreter_stack() is not None
-        or (first.is_cuda and torch.cuda.is_current_stream_capturing())
-    ):
+    dtype, differentiable = first.dtype, False
+    if dtype not in WIDE or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
         return ()
-    differentiable = False
     for x in grads:
         if type(x) is not Tensor or x.dtype is not dtype or x.layout is not torch.strided or x.is_nested:
             return ()
@@ -354,10 +349,10 @@ def _together(grads: Sequence[Tensor]) -> Sequence[float]:
             return _norms(grads)
         with _C.DisableTorchFunction(), _C._DisableTorchDispatch(), torch.no_grad():
             return _norms(grads)
-    except Exception:  # A kind of tensor that lacks what is needed.
+    except Exception:  # A kind of tensor that lacks what is needed, or one of another device.
         return ()
 
 
 def _norms(grads: Sequence[Tensor]) -> Sequence[float]:
-    found: list[float] = torch.stack(torch._foreach_norm(grads)).tolist()
+    found: list[float] = torch.stack(torch._foreach_norm(list(grads))).tolist()
     return found

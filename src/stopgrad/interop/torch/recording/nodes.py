@@ -180,7 +180,7 @@ class Nodes:
                 if next_node is None:
                     continue
                 if type(next_node) is LEAF_NODE:
-                    value = self._leaf(next_node.variable)
+                    value: Value | None = self._leaf(next_node.variable)
                 elif next_node._sequence_nr() > last:
                     stack.append(next_node)
                     continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from stopgrad.base.source import RawLocation
@@ -48,7 +50,7 @@ class Values(Regions):
         """Note for reports what could not be found out."""
         self.lost[what] = None
 
-    def values_at(self, node: torch.autograd.graph.Node) -> dict[int, Value]:
+    def values_at(self, node: torch.autograd.graph.Node) -> Mapping[int, Value]:
         """The values of an autograd node's results, by their numbers, as they were made."""
         return self.nodes.values(node)
 
