@@ -68,6 +68,22 @@ class Newer(Function):
         return Reversal.apply(g, 2.0) * torch.cos(x)
 
 
+class Inner(Function):
+    """It differentiates in its forward, with gradients on there alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        with torch.enable_grad():
+            y = torch.sin(x)
+        ctx.save_for_backward(x)
+        return y.detach() * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3.0 * g * torch.cos(x)
+
+
 def several(x: Any) -> Any:
     y, rank, z = Saving.apply(x, x * 2.0)
     return (y * rank).sum() + (z * y).sum()
@@ -77,6 +93,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "reversal": lambda x: (reverse(x * 2.0, 0.5) * x).sum(),
     "several": several,
     "newer": lambda x: (Newer.apply(x * x) * x).sum(),
+    "gradients on inside": lambda x: (Inner.apply(x * x) * torch.tanh(x)).sum(),
     "in a row": lambda x: (Newer.apply(reverse(Newer.apply(x), 3.0))).sum(),
 }
 

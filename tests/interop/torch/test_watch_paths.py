@@ -9,7 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # By torch.func.jvp.
+# By torch.func.jvp, in classes that differ between releases of PyTorch.
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.*torch.jit.script:{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning")
+]
 Tensor = Any
 Says = list[tuple[str, list[str]]]
 

@@ -8,17 +8,21 @@ for cotangents that stand in the program as operators of their own, :data:`COTAN
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import FunctionCtx, _SingleLevelFunction
+from torch.autograd.function import FunctionCtx
 
 from stopgrad.base.errors import GraphError
 
 Tensor = torch.Tensor
 _Function: Any = torch.autograd.Function
-_Base: Any = _SingleLevelFunction
+_Meta: Any = type(_Function)
+_is_outside_of_apply: Callable[[], bool] = getattr(torch._C, "_is_fwd_grad_enabled", bool)
+"""Forward gradients are on everywhere but in ``apply``, which switches them off for the forward."""
 
 
 @torch.library.custom_op("stopgrad::cotangent", mutates_args=())
@@ -67,30 +71,68 @@ class _Context(FunctionCtx):
 
 @contextlib.contextmanager
 def kept_gradients() -> Iterator[None]:
-    """While this is entered, users' functions are traced with their ``backward``."""
-    inside = False
+    """While this is entered, users' functions are traced in this thread with their ``backward``.
 
-    def apply(cls: Any, *args: Any) -> Any:
-        nonlocal inside
-        if inside or cls.__module__.startswith("torch."):
-            return super(_Base, cls).apply(*args)
-        inside = True  # The gradients of functions inside of this one's forward play no part.
-        try:
-            ctx = _Context([_has_gradient(x) for x in args])
-            made = _forward(cls, ctx, args)
-        finally:
-            inside = False
-        return _owned(cls, ctx, args, made)
+    ``apply`` looks for a function's ``forward``, and is given one that also calls ``backward``. People keep
+    ``apply`` in variables, and in some releases it is implemented in C: it is not replaced itself.
+    """
+    here, inside, grad = threading.get_ident(), False, True
 
-    _Base.apply = classmethod(apply)
+    def traced(cls: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(forward)
+        def traced_forward(*given: Any) -> Any:
+            nonlocal inside
+            args = given if _has_context_apart(cls) else given[1:]
+            inside = True  # The gradients of functions inside of this one's forward play no part.
+            try:
+                with _gradients(grad):
+                    ctx = _Context([_has_gradient(x) for x in args])
+                    made = _forward(cls, ctx, args)
+                    inside = False
+                    return _owned(cls, ctx, args, made)
+            finally:
+                inside = False
+
+        return traced_forward
+
+    def __getattribute__(cls: Any, name: str) -> Any:  # noqa: N807
+        nonlocal grad
+        found = type.__getattribute__(cls, name)
+        if (name != "forward" and name != "setup_context") or threading.get_ident() != here:
+            return found
+        if _is_outside_of_apply():
+            grad = torch.is_grad_enabled()  # Which apply looks at before it switches gradients off.
+            return found
+        if name != "forward" or inside or type.__getattribute__(cls, "__module__").startswith("torch."):
+            return found
+        return traced(cls, found)
+
+    _Meta.__getattribute__ = __getattribute__
     try:
         yield
     finally:
-        del _Base.apply
+        del _Meta.__getattribute__
+
+
+@contextlib.contextmanager
+def _gradients(on: bool) -> Iterator[None]:
+    """Gradients on or off, as around a function whose ``apply`` switched them off, unseen by what traces."""
+    with torch._C.DisableTorchFunction():
+        torch._C._set_grad_enabled(on)
+    try:
+        yield
+    finally:
+        with torch._C.DisableTorchFunction():
+            torch._C._set_grad_enabled(False)
+
+
+def _has_context_apart(cls: Any) -> bool:
+    """Whether a function's ``forward`` takes no context, which ``setup_context`` takes instead."""
+    return cls.setup_context is not _Function.setup_context
 
 
 def _forward(cls: Any, ctx: Any, args: Sequence[Any]) -> Any:
-    if cls.setup_context is _Function.setup_context:
+    if not _has_context_apart(cls):
         made = cls.forward(ctx, *args)
     else:
         made = cls.forward(*args)

@@ -29,6 +29,8 @@ LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
 EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
+FEW = 8
+"""Calls that make at least so many nodes are looked at more thoroughly."""
 MODULES_HOOK = "BackwardHookFunctionBackward"
 """The name of the nodes at which PyTorch calls a module's backward hooks."""
 
@@ -168,13 +170,13 @@ class Nodes:
 
         This is quickly found out, and so of most calls; :meth:`reached` tells all that there is to be known.
         """
-        key, last, missing = self._key, self._last, len(values)
+        key, last, missing, left = self._key, self._last, len(values), FEW
         found: list[Value] = []
         stack = [node]
         while stack:
-            at = stack.pop()
+            at, left = stack.pop(), left - 1
             sort = _SORTS.get(type(at))
-            if sort is None or not sort.simple:
+            if sort is None or not sort.simple or not left:
                 return False
             for next_node, number in at.next_functions:
                 if next_node is None:
@@ -187,8 +189,8 @@ class Nodes:
                 else:
                     noted = next_node.metadata.get(key)
                     value = None if noted is None else noted.get(number)
-                    if value is None or value.written is not None:
-                        return False
+                if value is None or value.written is not None:
+                    return False
                 if value in found:
                     continue
                 if value not in values:

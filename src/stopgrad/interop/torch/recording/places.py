@@ -31,8 +31,6 @@ _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
 _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _BETWEEN = ("<string>", "<frozen ", copy.__file__, functools.__file__)
-_FUNCTION: Any = torch.autograd.Function
-_APPLY = _FUNCTION.apply.__func__.__code__
 _INTERNAL: dict[str, bool] = {}
 
 
@@ -145,16 +143,6 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
     if not isinstance(code, CodeType) or _is_between(code.co_filename):
         return None
     return called(code, 0, outward(frame), _MODULE)
-
-
-def forwards_of_functions(frame: FrameType | None) -> list[FrameType]:
-    """The frames that apply the ``autograd.Function``s whose forwards *frame* is in, innermost first."""
-    found = []
-    while frame is not None:
-        if frame.f_code is _APPLY:
-            found.append(frame)
-        frame = frame.f_back
-    return found
 
 
 def hooks_of(tensor: torch.Tensor) -> tuple[RawLocation, ...]:

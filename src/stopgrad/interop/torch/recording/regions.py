@@ -11,13 +11,8 @@ from torch._functorch.pyfunctorch import GradInterpreter, retrieve_all_functorch
 from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.source import RawLocation
-from stopgrad.interop.torch.recording.places import (
-    Entry,
-    forwards_of_functions,
-    place_of,
-    user_frame,
-    with_caller,
-)
+from stopgrad.interop.torch.recording.forwards import forwards_around
+from stopgrad.interop.torch.recording.places import Entry, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import INSIDE, Region, now
 
 
@@ -59,12 +54,11 @@ class Regions:
         here = self.region
         if here is not None and here.ignored:
             return here
-        frames = forwards_of_functions(sys._getframe(1))
-        if here is None and not frames:
+        forwards = forwards_around(sys._getframe(1))
+        if here is None and not forwards:
             here = self.region = Region(None, "gradients are off", None)
-        for frame in reversed(frames):
-            place = with_caller(place_of(user_frame(frame.f_back)))
-            here = self._forward(frame.f_locals["cls"], place, here)
+        for function, frame in forwards:
+            here = self._forward(function, with_caller(place_of(user_frame(frame.f_back))), here)
         return here
 
     def _forward(self, function: type, place: RawLocation | None, here: Region | None) -> Region:
