@@ -111,6 +111,51 @@ def interrupted(tries: int) -> int:
     return wrong
 
 
+def test_no_interrupt_is_lost() -> None:
+    assert lost(signals=400) == []
+
+
+@pytest.mark.nightly
+def test_no_interrupt_of_a_hundred_thousand_is_lost() -> None:
+    assert lost(signals=100_000) == []
+
+
+def lost(signals: int) -> list[str]:
+    """The functions of ours in which interrupts were swallowed, of so many that struck while watches ran.
+
+    Python swallows what is raised in a function that it calls because an object died. In its own (those of
+    weak sets) that is its own affair.
+    """
+    model, draw = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), random.Random(2)
+    sent, reached = 0, 0
+    swallowed: list[Any] = []
+
+    def interrupt(*_: object) -> None:
+        nonlocal sent
+        sent += 1
+        raise KeyboardInterrupt
+
+    handler, hook = signal.signal(signal.SIGALRM, interrupt), sys.unraisablehook
+    sys.unraisablehook = lambda told: swallowed.append((told.exc_type, told.exc_traceback))
+    try:
+        while sent < signals:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 900e-6))
+                with sgt.watch():
+                    for _ in range(50):
+                        model(X).sum().backward()
+            except KeyboardInterrupt:
+                reached += 1
+            torch.set_grad_enabled(True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        sys.unraisablehook = hook
+    assert reached + len(swallowed) == sent
+    outermost = [trace.tb_frame.f_code for kind, trace in swallowed if kind is KeyboardInterrupt and trace]
+    return [code.co_qualname for code in outermost if "stopgrad" in code.co_filename]
+
+
 def test_a_watch_that_is_left_twice_leaves_others_running() -> None:
     model, before = nn.Linear(4, 4), state()
     with sgt.watch() as outer:
