@@ -33,7 +33,11 @@ def _cotangent(y: Tensor) -> Tensor:
 _cotangent.register_fake(lambda y: torch.empty_like(y))
 
 
-@torch.library.custom_op("stopgrad::owned", mutates_args=())
+_OWNED = "(Tensor[] ys, Tensor[] xs, Tensor[] cotangents, Tensor[] gradients, int[] given) -> Tensor[]"
+"""Its types, which releases before 2.7 cannot read off the annotations."""
+
+
+@torch.library.custom_op("stopgrad::owned", mutates_args=(), schema=_OWNED)
 def _own(
     ys: Sequence[Tensor],
     xs: Sequence[Tensor],

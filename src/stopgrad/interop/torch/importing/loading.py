@@ -31,7 +31,7 @@ UPDATED = "updated."
 """The prefix of the names of outputs that are new values of buffers."""
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER)
-_WRITTEN = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
+_WRITTEN = tuple([kind for kind in OutputKind if kind.name.endswith("_MUTATION")])
 
 
 @guarded("load")

@@ -46,7 +46,8 @@ STOP = torch.ops.stopgrad.stop.default
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
 _WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
 """Operators that are not decomposed: their parts have no gradient for rows that are masked entirely."""
-_GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
+_GRAD_REGION = "wrap_with_set_grad_enabled"
+"""The name of the operator of a region in which gradients are on or off; releases before 2.7 make it late."""
 _OUTSIDE = "stopgrad_no_grad"
 
 
@@ -166,7 +167,7 @@ def _nodes(module: torch.fx.GraphModule) -> Iterator[Any]:
 
 def _says_stop(node: torch.fx.Node) -> bool:
     return (
-        node.target in _DETACH or node.target is _GRAD_REGION or node.target is torch.ops.aten.alias.default
+        node.target in _DETACH or str(node.target) == _GRAD_REGION or node.target is torch.ops.aten.alias.default
     )
 
 
@@ -176,7 +177,7 @@ def _mark(module: torch.fx.GraphModule, decomposed: bool) -> None:
         if isinstance(child, torch.fx.GraphModule):
             _mark(child, decomposed)
     graph = module.graph
-    while regions := [node for node in graph.nodes if node.target is _GRAD_REGION]:
+    while regions := [node for node in graph.nodes if str(node.target) == _GRAD_REGION]:
         for node in regions:
             _inlined(module, node)
     for node in list(graph.nodes):
