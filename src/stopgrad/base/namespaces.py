@@ -28,6 +28,26 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
         ) from None
 
 
+def attribute_at(path: str) -> Any:
+    """The object at a path of names, beginning with that of a module.
+
+    Raises:
+        ImportError, AttributeError: there is none.
+
+    Examples:
+        >>> attribute_at("os.path.sep") == __import__("os").sep
+        True
+    """
+    found: Any = importlib.import_module(path.partition(".")[0])
+    at = found.__name__
+    for name in path.split(".")[1:]:
+        at = f"{at}.{name}"
+        if not hasattr(found, name) and isinstance(found, ModuleType):
+            importlib.import_module(at)
+        found = getattr(found, name)
+    return found
+
+
 class LazyNamespace:
     """An array library's functions, and further modules that lowerings use, as attributes.
 

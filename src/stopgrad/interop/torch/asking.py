@@ -12,6 +12,7 @@ from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flow
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
 from stopgrad.interop.torch.recording.recorder import Recorder, parameters_of
@@ -183,7 +184,7 @@ def _told(error: FlowError, known: bool) -> FlowError:
 def _asked(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
     """The report, and whether a watch saw how the loss was made."""
     losses = losses_in(what, loss)
-    with torch._C.DisableTorchFunction():
+    with internals.DisableTorchFunction():
         recorder, known = _recorder_of(losses)
         named = named_tensors(what, xs)
         if not named:

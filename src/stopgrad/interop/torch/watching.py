@@ -16,6 +16,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.questions import (
     Asked,
@@ -62,13 +63,13 @@ class BackwardCall:
 
         The arguments of a function of ``torch.func`` get a gradient whether or not they require one.
         """
-        with torch._C.DisableTorchFunction():
+        with internals.DisableTorchFunction():
             return explained("explain", self._recorder, self.losses, xs, only, self._call)
 
     def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
         """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
         of = self._call.sizes.of
-        with torch._C.DisableTorchFunction():
+        with internals.DisableTorchFunction():
             values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
         return {name: of[value].magnitude() for name, value in values.items() if value in of}
 
@@ -134,7 +135,7 @@ class Watch(Block):
             ArgumentError: what is asked about is no tensor.
             GraphError: the loss was not made inside.
         """
-        with torch._C.DisableTorchFunction():
+        with internals.DisableTorchFunction():
             losses = losses_in("explain", loss)
             values = [self._recorder.loss(tensor) for tensor in losses]
             roots = losses if flag(magnitudes, "explain: magnitudes") else ()

@@ -17,12 +17,11 @@ import torch
 from torch.autograd.function import FunctionCtx
 
 from stopgrad.base.errors import GraphError
+from stopgrad.interop.torch import internals
 
 Tensor = torch.Tensor
 _Function: Any = torch.autograd.Function
 _Meta: Any = type(_Function)
-_is_outside_of_apply: Callable[[], bool] = getattr(torch._C, "_is_fwd_grad_enabled", bool)
-"""Forward gradients are on everywhere but in ``apply``, which switches them off for the forward."""
 
 
 @torch.library.custom_op("stopgrad::cotangent", mutates_args=())
@@ -104,7 +103,7 @@ def kept_gradients() -> Iterator[None]:
         found = type.__getattribute__(cls, name)
         if (name != "forward" and name != "setup_context") or threading.get_ident() != here:
             return found
-        if _is_outside_of_apply():
+        if internals.is_outside_of_apply():
             grad = torch.is_grad_enabled()  # Which apply looks at before it switches gradients off.
             return found
         if name != "forward" or inside or type.__getattribute__(cls, "__module__").startswith("torch."):
@@ -121,13 +120,13 @@ def kept_gradients() -> Iterator[None]:
 @contextlib.contextmanager
 def _gradients(on: bool) -> Iterator[None]:
     """Gradients on or off, as around a function whose ``apply`` switched them off, unseen by what traces."""
-    with torch._C.DisableTorchFunction():
-        torch._C._set_grad_enabled(on)
+    with internals.DisableTorchFunction():
+        internals.set_grad_enabled(on)
     try:
         yield
     finally:
-        with torch._C.DisableTorchFunction():
-            torch._C._set_grad_enabled(False)
+        with internals.DisableTorchFunction():
+            internals.set_grad_enabled(False)
 
 
 def _has_context_apart(cls: Any) -> bool:

@@ -167,7 +167,9 @@ def _nodes(module: torch.fx.GraphModule) -> Iterator[Any]:
 
 def _says_stop(node: torch.fx.Node) -> bool:
     return (
-        node.target in _DETACH or str(node.target) == _GRAD_REGION or node.target is torch.ops.aten.alias.default
+        node.target in _DETACH
+        or str(node.target) == _GRAD_REGION
+        or node.target is torch.ops.aten.alias.default
     )
 
 

@@ -14,6 +14,7 @@ import stopgrad as sg
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.conversions import Refused, Value
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
 from stopgrad.interop.torch.importing.aten.control import CONTROL
@@ -43,7 +44,7 @@ class Refusal:
 def name_of(node: Node) -> str:
     """What a node calls, such as ``"aten.add.Tensor"``."""
     target = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, internals.OpOverload):
         return str(target)
     return str(getattr(target, "__name__", target))
 

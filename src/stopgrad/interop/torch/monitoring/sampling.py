@@ -14,6 +14,7 @@ import torch
 
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.magnitudes.troubles import NOT_FINITE, ZERO
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.measuring import Arrival, Measuring, measured, norm_of
 from stopgrad.interop.torch.recording.nodes import node_of
@@ -177,7 +178,7 @@ class ForwardAlone:
             yield by_numbers({}, iter(parameters))
             return
         call = Backward("backward", tuple(reached), None, self._sizes)
-        with torch._C.DisableTorchFunction():
+        with internals.DisableTorchFunction():
             yield verdicts_of(
                 explained("monitor", self._seen._recorder, reached, dict(parameters), None, call)
             )

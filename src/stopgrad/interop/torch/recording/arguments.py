@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
+from stopgrad.interop.torch import internals
+
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
-_functorch: Any = torch._C._functorch
 
 
 def unwrapped(tensor: Tensor) -> Tensor:
     """The tensor that one of ``torch.func`` wraps, perhaps several times."""
-    while _functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = _functorch.get_unwrapped(tensor)
+    while internals.is_functorch_wrapped_tensor(tensor):
+        tensor = internals.get_unwrapped(tensor)
     return tensor
 
 
@@ -39,7 +40,7 @@ def tensors_in(*trees: Any) -> list[Tensor]:
                     found += _nested(one)
         elif kind not in ATOMS:
             found += _nested(tree)
-    if found and _functorch.peek_interpreter_stack() is not None:
+    if found and internals.peek_interpreter_stack() is not None:
         return [unwrapped(tensor) for tensor in found]
     return found
 

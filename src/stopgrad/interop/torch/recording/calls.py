@@ -6,8 +6,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import torch
 from torch.overrides import resolve_name
+
+from stopgrad.interop.torch import internals
 
 _VARIABLE = "torch.Tensor."
 
@@ -92,7 +93,7 @@ def call_of(function: Callable[..., Any]) -> Call:
 def _name(function: Callable[..., Any]) -> str:
     found = resolve_name(function)
     if found is None:
-        if function is torch._C._set_grad_enabled:
+        if function is internals.set_grad_enabled:
             return "torch.set_grad_enabled"
         module = getattr(function, "__module__", None) or "torch"
         name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)

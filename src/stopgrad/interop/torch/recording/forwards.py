@@ -1,7 +1,7 @@
 """Which users' ``autograd.Function``s are running their forward, as the frames of Python show it.
 
-``Function.apply`` has a frame of its own in some releases of PyTorch and none in others, where it is implemented
-in C. The forward that it calls has one in all.
+``Function.apply`` has a frame of its own in some releases of PyTorch and none in others, where it is
+implemented in C. The forward that it calls has one in all.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.autograd import function as functions
+
+from stopgrad.interop.torch import internals
 
 _Function: Any = torch.autograd.Function
-_made: Any = getattr(functions, "AUTOGRAD_FUNCTION_COUNTER", None)
+_made: Any = internals.function_counter
 
 
 class _Forwards:
@@ -50,7 +51,7 @@ _FORWARDS = _Forwards()
 def _subclasses(function: type) -> Iterator[type]:
     stack = [function]
     while stack:
-        below = type.__subclasses__(stack.pop())
+        below: list[type] = type.__subclasses__(stack.pop())
         yield from below
         stack += below
 

@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any, Self
 
 import torch
-from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.calls import Act, call_of
 from stopgrad.interop.torch.recording.record import Event, Value
 
@@ -26,10 +26,6 @@ Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method f
 Tensor = torch.Tensor
 NOT_DIFFERENTIABLE = "not differentiable"
 _Bytes: Any = torch.UntypedStorage
-_versions: Any = torch.autograd.grad_mode
-_APPLIES = [getattr(BackwardCFunction, name, None) for name in ("apply", "apply_boxed")]
-_CODES = frozenset([getattr(function, "__code__", None) for function in _APPLIES])
-
 
 _AFTER = list(inspect.signature(torch.autograd.grad).parameters)[3:]
 """What ``torch.autograd.grad`` takes after the outputs, the inputs, and the gradients of the outputs."""
@@ -156,7 +152,7 @@ def _functions_around() -> Iterator[Node]:
     """The nodes of the users' functions whose ``backward`` is being run, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code in _CODES:
+        if frame.f_code in internals.backward_codes:
             yield frame.f_locals["self"]
         frame = frame.f_back
 
@@ -181,7 +177,7 @@ class _Trial(Backwards):
         super().__exit__(*failure)  # type: ignore[no-untyped-call]
         for leaf, grad in reversed(self._kept):
             leaf.grad = grad
-        with torch._C.DisableTorchFunction(), torch.no_grad(), self._versions:
+        with internals.DisableTorchFunction(), torch.no_grad(), self._versions:
             for memory in reversed(self._written):
                 memory.restore()
 
@@ -192,10 +188,10 @@ class _Trial(Backwards):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        with torch._C.DisableTorchFunction():  # No watch that is running sees it.
+        with internals.DisableTorchFunction():  # No watch that is running sees it.
             kwargs = kwargs or {}
             for tensor in _written_by(func, args, kwargs):
-                self._versions.enter_context(_versions._unsafe_preserve_version_counter(tensor))
+                self._versions.enter_context(internals.preserve_version(tensor))
                 self._written.append(_Memory(tensor))
             if call_of(func).act is Act.GRAD:  # A graph that the forward kept is needed once more.
                 args, kwargs = args[:3], {**dict(zip(_AFTER, args[3:], strict=False)), **kwargs}
@@ -222,7 +218,7 @@ class _Memory:
     def restore(self) -> None:
         """Make the tensor what it was, with the same memory."""
         now = self.tensor.untyped_storage()
-        if now._cdata != self.bytes._cdata:
+        if internals.memory_id(now) != internals.memory_id(self.bytes):
             self.bytes.resize_(max(self.size, now.nbytes()))  # A tensor is given no memory that is too small.
             self.tensor.set_(self.bytes, *self.view)
         self.bytes.resize_(self.size)
@@ -274,7 +270,7 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
     try:
         with (
             torch.random.fork_rng(generators),
-            torch._C._EnableTorchFunction(),
+            internals.EnableTorchFunction(),
             _Trial(seen),
             torch.no_grad(),
         ):

@@ -16,14 +16,13 @@ from typing import Any, Protocol
 import torch
 
 from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE, node_of
 from stopgrad.interop.torch.recording.record import Sizes, Value, elements_of
 
 Tensor = torch.Tensor
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 Grads = Sequence[Tensor | None]
-_C: Any = torch._C
-_functorch: Any = torch._C._functorch
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 SAFE = 1e-15, 1e15
 """Norms in between are those of numbers whose squares float32 can hold."""
@@ -43,7 +42,7 @@ class Arrival:
     __slots__ = ("_elements", "_found", "_grad", "_tensor", "_version", "norm")
 
     def __init__(self, tensor: Tensor, grad: Tensor, norm: float) -> None:
-        self.norm, self._version = norm, grad._version
+        self.norm, self._version = norm, internals.version_of(grad)
         self._elements = grad.numel()
         self._tensor, self._grad = weakref.ref(tensor), weakref.ref(grad)
         self._found: Magnitude | None = None
@@ -56,7 +55,7 @@ class Arrival:
 
     def _looked_at(self) -> Magnitude:
         tensor, grad = self._tensor(), self._grad()
-        if grad is not None and grad._version != self._version:
+        if grad is not None and internals.version_of(grad) != self._version:
             grad = None
         own = None if tensor is None else measured(lambda x: (norm_of(x), x.numel()), tensor)
         counts = None if grad is None else measured(lambda x: _counts(x, self.norm), grad)
@@ -220,7 +219,7 @@ class Measuring:
         shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         for node in nodes:
             tensor = node.variable
-            if tensor.grad is None and not (shared or self._goes_on or tensor._post_accumulate_grad_hooks):
+            if tensor.grad is None and not (shared or self._goes_on or internals.takes_at_once(tensor)):
                 self._fresh.append(tensor)
             else:
                 self._handles.append(node.register_prehook(partial(self._arrives, tensor)))
@@ -245,7 +244,7 @@ def run_measured(
     record: Record, sizes: Sizes, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Call ``backward``, or ``torch.autograd.grad``, and measure the gradients."""
-    if _functorch.peek_interpreter_stack() is not None:
+    if internals.peek_interpreter_stack() is not None:
         return function(*args, **kwargs)  # The tensors of torch.func have no numbers to be looked at.
     measuring = Measuring(record, sizes)
     measuring.begin(_tensors(args[:1] or [kwargs.get("tensors", kwargs.get("outputs"))]))
@@ -279,15 +278,15 @@ def measured(function: Callable[[Tensor], Any], grad: Tensor) -> Any:
     """
     try:
         if type(grad) is torch.Tensor and not (
-            torch.is_grad_enabled() or _C._len_torch_function_stack() or _C._len_torch_dispatch_stack()
+            torch.is_grad_enabled() or internals.count_function_modes() or internals.count_dispatch_modes()
         ):
             plain = _plain(grad)
             return None if plain is None else function(plain)
-        with _C.DisableTorchFunction():
+        with internals.DisableTorchFunction():
             plain = _plain(grad)
             if plain is None:
                 return None
-            with _C._DisableTorchDispatch(), torch.no_grad():
+            with internals.DisableTorchDispatch(), torch.no_grad():
                 return function(plain.detach())
     except Exception:  # A kind of tensor that lacks what is needed. The backward pass goes on.
         return None
@@ -299,7 +298,7 @@ def _plain(x: Tensor) -> Tensor | None:
         x = getattr(x, "_local_tensor", x)  # Of a DTensor.
     if x.layout is not torch.strided or x.is_nested:
         x = x.coalesce().values() if x.layout is torch.sparse_coo else x.values()
-    if type(x) not in _PLAIN or _functorch.is_functorch_wrapped_tensor(x) or x.is_meta:
+    if type(x) not in _PLAIN or internals.is_functorch_wrapped_tensor(x) or x.is_meta:
         return None
     if x.numel() and not x.untyped_storage().nbytes():  # Given back, as ``fully_shard`` does with parameters.
         return None
@@ -345,14 +344,14 @@ def _together(grads: Sequence[Tensor]) -> Sequence[float]:
             return ()
         differentiable = differentiable or x.requires_grad
     try:
-        if not (_C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or differentiable):
+        if not (internals.count_function_modes() or internals.count_dispatch_modes() or differentiable):
             return _norms(grads)
-        with _C.DisableTorchFunction(), _C._DisableTorchDispatch(), torch.no_grad():
+        with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
             return _norms(grads)
     except Exception:  # A kind of tensor that lacks what is needed, or one of another device.
         return ()
 
 
 def _norms(grads: Sequence[Tensor]) -> Sequence[float]:
-    found: list[float] = torch.stack(torch._foreach_norm(list(grads))).tolist()
+    found: list[float] = torch.stack(internals.foreach_norm(list(grads))).tolist()
     return found

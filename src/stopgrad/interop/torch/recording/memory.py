@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.record import Value
 
 Tensor = torch.Tensor
+_memory_id = internals.memory_id
 FEWEST = 256
 """Tables with fewer entries are not swept."""
 
@@ -106,7 +108,7 @@ class Memory:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # Sparse tensors, for example, have none.
             return None
-        found = self._stores.get(memory._cdata)
+        found = self._stores.get(_memory_id(memory))
         return found if found is not None and found.ref() is memory else None
 
     def met(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
@@ -119,7 +121,7 @@ class Memory:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             return
-        key, stores = memory._cdata, self._stores
+        key, stores = _memory_id(memory), self._stores
         found = stores.get(key)
         if found is None or found.ref() is not memory:
             stores[key] = Store(memory, value, serial, first)

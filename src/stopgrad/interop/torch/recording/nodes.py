@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.dtypes import DTYPES
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.interop.torch.recording.functions import (
     NOT_DIFFERENTIABLE,
@@ -283,7 +283,7 @@ class Nodes:
 
     @staticmethod
     def _is_checkpoint(node: Node, inner: Value | None) -> bool:
-        return inner is not None and getattr(node, "_forward_cls", None) is CheckpointFunction
+        return inner is not None and getattr(node, "_forward_cls", None) is internals.CheckpointFunction
 
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
         sizes = sizes_of_result(node, number)

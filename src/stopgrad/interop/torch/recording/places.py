@@ -10,7 +10,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.utils import _contextlib
 
 from stopgrad.base.source import (
     FILES,
@@ -23,6 +22,7 @@ from stopgrad.base.source import (
     kind_of,
     outward,
 )
+from stopgrad.interop.torch import internals
 
 _HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -134,7 +134,7 @@ class Entry:
 
 def decorator_place(frame: FrameType | None) -> RawLocation | None:
     """The line of the decorator whose function a frame of PyTorch runs; None if it runs none."""
-    if frame is None or frame.f_code.co_filename != _contextlib.__file__:
+    if frame is None or frame.f_code.co_filename != internals.DECORATORS:
         return None
     function: Any = frame.f_locals.get("func")
     while hasattr(function, "__wrapped__"):
@@ -147,7 +147,7 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
 
 def hooks_of(tensor: torch.Tensor) -> tuple[RawLocation, ...]:
     """Where the hooks of a tensor are written, through which its gradient goes; without PyTorch's own."""
-    codes = [getattr(hook, "__code__", None) for hook in (tensor._backward_hooks or {}).values()]
+    codes = [getattr(hook, "__code__", None) for hook in (internals.hooks_of(tensor) or {}).values()]
     return tuple(
         [(code, 0) for code in codes if isinstance(code, CodeType) and not _is_between(code.co_filename)]
     )

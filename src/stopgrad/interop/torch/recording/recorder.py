@@ -15,6 +15,7 @@ import torch
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrapped
 from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
@@ -42,10 +43,10 @@ from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
-_functorch: Any = torch._C._functorch
-_next_node: Callable[[], int] = torch._C._autograd._get_sequence_nr
+version_of = internals.version_of
+_next_node = internals.next_node
 """The sequence number of the next node that autograd makes in this thread."""
-_transformed: Callable[[], Any] = _functorch.peek_interpreter_stack
+_transformed: Callable[[], Any] = internals.peek_interpreter_stack
 _is_grad_enabled = torch.is_grad_enabled
 _OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 STOPPED, DISCONNECTED = "stopped", "disconnected"
@@ -70,14 +71,6 @@ class Used:
         self.tensor: Any = tensor
         self.value = value
         self.version = version
-
-
-def version_of(tensor: Tensor) -> int:
-    """How often a tensor was written into, as PyTorch counts it."""
-    try:
-        return tensor._version
-    except RuntimeError:  # It was made in inference mode.
-        return -1
 
 
 class Recorder(Values):
@@ -303,7 +296,7 @@ class Recorder(Values):
                 took = took or [one for one in used if node is None or not one.value.open]
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, node, into, place)
-            elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
+            elif tensor.requires_grad and (into is not None or here is None or not internals.is_view(tensor)):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
@@ -359,9 +352,11 @@ class Recorder(Values):
         inputs: dict[Value, None] = {}
         for one in used:
             inputs[one.value] = None
-        if into is not None and into.value not in found and tensor._is_view():
+        if into is not None and into.value not in found and internals.is_view(tensor):
             # A view's gradient goes through its base, with all that was written into it with gradients on.
-            whole = tensor._base is not None and tensor.numel() == tensor._base.numel()
+            whole = (
+                internals.base_of(tensor) is not None and tensor.numel() == internals.base_of(tensor).numel()
+            )
             through = self._rebased(call, found, tensor, into.value, whole)
             if call.overwrites and through:  # Of what the view was, nothing is left.
                 found, zeros = {x: None for x in inputs if x in through and x is not into.value}, {}
@@ -395,13 +390,13 @@ class Recorder(Values):
         Autograd tells of what has gradients; the value of the view before tells of the rest.
         """
         through: set[Value] = set()
-        held = None if tensor._base is None else self.memory.held(tensor._base)
+        held = None if internals.base_of(tensor) is None else self.memory.held(internals.base_of(tensor))
         known = [before] if held is None or held.value.open else [before, left(held.value, None)]
         for event in [value.event for value in found if value.event.serial > self._began]:
             through.update(event.inputs)
             rest = [value for value in dict.fromkeys(known) if value not in event.inputs]
             if whole and call.overwrites:
-                base: Any = tensor._base
+                base = internals.base_of(tensor)
                 node: Any = node_of(base)
                 places = [0] if node.next_functions[0][0] is not None else []
                 places += range(len(event.inputs), len(event.inputs) + len(rest))
@@ -597,7 +592,7 @@ class Recorder(Values):
         given = {
             self.target(unwrapped(x)).value: grad is not None
             for x, grad in zip(inputs, result, strict=True)
-            if _functorch.is_functorch_wrapped_tensor(x)
+            if internals.is_functorch_wrapped_tensor(x)
         }
         self.backwards[-1] = self.backwards[-1]._replace(given=tuple(given.items()))
 

@@ -7,10 +7,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch._functorch.pyfunctorch import GradInterpreter, retrieve_all_functorch_interpreters
-from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.forwards import forwards_around
 from stopgrad.interop.torch.recording.places import Entry, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import INSIDE, Region, now
@@ -18,7 +17,7 @@ from stopgrad.interop.torch.recording.record import INSIDE, Region, now
 
 def forward_name(function: type) -> str:
     """The reason that gradients do not pass operations inside the forward of an ``autograd.Function``."""
-    if function is CheckpointFunction:
+    if function is internals.CheckpointFunction:
         return "checkpoint(use_reentrant=True) of inputs that require no gradient"
     return f"{INSIDE}{function.__qualname__}.forward"
 
@@ -54,7 +53,7 @@ class Regions:
         here = self.region
         if here is not None and here.ignored:
             return here
-        forwards = forwards_around(sys._getframe(1))
+        forwards = [] if internals.is_outside_of_apply() else forwards_around(sys._getframe(1))
         if here is None and not forwards:
             here = self.region = Region(None, "gradients are off", None)
         for function, frame in forwards:
@@ -107,13 +106,13 @@ class Regions:
 
 def transform() -> int:
     """How deep the function of ``torch.func`` that is being run is in others; 0 if there is none."""
-    running = torch._C._functorch.peek_interpreter_stack()
+    running = internals.peek_interpreter_stack()
     return 0 if running is None else int(running.level())
 
 
 def _is_transformed_without_gradients() -> bool:
     """Whether a function of ``torch.func`` runs that was called while gradients were off."""
-    if torch._C._functorch.peek_interpreter_stack() is None:
+    if internals.peek_interpreter_stack() is None:
         return False
-    running = retrieve_all_functorch_interpreters()
-    return any(isinstance(one, GradInterpreter) and not one.prev_grad_mode() for one in running)
+    running = internals.interpreters()
+    return any(isinstance(one, internals.GradInterpreter) and not one.prev_grad_mode() for one in running)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.calls import CALLS, call_of
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
@@ -29,10 +30,7 @@ _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _Tensor = torch.Tensor
 _torch: Any = torch
-_module: Any = torch.nn.modules.module
-_switch: Callable[..., Any] = torch._C._set_grad_enabled
-_push: Callable[[TorchFunctionMode], None] = torch._C._push_on_torch_function_stack
-_pop: Callable[[], object] = torch._C._pop_torch_function_stack
+_switch: Callable[..., Any] = internals.set_grad_enabled
 
 
 class _Running(threading.local):
@@ -135,11 +133,13 @@ def begin(recorder: Recorder, held: Lifetime) -> None:
     held.do(int, recorder.ending())
     # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
     # of the attributes of all classes of modules.
-    hooks, key = _module._global_forward_pre_hooks, object()
+    hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
     held.do(functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None))
-    here.end = _pop
-    held.do(functools.partial(_push, Mode(recorder)), functools.partial(operator.methodcaller("end"), here))
+    here.end = internals.pop_of(mode)
+    held.do(
+        functools.partial(internals.push_mode, mode), functools.partial(operator.methodcaller("end"), here)
+    )
 
 
 def _called(recorder: Recorder, module: torch.nn.Module, _: object) -> None:
@@ -157,9 +157,9 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 # ------------------------------------------------------------------------------ patches, once for the process
 
 _PATCHED: set[str] = set()
-_PATCHES = 5
+_PATCHES = 4 + internals.asks_for_hooks
 """How many are made while no compiler is imported."""
-_DYNAMO = "torch._dynamo.eval_frame"
+_DYNAMO = internals.COMPILED[0]
 _LOCK = threading.RLock()
 Original = Callable[..., Any]
 
@@ -171,7 +171,8 @@ def _patch_everything() -> None:
         _patch(_inference, "__enter__", _entering_inference)
         _patch(_inference, "__exit__", _leaving_inference)
         _patch(_Parameter, "__new__", _making_parameters)
-        _patch(_module, "_has_any_global_hook", _asking_for_hooks)
+        if internals.asks_for_hooks:
+            _patch(internals.modules, "_has_any_global_hook", _asking_for_hooks)
         _patch(_torch, "compile", _compiling)
         _run_eagerly()
 
@@ -226,13 +227,8 @@ def _asking_for_hooks(has_any: Original) -> Original:
     """Compiled modules would warn of the hooks of watches."""
 
     def has_any_global_hook() -> bool:
-        others = (
-            _module._global_forward_hooks,
-            _module._global_backward_hooks,
-            _module._global_backward_pre_hooks,
-        )
-        ours = _module._global_forward_pre_hooks.values()
-        return bool(has_any()) and (any(others) or not all(map(_is_ours, ours)))
+        ours = internals.forward_pre_hooks.values()
+        return bool(has_any()) and (any(internals.other_hooks) or not all(map(_is_ours, ours)))
 
     return has_any_global_hook
 

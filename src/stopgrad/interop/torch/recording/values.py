@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.leaving import Departures
 from stopgrad.interop.torch.recording.memory import Held, Memory
 from stopgrad.interop.torch.recording.nodes import Nodes, node_of, sizes_of
@@ -44,7 +45,7 @@ class Values(Regions):
         self.memory = Memory()
         self.nodes = Nodes(self)
         self.departures = Departures()
-        self.lost: dict[str, None] = {}
+        self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
     def not_known(self, what: str) -> None:
         """Note for reports what could not be found out."""

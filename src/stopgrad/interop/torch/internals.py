@@ -1,0 +1,243 @@
+"""What is taken of PyTorch beyond its documented interface: what for, since when, what is lost without it.
+
+This is the one place where such names stand. Each is looked up by :func:`_need`, with what stands for it
+where a release lacks it. Then a report leaves out just what it cannot know, and says so in the words given
+here. Attributes of tensors are implemented in C for the classes of all: there each is asked of its class.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.autograd.function
+import torch.nn.modules.module
+import torch.utils.checkpoint
+
+from stopgrad.base.namespaces import attribute_at
+
+
+class Need(NamedTuple):
+    """Something undocumented that is used.
+
+    Attributes:
+        path: where it is.
+        since: the oldest release that is known to have it, of those that are supported.
+        purpose: what it is for.
+        without: what reports say they do not know where it is missing; empty if they lose nothing.
+    """
+
+    path: str
+    since: str
+    purpose: str
+    without: str
+
+
+NEEDS: dict[str, Need] = {}
+"""Everything that is used, by its path."""
+MISSING: dict[str, Need] = {}
+"""What this release of PyTorch lacks."""
+
+
+def _need(path: str, purpose: str, default: Any, without: str = "", since: str = "2.6") -> Any:
+    need = NEEDS[path] = Need(path, since, purpose, without)
+    try:
+        return attribute_at(path)
+    except (AttributeError, ImportError):
+        MISSING[path] = need
+        return default
+
+
+def not_known() -> list[str]:
+    """What no report can know with this release of PyTorch, in a sentence each."""
+    release = f"PyTorch {torch.__version__}"
+    told = dict.fromkeys([need.without for need in MISSING.values() if need.without])
+    return [f"{release} does not tell {without}" for without in told]
+
+
+def _has(path: str, purpose: str, without: str = "") -> bool:
+    return _need(path, purpose, None, without) is not None
+
+
+# ----------------------------------------------------------------------------------- functions of torch.func
+
+_FUNC = "what functions of torch.func do to gradients"
+peek_interpreter_stack: Callable[[], Any] = _need(
+    "torch._C._functorch.peek_interpreter_stack", "whether a function of torch.func runs", lambda: None, _FUNC
+)
+is_functorch_wrapped_tensor: Callable[[Any], bool] = _need(
+    "torch._C._functorch.is_functorch_wrapped_tensor", "its tensors", lambda _: False, _FUNC
+)
+get_unwrapped: Callable[[Any], Any] = _need(
+    "torch._C._functorch.get_unwrapped", "the tensors in its tensors", lambda x: x, _FUNC
+)
+interpreters: Callable[[], list[Any]] = _need(
+    "torch._functorch.pyfunctorch.retrieve_all_functorch_interpreters", "which of them run", list, _FUNC
+)
+GradInterpreter: Any = _need("torch._functorch.pyfunctorch.GradInterpreter", "which differentiate", (), _FUNC)
+
+# ------------------------------------------------------------------------- modes, and what is not to be seen
+
+DisableTorchFunction: Any = _need(
+    "torch._C.DisableTorchFunction", "what the package computes itself is not watched", contextlib.nullcontext
+)
+EnableTorchFunction: Any = _need(
+    "torch._C._EnableTorchFunction", "a function's backward on trial is watched", contextlib.nullcontext
+)
+DisableTorchDispatch: Any = _need(
+    "torch._C._DisableTorchDispatch", "norms are not seen by modes of the user's", contextlib.nullcontext
+)
+count_function_modes: Callable[[], int] = _need(
+    "torch._C._len_torch_function_stack", "whether a mode might see norms", lambda: 1
+)
+count_dispatch_modes: Callable[[], int] = _need(
+    "torch._C._len_torch_dispatch_stack", "whether a mode might see norms", lambda: 1
+)
+push_mode: Callable[[Any], None] = _need(
+    "torch._C._push_on_torch_function_stack",
+    "a mode begins without code in Python, where an interrupt may come",
+    operator.methodcaller("__enter__"),
+)
+_pop_mode: Callable[[], object] | None = _need(
+    "torch._C._pop_torch_function_stack",
+    "a mode ends without code in Python, where an interrupt may come",
+    None,
+)
+
+
+def pop_of(mode: Any) -> Callable[[], object]:
+    """The function that ends a mode."""
+    if _pop_mode is None or "torch._C._push_on_torch_function_stack" in MISSING:
+        return lambda: mode.__exit__(None, None, None)
+    return _pop_mode
+
+
+# --------------------------------------------------------------------------------------- gradients on or off
+
+set_grad_enabled: Any = _need(
+    "torch._C._set_grad_enabled",
+    "the call by which all contexts switch gradients",
+    torch.set_grad_enabled,
+    "which lines switch gradients off",
+)
+is_outside_of_apply: Callable[[], bool] = _need(
+    "torch._C._is_fwd_grad_enabled",
+    "forward gradients are on everywhere but in Function.apply, which switches them off for the forward",
+    bool,
+)
+_contextlib_file: str = _need("torch.utils._contextlib.__file__", "functions decorated with no_grad", "")
+DECORATORS = _contextlib_file
+"""The file in which functions run that were decorated with a context such as ``no_grad``."""
+
+# -------------------------------------------------------------------------------------------------- autograd
+
+
+class _Nothing:
+    """Stands for a class of which there are no objects."""
+
+
+def _sequence_number() -> int:
+    node: Any = torch.ones((), requires_grad=True).view(1).grad_fn
+    return int(node._sequence_nr()) + 1
+
+
+next_node: Callable[[], int] = _need(
+    "torch._C._autograd._get_sequence_nr",
+    "the number of the next node that autograd makes in this thread",
+    _sequence_number,
+)
+CheckpointFunction: Any = _need(
+    "torch.utils.checkpoint.CheckpointFunction",
+    "reentrant checkpoints, whose backward runs the forward again",
+    _Nothing,
+    "what reentrant checkpoints pass on",
+)
+backward_codes: frozenset[Any] = frozenset(
+    [
+        getattr(
+            _need(f"torch.autograd.function.BackwardCFunction.{name}", "a function's backward runs", None),
+            "__code__",
+            None,
+        )
+        for name in ("apply", "apply_boxed")
+    ]
+)
+"""The code that calls the ``backward`` of users' functions."""
+function_counter: Any = _need(
+    "torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER", "whether new functions were made", None
+)
+preserve_version: Callable[[Any], Any] = _need(
+    "torch.autograd.grad_mode._unsafe_preserve_version_counter",
+    "a function's backward on trial leaves no trace",
+    lambda _: contextlib.nullcontext(),
+)
+foreach_norm: Callable[[list[Any]], Any] = _need(
+    "torch._foreach_norm",
+    "the norms of many gradients at once",
+    lambda tensors: [torch.linalg.vector_norm(x) for x in tensors],
+)
+
+# ------------------------------------------------------------------------------------- attributes of tensors
+
+_WRITES = "which lines write into tensors"
+_version: Callable[[Any], int] = (
+    operator.attrgetter("_version")
+    if _has("torch.Tensor._version", "how often a tensor was written into", _WRITES)
+    else lambda _: 0
+)
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor was written into, as PyTorch counts it; -1 where it does not count."""
+    try:
+        return _version(tensor)
+    except RuntimeError:  # It was made in inference mode.
+        return -1
+
+
+is_view: Callable[[Any], bool] = _need(
+    "torch.Tensor._is_view", "views, whose gradients go through their bases", lambda _: False, _WRITES
+)
+base_of: Callable[[Any], Any] = (
+    operator.attrgetter("_base")
+    if _has("torch.Tensor._base", "the bases of views", _WRITES)
+    else lambda _: None
+)
+hooks_of: Callable[[Any], Any] = (
+    operator.attrgetter("_backward_hooks")
+    if _has("torch.Tensor._backward_hooks", "the hooks of tensors", "which hooks change gradients")
+    else lambda _: None
+)
+takes_at_once: Callable[[Any], Any] = (
+    operator.attrgetter("_post_accumulate_grad_hooks")
+    if _has("torch.Tensor._post_accumulate_grad_hooks", "whether a hook may take a gradient from grad")
+    else lambda _: True
+)
+memory_id: Callable[[Any], int] = (
+    operator.attrgetter("_cdata")
+    if _has("torch.UntypedStorage._cdata", "the identity of memory")
+    else operator.methodcaller("data_ptr")
+)
+
+# ---------------------------------------------------------------------------------------- modules, compilers
+
+modules: Any = torch.nn.modules.module
+forward_pre_hooks: dict[Any, Any] = _need(
+    "torch.nn.modules.module._global_forward_pre_hooks",
+    "which modules were called",
+    {},
+    "which modules were called",
+)
+other_hooks: list[Any] = [
+    _need(f"torch.nn.modules.module.{name}", "whether only hooks of watches are there", {})
+    for name in ("_global_forward_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+]
+asks_for_hooks: bool = _has(
+    "torch.nn.modules.module._has_any_global_hook", "compiled modules do not warn of the hooks of watches"
+)
+COMPILED = "torch._dynamo.eval_frame", "_callback_from_stance"
+"""The module and the function by which compiled code is called; the module is imported when it is needed."""
+OpOverload: Any = _need("torch._ops.OpOverload", "operators of exported programs", _Nothing)
