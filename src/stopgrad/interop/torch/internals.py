@@ -16,6 +16,7 @@ import torch
 import torch.autograd.function
 import torch.nn.modules.module
 import torch.utils.checkpoint
+from torch.overrides import TorchFunctionMode
 
 from stopgrad.base.namespaces import attribute_at
 
@@ -108,6 +109,13 @@ _pop_mode: Callable[[], object] | None = _need(
 )
 
 
+current_mode: Callable[[], Any] = _need(
+    "torch.overrides._get_current_function_mode",
+    "a mode that was put back after its end, by code of PyTorch's that an interrupt ended, is taken away",
+    lambda: None,
+)
+
+
 def pop_of(mode: Any) -> Callable[[], object]:
     """The function that ends a mode."""
     if _pop_mode is None or "torch._C._push_on_torch_function_stack" in MISSING:
@@ -174,6 +182,27 @@ preserve_version: Callable[[Any], Any] = _need(
     "a function's backward on trial leaves no trace",
     lambda _: contextlib.nullcontext(),
 )
+
+
+class _Shown(TorchFunctionMode):
+    """Notes whether it is shown a call of ``torch.autograd.backward``."""
+
+    shown = False
+
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.shown = self.shown or func is torch.autograd.backward
+        return func(*args, **(kwargs or {}))
+
+
+def _shows_backward() -> bool:
+    """Whether modes are shown the calls of ``torch.autograd.backward``, as they are of newer releases."""
+    loss = torch.zeros((), requires_grad=True)
+    with _Shown() as mode:
+        torch.autograd.backward(loss)
+    return mode.shown
+
+
+shows_backward = _shows_backward()
 foreach_norm: Callable[[list[Any]], Any] = _need(
     "torch._foreach_norm",
     "the norms of many gradients at once",
@@ -241,3 +270,8 @@ asks_for_hooks: bool = _has(
 COMPILED = "torch._dynamo.eval_frame", "_callback_from_stance"
 """The module and the function by which compiled code is called; the module is imported when it is needed."""
 OpOverload: Any = _need("torch._ops.OpOverload", "operators of exported programs", _Nothing)
+
+
+def children_of(spec: Any) -> Any:
+    """The parts of a structure of arguments, whose name has changed between releases."""
+    return spec.children() if hasattr(spec, "children") else spec.children_specs

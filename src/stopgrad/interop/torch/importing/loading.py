@@ -21,6 +21,7 @@ from stopgrad.graph.builder import Inside
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.conversions import Refused
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
 from stopgrad.interop.torch.importing.program import Program, Sizes, called, exported, scope_from
 from stopgrad.interop.torch.importing.translating import Translator, draws
@@ -234,7 +235,7 @@ class _Loading:
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         wanted = self.program.call_spec.in_spec
-        names = wanted.children()[1].context or []
+        names = internals.children_of(wanted)[1].context or []
         if set(names) == set(kwargs):
             kwargs = {name: kwargs[name] for name in names}
         leaves, spec = trees.tree_flatten((args, kwargs))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.calls import CALLS, call_of
@@ -90,6 +90,14 @@ class Mode(TorchFunctionMode):
         super().__init__()
         self._recorder, self._run = recorder, recorder.run
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it records no more.
+
+        After an interrupt, PyTorch may put a mode back that it had put aside.
+        """
+        return self._recorder not in _RUNNING.recorders
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -128,6 +136,8 @@ class Mode(TorchFunctionMode):
 def begin(recorder: Recorder, held: Lifetime) -> None:
     """Let a recorder run in this thread, for as long as something is held."""
     _patch_everything()
+    while isinstance(left := internals.current_mode(), Mode) and left.has_ended:
+        internals.pop_of(left)()
     recorders, here = _RUNNING.recorders, _Here()
     held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
     held.do(int, recorder.ending())
@@ -157,7 +167,7 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 # ------------------------------------------------------------------------------ patches, once for the process
 
 _PATCHED: set[str] = set()
-_PATCHES = 4 + internals.asks_for_hooks
+_PATCHES = 4 + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""
 _DYNAMO = internals.COMPILED[0]
 _LOCK = threading.RLock()
@@ -174,6 +184,8 @@ def _patch_everything() -> None:
         if internals.asks_for_hooks:
             _patch(internals.modules, "_has_any_global_hook", _asking_for_hooks)
         _patch(_torch, "compile", _compiling)
+        if not internals.shows_backward:
+            _patch(_torch.autograd, "backward", _showing)
         _run_eagerly()
 
 
@@ -231,6 +243,18 @@ def _asking_for_hooks(has_any: Original) -> Original:
         return bool(has_any()) and (any(internals.other_hooks) or not all(map(_is_ours, ours)))
 
     return has_any_global_hook
+
+
+def _showing(differentiate: Original) -> Original:
+    """``torch.autograd.backward`` as in releases that show it to modes."""
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        listed = (tensors,) if isinstance(tensors, _Tensor) else tuple(tensors)
+        if has_torch_function(listed):
+            return handle_torch_function(_torch.autograd.backward, listed, tensors, *args, **kwargs)
+        return differentiate(tensors, *args, **kwargs)
+
+    return backward
 
 
 def _compiling(compile: Original) -> Original:
