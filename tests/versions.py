@@ -41,6 +41,8 @@ TENSORFLOW = ("tensorflow", "tensorflow-cpu", "keras")
 TIERS = {"plain": "not slow", "slow": "slow", "nightly": "nightly"}
 NEEDS = {"plain": ["test"], "slow": ["test-slow"], "nightly": ["test-slow", "libraries-nightly"]}
 LINTERS = ("ruff", "mypy")
+COLUMNS = ("numpy", "jax", "torch", "onnx", "onnxruntime")
+"""The versions that every row of the table says, beside those that were asked for."""
 
 INTEROP = {
     "tests/interop/torch": ("torch", "transformers", "pytorch-lightning"),
@@ -93,6 +95,11 @@ class Asked:
     everything: str = ""
     """``oldest`` or ``newest`` if all packages are meant."""
     tier: str = "plain"
+
+    @property
+    def told(self) -> str:
+        """The sets of versions, as a reader of a table knows them."""
+        return " ".join([*([self.everything] * bool(self.everything)), *map(" ".join, self.versions.items())])
 
     @property
     def tensorflow(self) -> bool:
@@ -201,6 +208,21 @@ def counted(results: Path) -> dict[str, int]:
     }
 
 
+def row(line: Mapping[str, Any]) -> str:
+    """An outcome as a row of the table in ``docs/verdicts.md``."""
+    version = line["versions"].get
+    tests = ", ".join(one.removeprefix("tests/") for one in line["tests"])
+    cells = [
+        line["asked"],
+        version("python", ""),
+        *(version(name, "–") for name in COLUMNS),
+        tests,
+        line["tier"],
+    ]
+    counts = [line[key] for key in ("passed", "failed", "skipped", "seconds")]
+    return "| " + " | ".join(str(cell) for cell in [*cells, *counts]) + " |"
+
+
 def parsed(arguments: Sequence[str] | None = None) -> tuple[Asked, argparse.Namespace]:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -252,6 +274,7 @@ def run(asked: Asked, options: argparse.Namespace, folder: Path) -> int:
     status = subprocess.run(command, env=clean(folder), cwd=ROOT).returncode
     line = {
         "date": date.today().isoformat(),
+        "asked": asked.told,
         "tier": asked.tier,
         "tests": tests,
         **counted(folder / "results.xml"),
@@ -260,6 +283,7 @@ def run(asked: Asked, options: argparse.Namespace, folder: Path) -> int:
         "versions": versions,
     }
     print(json.dumps(line))
+    print(row(line))
     if options.table:
         with options.table.open("a") as file:
             print(json.dumps(line), file=file)

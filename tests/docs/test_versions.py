@@ -152,6 +152,16 @@ def test_outcomes_are_counted(tmp_path: Path) -> None:
     assert counted(results) == {"passed": 4, "failed": 2, "skipped": 3}
 
 
+def test_an_outcome_is_a_row_of_the_table() -> None:
+    asked, _ = parsed(["torch=2.6.0", "--tier", "slow"])
+    counts = {"passed": 4, "failed": 2, "skipped": 3, "seconds": 70}
+    installed = {"python": "3.11.7", "numpy": "2.4.6", "jax": "0.10.2", "torch": "2.6.0", "onnx": "1.23.2"}
+    line = {"asked": asked.told, "tests": asked.tests(), "tier": asked.tier, "versions": installed, **counts}
+    cells = versions.row(line).strip("| ").split(" | ")
+    assert cells[:7] == ["torch 2.6.0", "3.11.7", "2.4.6", "0.10.2", "2.6.0", "1.23.2", "–"]
+    assert cells[7:] == ["interop/torch", "slow", "4", "2", "3", "70"]
+
+
 @pytest.mark.slow
 def test_an_environment_that_is_there_is_used_and_its_status_returned(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
