@@ -162,10 +162,10 @@ def install(folder: Path, python: str, packages: Sequence[str], uv: str | None) 
     return [make, [*pip, "-e", str(ROOT), *packages]]
 
 
-def clean(folder: Path) -> dict[str, str]:
+def clean() -> dict[str, str]:
     """The variables of the processes: no other packages on the path, no versions that the machine holds."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return {**kept, "PIP_CONSTRAINT": os.devnull, "STOPGRAD_CACHE_DIR": str(folder / "cache")}
+    return {**kept, "PIP_CONSTRAINT": os.devnull}
 
 
 LIST = """
@@ -263,7 +263,7 @@ def run(asked: Asked, options: argparse.Namespace, folder: Path) -> int:
     if not (folder / "bin" / "python").exists():
         for command in install(folder, options.python, packages, uv()):
             print(*command, flush=True)
-            subprocess.run(command, check=True, env=clean(folder), cwd=ROOT)
+            subprocess.run(command, check=True, env=clean(), cwd=ROOT)
     versions = installed(folder, packages)
     print(*(f"{name} {version}" for name, version in versions.items()), sep="\n", flush=True)
     tests = options.tests or asked.tests()
@@ -271,7 +271,7 @@ def run(asked: Asked, options: argparse.Namespace, folder: Path) -> int:
     print(*command, flush=True)
     (folder / "results.xml").unlink(missing_ok=True)
     begun = time.monotonic()
-    status = subprocess.run(command, env=clean(folder), cwd=ROOT).returncode
+    status = subprocess.run(command, env=clean(), cwd=ROOT).returncode
     line = {
         "date": date.today().isoformat(),
         "asked": asked.told,

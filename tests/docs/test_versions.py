@@ -132,7 +132,7 @@ def test_the_environment_is_made_by_uv_or_else_by_pip() -> None:
 def test_the_processes_see_no_other_packages_and_no_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("PIP_CONSTRAINT", "/etc/caps.txt")
-    found = versions.clean(Path("/somewhere"))
+    found = versions.clean()
     assert "PYTHONPATH" not in found
     assert found["PIP_CONSTRAINT"] == "/dev/null"
 
