@@ -201,26 +201,17 @@ def counted(results: Path) -> dict[str, int]:
     suites = list(ElementTree.parse(results).iter("testsuite")) if results.exists() else []
     total = {key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "skipped")}
     failed = sum(int(suite.get(key, 0)) for suite in suites for key in ("failures", "errors"))
-    return {
-        "passed": total["tests"] - failed - total["skipped"],
-        "failed": failed,
-        "skipped": total["skipped"],
-    }
+    passed = total["tests"] - failed - total["skipped"]
+    return {"passed": passed, "failed": failed, "skipped": total["skipped"]}
 
 
 def row(line: Mapping[str, Any]) -> str:
     """An outcome as a row of the table in ``docs/verdicts.md``."""
     version = line["versions"].get
     tests = ", ".join(one.removeprefix("tests/") for one in line["tests"])
-    cells = [
-        line["asked"],
-        version("python", ""),
-        *(version(name, "–") for name in COLUMNS),
-        tests,
-        line["tier"],
-    ]
-    counts = [line[key] for key in ("passed", "failed", "skipped", "seconds")]
-    return "| " + " | ".join(str(cell) for cell in [*cells, *counts]) + " |"
+    versions = [version(name, "–") for name in ("python", *COLUMNS)]
+    outcome = [line[key] for key in ("tier", "passed", "failed", "skipped", "seconds")]
+    return "| " + " | ".join(map(str, [line["asked"], *versions, tests, *outcome])) + " |"
 
 
 def parsed(arguments: Sequence[str] | None = None) -> tuple[Asked, argparse.Namespace]:
