@@ -38,9 +38,8 @@ def test_every_dependency_has_a_lower_bound() -> None:
 def table_of_versions() -> dict[str, list[str]]:
     """The table in ``docs/dependencies.md``: for each package, its oldest and its newest version."""
     text = (DOCS / "dependencies.md").read_text().partition("\n## Versions\n")[2].partition("\n## ")[0]
-    rows = [
-        [cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", text, re.M)
-    ]
+    first = text.partition("\n| ")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in first.splitlines()]
     return {name: cells for name, *cells in rows[2:]}
 
 
