@@ -96,10 +96,13 @@ def deep(times: int, value: Any) -> Any:
 def test_of_many_calls_the_outermost_and_the_innermost_are_shown(capsys: Any) -> None:
     error = raised(lambda: deep(30, "a"))
     lines = in_a_terminal(error, capsys)
-    assert len(lines) == LINES
+    # Three lines at most for a call: Python 3.13 marks more of them with a line of carets than those before.
+    assert LINES - 3 < len(lines) <= LINES
     assert "call()" in lines[2]
-    assert lines[-1].startswith("29 calls in between left out; STOPGRAD_TRACEBACK=full")
-    assert sum("return sg.reduce_sum" in line for line in lines) == 3  # The innermost calls.
+    shown = sum(line.startswith("  File ") for line in lines)
+    assert lines[-1].startswith(f"{33 - shown} calls in between left out; STOPGRAD_TRACEBACK=full")
+    innermost = sum("return sg.reduce_sum" in line for line in lines)
+    assert innermost == shown - 1 >= 2
     assert len(files(error.__traceback__)) > 32  # A debugger still finds all of them.
 
 

@@ -28,6 +28,7 @@ class Layer(NamedTuple):
         opset: of its domain.
         smooth: the positions of operands whose gradients are checked; None for all that hold floats.
         reference: what it is compared with: "runtime", "onnx" or "" for nothing.
+        since: the first release of the reference that computes it right; empty for every promised one.
         rtol: of the comparison in single precision.
         double: whether the operator takes double precision, in which gradients are then checked.
     """
@@ -40,6 +41,7 @@ class Layer(NamedTuple):
     opset: int = 21
     smooth: Sequence[int] | None = None
     reference: str = "runtime"
+    since: str = ""
     rtol: float = 1e-5
     double: bool = True
 
@@ -262,7 +264,12 @@ def _recurrent() -> dict[str, Layer]:
         "LSTMCoupled": Layer("LSTM", [x, *weights(4)], {**one, "input_forget": 1}, outputs=3),
         "LSTMFunctions": Layer("LSTM", [x, *weights(4)], {**one, "activations": hard, **scaled}, outputs=3),
         "LSTMBatchFirst": Layer(
-            "LSTM", [x.swapaxes(0, 1), *weights(4)], {**one, "layout": 1}, outputs=3, reference="onnx"
+            "LSTM",
+            [x.swapaxes(0, 1), *weights(4)],
+            {**one, "layout": 1},
+            outputs=3,
+            reference="onnx",
+            since="1.23",  # Before, it takes the number of times for the size of the batch.
         ),
     }
 
@@ -281,7 +288,8 @@ def _attention() -> dict[str, Layer]:
     return {
         "Attention": Layer("Attention", [q, k, v], {"scale": 0.4}, **told),
         "AttentionMask": Layer("Attention", [*flat, seen], heads, **told),
-        "AttentionCache": Layer("Attention", [q, k, v, mask, *past], cached, outputs=4, **told),
+        # Before 1.22, it adds the mask before the softcap.
+        "AttentionCache": Layer("Attention", [q, k, v, mask, *past], cached, outputs=4, since="1.22", **told),
         "AttentionWeights": Layer("Attention", [q, k, v], {"qk_matmul_output_mode": 3}, outputs=4, **told),
         "RotaryEmbedding": Layer(
             "RotaryEmbedding", [floats(2, 4, 3, 8), floats(6, 4), floats(6, 4, seed=1), places], **single
@@ -447,7 +455,10 @@ def _contrib() -> dict[str, Layer]:
         "FusedConv": Layer(
             "FusedConv", [X2, floats(3, 4, 2, 2)], {"activation": "LeakyRelu", "activation_params": [0.2]}
         ),
-        "SkipLayerNormalization": Layer("SkipLayerNormalization", [x, skip, scale, offset, bias], outputs=4),
+        # Before 1.30, it gives no mean and no deviation.
+        "SkipLayerNormalization": Layer(
+            "SkipLayerNormalization", [x, skip, scale, offset, bias], outputs=4, since="1.30"
+        ),
         "SkipSimplifiedLayerNormalization": Layer(
             "SkipSimplifiedLayerNormalization", [x, skip, scale, bias], {"epsilon": 1e-3}
         ),

@@ -34,6 +34,13 @@ def tiny_gpt(**options: Any) -> nn.Module:
     return gpt.GPT2LMHeadModel(config).train()
 
 
+def checkpoint(model: Any, reentrant: bool) -> None:
+    """Let a model compute activations once more in the backward pass."""
+    of_this_release = hasattr(model, "activation_checkpointing_enable")
+    enable = model.activation_checkpointing_enable if of_this_release else model.gradient_checkpointing_enable
+    enable({"use_reentrant": reentrant})
+
+
 @case("transformers")
 def bert_masked() -> Case:
     """Labels of -100 are passed over; the output layer is the embedding."""
@@ -80,14 +87,14 @@ def gpt_frozen_blocks() -> Case:
 def gpt_checkpointed() -> Case:
     """Activations are computed once more in the backward pass; nothing is cut by that."""
     model, ids = tiny_gpt(use_cache=False), tokens()
-    model.activation_checkpointing_enable({"use_reentrant": False})
+    checkpoint(model, reentrant=False)
     return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
 
 
 @case("transformers")
 def gpt_checkpointed_reentrant() -> Case:
     model, ids = tiny_gpt(use_cache=False), tokens()
-    model.activation_checkpointing_enable({"use_reentrant": True})
+    checkpoint(model, reentrant=True)
     return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
 
 
@@ -95,7 +102,7 @@ def checkpointed_behind_frozen_embeddings() -> tuple[nn.Module, Callable[[], tor
     model, ids = tiny_gpt(use_cache=False, tie_word_embeddings=False), tokens()
     model.transformer.wte.requires_grad_(False)
     model.transformer.wpe.requires_grad_(False)
-    model.activation_checkpointing_enable({"use_reentrant": True})
+    checkpoint(model, reentrant=True)
     return model, lambda: model(input_ids=ids, labels=ids).loss
 
 
@@ -200,7 +207,9 @@ def mixtral() -> Case:
     model, ids = mixtral.MixtralForCausalLM(config).train(), tokens()
     open = dict.fromkeys(("*.experts.*", "model.norm.weight", "lm_head.weight"), "flows")
     line = Line(
-        "torch.topk(router_probs", library("transformers.models.mixtral.modeling_mixtral"), "*.gate.*"
+        "router_indices = torch.topk(router_",
+        library("transformers.models.mixtral.modeling_mixtral"),
+        "*.gate.*",
     )
     return Case(
         model, lambda: model(input_ids=ids, labels=ids).loss, {**open, "*": "partly stopped"}, (line,)

@@ -6,6 +6,7 @@ import _thread
 import functools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from threading import RLock
 from typing import ParamSpec, TypeVar
 
@@ -69,8 +70,21 @@ class Moment:
         """It has come. One thread says so, once or more often."""
         if not self._came:
             self._came = True
-            self._lock.release()
+            self._free()
 
     def wait(self) -> None:
-        with self._lock:
-            pass
+        """Return when it has come. Who is interrupted waits again.
+
+        Not by a ``with`` statement: from Python 3.14 on, an interrupt may come when the lock is taken and the
+        block is not entered yet, and nothing would release it.
+        """
+        try:
+            if not self._came:
+                self._lock.acquire()
+        finally:
+            if self._came:  # From then on the lock is nobody's, and whoever may have it gives it back.
+                self._free()
+
+    def _free(self) -> None:
+        with suppress(RuntimeError):  # Another thread was faster.
+            self._lock.release()
