@@ -269,6 +269,8 @@ asks_for_hooks: bool = _has(
 )
 COMPILED = "torch._dynamo.eval_frame", "_callback_from_stance"
 """The module and the function by which compiled code is called; the module is imported when it is needed."""
+trees: Any = _need("torch.utils._pytree", "the structures of arguments of exported programs", None)
+FakeTensor: Any = _need("torch._subclasses.FakeTensor", "tensors without values in exported programs", ())
 OpOverload: Any = _need("torch._ops.OpOverload", "operators of exported programs", _Nothing)
 
 

@@ -13,7 +13,6 @@ from torch.export.graph_signature import (
     OutputKind,
     TensorArgument,
 )
-from torch.utils import _pytree as trees
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, GraphError
@@ -95,7 +94,7 @@ def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Sizes) -> list[dic
         return []
     found: list[dict[int, str]] = []
     for x, sizes in zip(example, dynamic_shapes, strict=True):
-        leaves = trees.tree_leaves(x)
+        leaves = internals.trees.tree_leaves(x)
         given = [sizes] if isinstance(x, torch.Tensor) else [None] * len(leaves)
         found += [_names_in(one) for one in given]
     return found
@@ -238,7 +237,7 @@ class _Loading:
         names = internals.children_of(wanted)[1].context or []
         if set(names) == set(kwargs):
             kwargs = {name: kwargs[name] for name in names}
-        leaves, spec = trees.tree_flatten((args, kwargs))
+        leaves, spec = internals.trees.tree_flatten((args, kwargs))
         if spec != wanted:
             raise ArgumentError(
                 f"{self.called} takes the arguments {_shown(wanted)} as it was exported, not {_shown(spec)}"
@@ -258,7 +257,7 @@ class _Loading:
     def _rebuild(self, values: Sequence[Any]) -> Any:
         known = dict(zip(self.output_names, values, strict=True))
         leaves = [known[name] if name is not None else value for name, value in self.returned]
-        return trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
+        return internals.trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
 
 
 def _memory(x: torch.Tensor) -> Any:
@@ -272,15 +271,15 @@ def _same(a: object, b: object) -> bool:
     return a is b or (type(a) is type(b) and not hasattr(a, "shape") and a == b)
 
 
-def _shown(spec: trees.TreeSpec) -> str:
-    args, kwargs = trees.tree_unflatten(["·"] * spec.num_leaves, spec)
+def _shown(spec: Any) -> str:
+    args, kwargs = internals.trees.tree_unflatten(["·"] * spec.num_leaves, spec)
     return "(" + ", ".join([*(str(a) for a in args), *(f"{k}={v}" for k, v in kwargs.items())]) + ")"
 
 
-def _paths(spec: trees.TreeSpec) -> list[str]:
+def _paths(spec: Any) -> list[str]:
     """Names for the results of a program: their paths in what it returns."""
-    tree = trees.tree_unflatten(list(range(spec.num_leaves)), spec)
-    paths, _ = trees.tree_flatten_with_path(tree)
+    tree = internals.trees.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths, _ = internals.trees.tree_flatten_with_path(tree)
     return [".".join(str(_part(part)) for part in path) or "output" for path, _ in paths]
 
 

@@ -136,7 +136,7 @@ def _marked(program: ExportedProgram) -> ExportedProgram:
     old_to_new: dict[Any, Any] = {}
     returned = graph.graph_copy(module.graph, old_to_new)
     output = graph.output(returned)
-    output.meta = dict(next(reversed(module.graph.nodes)).meta)
+    output.meta = dict(list(module.graph.nodes)[-1].meta)
     for old, new in old_to_new.items():
         new.name = old.name
         new.meta = copy.copy(old.meta)

@@ -17,6 +17,7 @@ import stopgrad as sg
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.shared.conversions import Refused
+from stopgrad.interop.torch import internals
 
 Translation = Callable[..., Any]
 Table = dict[str, Translation]
@@ -94,7 +95,7 @@ def dtype_from(dtype: torch.dtype) -> DType:
 
 def array_of(x: torch.Tensor, name: str) -> NumpyArray:
     """The values of a tensor as a NumPy array."""
-    if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
+    if x.device.type == "meta" or isinstance(x, internals.FakeTensor):
         raise sg.GraphError(
             f"{name} has no values: it is on the device {x.device}; give the model its weights"
         )
