@@ -15,7 +15,7 @@ from torch_libraries import Case, Line, Verdict
 
 import stopgrad.torch as sgt
 from stopgrad import Flow, Status
-from stopgrad.interop.torch.recording.recorder import parameters_of
+from stopgrad.interop.torch.recording.used import parameters_of
 
 LONGEST = 24
 """The most lines of a report on a library: what somebody reads at a glance."""

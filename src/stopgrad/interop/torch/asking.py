@@ -15,7 +15,8 @@ from stopgrad.graph.public import call, guarded
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
-from stopgrad.interop.torch.recording.recorder import Recorder, parameters_of
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.recording.used import parameters_of
 from stopgrad.interop.torch.watching import RECORDERS, Watch, explained
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.

@@ -9,7 +9,7 @@ import torch
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
-from stopgrad.interop.torch.recording.recorder import parameters_of
+from stopgrad.interop.torch.recording.used import parameters_of
 
 Tensor = torch.Tensor
 T = TypeVar("T")

@@ -364,3 +364,12 @@ def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]
                 stack.append(value.event)
     # A function may be found to lead to a leaf that was met later, and data to be an alias of one.
     return sorted(found, key=lambda event: (event.serial if event.inputs else 0, event.kind is not Kind.STOP))
+
+
+def is_open(inputs: Sequence[Value], walls: Sequence[tuple[int, str, str]]) -> bool:
+    """Whether a gradient passes to any input."""
+    blocked = [i for i, _, _ in walls] if walls else ()
+    for i, value in enumerate(inputs):  # noqa: SIM110 (a generator would take several times as long)
+        if value.open and i not in blocked:
+            return True
+    return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 import sys
 import weakref
@@ -32,6 +31,7 @@ from stopgrad.interop.torch.recording.record import (
     Sizes,
     Target,
     Value,
+    is_open,
     left,
     not_open,
     now,
@@ -39,6 +39,7 @@ from stopgrad.interop.torch.recording.record import (
 )
 from stopgrad.interop.torch.recording.regions import transform
 from stopgrad.interop.torch.recording.sharded import whole_parameters
+from stopgrad.interop.torch.recording.used import Used, made_by, parameters_of
 from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
@@ -52,25 +53,6 @@ _OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 TANGENT = "it is the tangent, which autograd follows by itself"
 Wall = tuple[int, str, str]
-
-
-def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
-    """A module's parameters by name, shared ones under each of their names, as far as it tells them."""
-    asked = inspect.signature(module.named_parameters).parameters
-    if "remove_duplicate" in asked or any(p.kind is p.VAR_KEYWORD for p in asked.values()):
-        return list(module.named_parameters(remove_duplicate=False))
-    return list(module.named_parameters())  # A method of the user's own, without that argument.
-
-
-class Used:
-    """An argument of a call with its value before it; without a tensor, a number that once was a tensor."""
-
-    __slots__ = ("tensor", "value", "version")
-
-    def __init__(self, tensor: Tensor | None, value: Value, version: int = -1) -> None:
-        self.tensor: Any = tensor
-        self.value = value
-        self.version = version
 
 
 class Recorder(Values):
@@ -310,7 +292,7 @@ class Recorder(Values):
             if into is not None and inputs and inputs[0] is into.value:
                 event.why = WRITES
             sizes = sizes_of(tensor)
-            open = sizes[0] in FLOATS and _is_open(inputs, walls)
+            open = sizes[0] in FLOATS and is_open(inputs, walls)
             self._becomes(tensor, node, event.result(sizes, open), into)
 
     def _made_anew(
@@ -333,7 +315,7 @@ class Recorder(Values):
         event = Event(_OPERATION, call.name, place, inputs, walls, here)
         event.calls = self._callers.calls
         sizes = sizes_of(result)
-        value = event.result(sizes, sizes[0] in FLOATS and bool(opens) and _is_open(inputs, walls))
+        value = event.result(sizes, sizes[0] in FLOATS and bool(opens) and is_open(inputs, walls))
         self.nodes.note(node, result.output_nr, value)
         self.memory.met(result, value, event.serial)
         return True
@@ -598,32 +580,6 @@ class Recorder(Values):
 
     def _nothing(self, *_: object) -> None:
         """Record nothing."""
-
-
-def _is_open(inputs: Sequence[Value], walls: Sequence[Wall]) -> bool:
-    """Whether a gradient passes to any input."""
-    blocked = [i for i, _, _ in walls] if walls else ()
-    for i, value in enumerate(inputs):  # noqa: SIM110 (a generator would take several times as long)
-        if value.open and i not in blocked:
-            return True
-    return False
-
-
-def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
-    """The tensors that a call made or wrote into; the latter with their values before it."""
-    before: dict[int, None] = {}
-    for one in used:
-        before[id(one.tensor)] = None
-    found: dict[int, tuple[Tensor, Used | None]] = {}
-    for tensor in tensors_in(result):
-        if id(tensor) not in before:
-            found[id(tensor)] = tensor, None
-    # Tensors that share memory with one that is written into change their version, too.
-    for one in used[:1] if call.writes else used:
-        version = -1 if one.tensor is None else version_of(one.tensor)
-        if version != one.version or (call.writes and version < 0):
-            found[id(one.tensor)] = (one.tensor, one)
-    return list(found.values())
 
 
 _ACTIONS: dict[Act, Callable[..., None]] = {
