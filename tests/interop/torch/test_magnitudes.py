@@ -123,6 +123,30 @@ def test_zeros_nans_and_infinities_are_counted() -> None:
     assert (one.zeros, one.nans, one.infs) == (2, 1, 2)
 
 
+def test_of_a_gradient_that_is_gone_the_norm_is_known_and_the_zeros_are_not() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with sgt.watch() as seen:
+        loss = (w * torch.tensor([3.0, 0.0])).sum()
+        loss.backward()
+        w.grad = None
+    one = seen.explain(loss, {"w": w})["w"].magnitude
+    assert (one.norm, one.zeros) == (3.0, None)
+
+
+def test_where_a_gradient_is_zero_all_is_found_out_at_once() -> None:
+    w, b = torch.zeros(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w, b], lr=1.0)
+    with sgt.watch() as seen:
+        loss = (w * b).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    flow = seen.explain(loss, {"w": w, "b": b})
+    assert flow["b"].magnitude.is_zero
+    assert (flow["w"].magnitude.zeros, flow["w"].magnitude.parameter_norm) == (0, 0.0)
+    assert "until the first step changes that" in flow.to_text()
+
+
 def test_sparse_gradients_count_the_rows_that_they_lack_as_zeros() -> None:
     table = nn.Embedding(10, 4, sparse=True)
     with sgt.watch() as seen:
