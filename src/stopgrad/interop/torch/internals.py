@@ -43,7 +43,7 @@ MISSING: dict[str, Need] = {}
 """What this release of PyTorch lacks."""
 
 
-def _need(path: str, purpose: str, default: Any, without: str = "", since: str = "2.6") -> Any:
+def _need(path: str, purpose: str, default: Any, without: str = "", since: str = "2.9") -> Any:
     need = NEEDS[path] = Need(path, since, purpose, without)
     try:
         return attribute_at(path)
