@@ -260,10 +260,12 @@ forward_pre_hooks: dict[Any, Any] = _need(
     {},
     "which modules were called",
 )
-other_hooks: list[Any] = [
-    _need(f"torch.nn.modules.module.{name}", "whether only hooks of watches are there", {})
-    for name in ("_global_forward_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
-]
+other_hooks: tuple[Any, ...] = tuple(
+    [
+        _need(f"torch.nn.modules.module.{name}", "whether only hooks of watches are there", {})
+        for name in ("_global_forward_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+    ]
+)
 asks_for_hooks: bool = _has(
     "torch.nn.modules.module._has_any_global_hook", "compiled modules do not warn of the hooks of watches"
 )
