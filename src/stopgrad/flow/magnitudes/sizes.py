@@ -55,7 +55,7 @@ class Magnitude:
     @property
     def is_zero(self) -> bool:
         """Whether every element is exactly 0."""
-        return self.norm == 0.0 and self.elements > 0
+        return self.zeros == self.elements > 0
 
     @property
     def is_finite(self) -> bool:

@@ -143,13 +143,23 @@ DECORATORS = _contextlib_file
 # -------------------------------------------------------------------------------------------------- autograd
 
 
+_ORDER = "what was made before the watch began"
+
+
 class _Nothing:
     """Stands for a class of which there are no objects."""
 
 
+number_of: Callable[[Any], int] = (
+    operator.methodcaller("_sequence_nr")
+    if _has("torch._C._FunctionBase._sequence_nr", "the order in which nodes were made", _ORDER)
+    else lambda _: 0
+)
+
+
 def _sequence_number() -> int:
-    node: Any = torch.ones((), requires_grad=True).view(1).grad_fn
-    return int(node._sequence_nr()) + 1
+    last = number_of(torch.ones((), requires_grad=True).view(1).grad_fn)
+    return last and last + 1  # Where nodes have no numbers, all are 0.
 
 
 next_node: Callable[[], int] = _need(
@@ -174,6 +184,23 @@ backward_codes: frozenset[Any] = frozenset(
     ]
 )
 """The code that calls the ``backward`` of users' functions."""
+function_of: Callable[[Any], Any] = (
+    (lambda node: getattr(node, "_forward_cls", None))
+    if _has(
+        "torch.autograd.Function._backward_cls._forward_cls",
+        "the function that a node, or a context, belongs to",
+        "which functions of the user's pass on no gradient",
+    )
+    else lambda _: None
+)
+results_of: Callable[[Any], Any] = (
+    operator.attrgetter("_input_metadata")
+    if _has("torch._C._FunctionBase._input_metadata", "dtypes and sizes of what was made unseen", "")
+    else lambda _: ()
+)
+"""What is known of the results of a node: for each, its dtype, shape and device."""
+MADE_BY_TRANSFORMS = "torch._functorch.autograd_function"
+"""The module of the functions that ``torch.vmap`` makes, whose forwards run those of the user's functions."""
 function_counter: Any = _need(
     "torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER", "whether new functions were made", None
 )
@@ -279,3 +306,21 @@ OpOverload: Any = _need("torch._ops.OpOverload", "operators of exported programs
 def children_of(spec: Any) -> Any:
     """The parts of a structure of arguments, whose name has changed between releases."""
     return spec.children() if hasattr(spec, "children") else spec.children_specs
+
+
+def local_part(x: Any) -> Any:
+    """What this process has of a distributed tensor; of others, the tensor itself."""
+    return getattr(x, "_local_tensor", x)
+
+
+def is_compiled_itself(module: Any) -> bool:
+    """Whether ``torch.compile`` compiled a module, or its ``compile`` did."""
+    return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
+
+
+def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
+    """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
+    state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
+    groups = getattr(state, "_fsdp_param_groups", ())
+    parameters = [one for group in groups for one in group.fsdp_params]
+    return [(x.sharded_param, x._unsharded_param) for x in parameters if hasattr(x, "_unsharded_param")]

@@ -1,8 +1,11 @@
 """Keeps the ``backward`` of users' ``autograd.Function``s, which ``torch.export`` drops.
 
-While a program is exported, such a function is run by :func:`_owned`: its forward, and then its ``backward``
-for cotangents that stand in the program as operators of their own, :data:`COTANGENT`. One more operator,
-:data:`OWNED`, takes all results; the translation makes a custom gradient of it.
+While a program is exported, the forward of such a function is followed by its ``backward``, for cotangents
+that stand in the program as operators of their own, :data:`COTANGENT`. One more operator, :data:`OWNED`,
+takes all results; the translation makes a custom gradient of it.
+
+PyTorch asks the class of a function for its ``forward`` each time that it applies it, and is given another.
+To replace ``apply`` would not do: users keep ``f = Function.apply``, which since 2.14 leads to C alone.
 """
 
 from __future__ import annotations
@@ -18,10 +21,16 @@ from torch.autograd.function import FunctionCtx
 
 from stopgrad.base.errors import GraphError
 from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.recording.switches import Lifetime
 
 Tensor = torch.Tensor
 _Function: Any = torch.autograd.Function
 _Meta: Any = type(_Function)
+_ASK = "__getattribute__"
+_ask: Callable[[Any, str], Any] = _Meta.__getattribute__
+_LOCK = threading.RLock()
+_TOLD = frozenset(["non_differentiable"])
+"""What the ``ctx`` that PyTorch made is told of the one that the forward has got."""
 
 
 @torch.library.custom_op("stopgrad::cotangent", mutates_args=())
@@ -32,11 +41,11 @@ def _cotangent(y: Tensor) -> Tensor:
 _cotangent.register_fake(lambda y: torch.empty_like(y))
 
 
-_OWNED = "(Tensor[] ys, Tensor[] xs, Tensor[] cotangents, Tensor[] gradients, int[] given) -> Tensor[]"
-"""Its types, which releases before 2.7 cannot read off the annotations."""
-
-
-@torch.library.custom_op("stopgrad::owned", mutates_args=(), schema=_OWNED)
+@torch.library.custom_op(
+    "stopgrad::owned",
+    mutates_args=(),
+    schema="(Tensor[] ys, Tensor[] xs, Tensor[] cotangents, Tensor[] gradients, int[] given) -> Tensor[]",
+)
 def _own(
     ys: Sequence[Tensor],
     xs: Sequence[Tensor],
@@ -72,77 +81,91 @@ class _Context(FunctionCtx):
         return self.to_save
 
 
+class _Token:
+    """What the change of PyTorch lasts as long as."""
+
+
 @contextlib.contextmanager
 def kept_gradients() -> Iterator[None]:
-    """While this is entered, users' functions are traced in this thread with their ``backward``.
+    """While this is entered, the functions that this thread applies are traced with their ``backward``."""
+    with _LOCK:
+        token = _Token()
+        held = Lifetime(token)
+        ask = _Asking().ask
+        held.do(functools.partial(setattr, _Meta, _ASK, ask), functools.partial(delattr, _Meta, _ASK))
+        try:
+            yield
+        finally:
+            held.end()
 
-    ``apply`` looks for a function's ``forward``, and is given one that also calls ``backward``. People keep
-    ``apply`` in variables, and in some releases it is implemented in C: it is not replaced itself.
+
+class _Asking:
+    """How the classes of functions are asked for their attributes while a program is exported.
+
+    PyTorch asks a class that it applies for its ``_backward_cls``, then switches gradients off, and asks for
+    its ``forward``. Nothing of the user's runs in between, and nobody else asks for both.
     """
-    here, inside, grad = threading.get_ident(), False, True
 
-    def traced(cls: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._applied: Any = None
+        self._with_gradients = True
+        self._inside = False
+
+        def ask(cls: Any, name: str) -> Any:
+            found = _ask(cls, name)
+            if name == "_backward_cls" and threading.get_ident() == self._thread:
+                self._applied, self._with_gradients = cls, torch.is_grad_enabled()
+            elif name == "forward" and cls is self._applied and threading.get_ident() == self._thread:
+                self._applied = None
+                if not (self._inside or _ask(cls, "__module__").startswith("torch.")):
+                    return self._traced(cls, found)
+            return found
+
+        self.ask = ask
+
+    def _traced(self, cls: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """The forward of a function that is being applied, with its backward behind it."""
+        with_gradients = self._with_gradients
+        context_apart = cls.setup_context is not _Function.setup_context
+
         @functools.wraps(forward)
-        def traced_forward(*given: Any) -> Any:
-            nonlocal inside
-            args = given if _has_context_apart(cls) else given[1:]
-            inside = True  # The gradients of functions inside of this one's forward play no part.
-            try:
-                with _gradients(grad):
-                    ctx = _Context([_has_gradient(x) for x in args])
-                    made = _forward(cls, ctx, args)
-                    inside = False
-                    return _owned(cls, ctx, args, made)
-            finally:
-                inside = False
+        def traced(*args: Any) -> Any:
+            given, *xs = (None, *args) if context_apart else args
+            ctx = _Context([_has_gradient(x) for x in xs])
+            with _unseen_mode(with_gradients):
+                self._inside = True  # The gradients of functions inside of this one's forward play no part.
+                try:
+                    made = forward(*xs) if context_apart else forward(ctx, *xs)
+                    if context_apart:
+                        cls.setup_context(ctx, tuple(xs), made)
+                finally:
+                    self._inside = False
+                if ctx.dirty_tensors:
+                    told = "writes into its arguments; let it return new tensors"
+                    raise GraphError(f"{cls.__qualname__}.forward {told}")
+                results = _owned(cls, ctx, xs, made)
+            for name in _TOLD & vars(ctx).keys() if given is not None else ():
+                setattr(given, name, getattr(ctx, name))
+            return results
 
-        return traced_forward
-
-    def __getattribute__(cls: Any, name: str) -> Any:  # noqa: N807
-        nonlocal grad
-        found = type.__getattribute__(cls, name)
-        if (name != "forward" and name != "setup_context") or threading.get_ident() != here:
-            return found
-        if internals.is_outside_of_apply():
-            grad = torch.is_grad_enabled()  # Which apply looks at before it switches gradients off.
-            return found
-        if name != "forward" or inside or type.__getattribute__(cls, "__module__").startswith("torch."):
-            return found
-        return traced(cls, found)
-
-    _Meta.__getattribute__ = __getattribute__
-    try:
-        yield
-    finally:
-        del _Meta.__getattribute__
+        return traced
 
 
 @contextlib.contextmanager
-def _gradients(on: bool) -> Iterator[None]:
-    """Gradients on or off, as around a function whose ``apply`` switched them off, unseen by what traces."""
-    with internals.DisableTorchFunction():
-        internals.set_grad_enabled(on)
+def _unseen_mode(with_gradients: bool) -> Iterator[None]:
+    """Gradients on or off, as they are around the application of a function, unseen by the exporter."""
+    before = torch.is_grad_enabled()
+    _switch(with_gradients)
     try:
         yield
     finally:
-        with internals.DisableTorchFunction():
-            internals.set_grad_enabled(False)
+        _switch(before)
 
 
-def _has_context_apart(cls: Any) -> bool:
-    """Whether a function's ``forward`` takes no context, which ``setup_context`` takes instead."""
-    return cls.setup_context is not _Function.setup_context
-
-
-def _forward(cls: Any, ctx: Any, args: Sequence[Any]) -> Any:
-    if not _has_context_apart(cls):
-        made = cls.forward(ctx, *args)
-    else:
-        made = cls.forward(*args)
-        cls.setup_context(ctx, args, made)
-    if ctx.dirty_tensors:
-        raise GraphError(f"{cls.__qualname__}.forward writes into its arguments; let it return new tensors")
-    return made
+def _switch(on: bool) -> None:
+    with internals.DisableTorchFunction():
+        torch.set_grad_enabled(on)
 
 
 def _owned(cls: Any, ctx: Any, args: Sequence[Any], made: Any) -> Any:
@@ -171,12 +194,13 @@ def _owned(cls: Any, ctx: Any, args: Sequence[Any], made: Any) -> Any:
 def _backward(cls: Any, ctx: Any, results: Sequence[Any], cotangents: dict[int, Tensor]) -> Sequence[Any]:
     """What a function's ``backward`` makes of cotangents of its results."""
     function = cls.backward if cls.vjp is _Function.vjp else cls.vjp
-    gs = [
+    gs: list[Any] = [
         cotangents.get(i, torch.zeros_like(y) if isinstance(y, Tensor) else None)
         for i, y in enumerate(results)
     ]
     try:
-        found = function(ctx, *gs)
+        # Those that say so take the list, to free gradients early: since 2.13.
+        found = function(ctx, gs) if getattr(cls, "boxed_grads_call", False) else function(ctx, *gs)
     except Exception as error:
         raise GraphError(
             f"{cls.__qualname__}.backward cannot be traced ({type(error).__name__}: {error}); compute the "

@@ -187,7 +187,4 @@ class ForwardAlone:
 def is_compiled(model: Any) -> bool:
     """Whether a module, or a part of it, is compiled by ``torch.compile``."""
     modules = model.modules() if isinstance(model, torch.nn.Module) else ()
-    return any(
-        type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
-        for part in modules
-    )
+    return any(internals.is_compiled_itself(part) for part in modules)

@@ -1,93 +1,171 @@
-"""Which users' ``autograd.Function``s are running their forward, as the frames of Python show it.
+"""Finds the ``autograd.Function``s whose forwards are being run, by the code of these.
 
-``Function.apply`` has a frame of its own in some releases of PyTorch and none in others, where it is
-implemented in C. The forward that it calls has one in all.
+Around a forward lay a frame of ``Function.apply``, until that was implemented in C, in 2.14. The frame of the
+forward itself is there in all releases.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
-from collections.abc import Iterator
-from types import CodeType, FrameType
-from typing import Any
+from collections.abc import Iterator, Sequence
+from types import CellType, CodeType, FrameType
+from typing import Any, NamedTuple
 
 import torch
 
 from stopgrad.interop.torch import internals
 
 _Function: Any = torch.autograd.Function
-_made: Any = internals.function_counter
+_COUNTER: Any = internals.function_counter
+_BASE = frozenset([_Function.forward, _Function.setup_context])
 
 
-class _Forwards:
-    """The code of the forwards of all functions that there are."""
+class Forward(NamedTuple):
+    """A forward that is being run.
+
+    Attributes:
+        function: the ``autograd.Function``.
+        frame: the outermost frame of its forward, or of its ``setup_context``.
+    """
+
+    function: Any
+    frame: FrameType
+
+
+class _Known:
+    """The codes of all forwards, by their identity, with the functions that have them, the newest last."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[CodeType, list[weakref.ref[type]]]] = {}
-        self._counted = ""
+        self._made: str | None = None
+        self.codes: dict[int, tuple[CodeType, list[weakref.ref[Any]]]] = {}
 
-    def of(self, code: CodeType) -> list[type]:
-        """The functions whose forward is some code, the newest last."""
-        known = self._of.get(id(code))
-        return [] if known is None else [function for ref in known[1] if (function := ref()) is not None]
-
-    def look(self) -> None:
-        """Look for functions again, if new ones were made."""
-        counted = repr(_made)  # Each class of a function counts on.
-        if _made is not None and counted == self._counted:
+    def refresh(self, anew: bool = False) -> None:
+        """Look for new functions, if there may be any, or *anew* for what became of known ones."""
+        # Each new class takes a number, and to print the counter takes none. Without it, all are asked for.
+        made = None if _COUNTER is None else repr(_COUNTER)
+        if made is not None and made == self._made and not anew:
             return
-        found: dict[int, tuple[CodeType, list[weakref.ref[type]]]] = {}
-        for function in _subclasses(_Function):
-            code = getattr(getattr(function, "forward", None), "__code__", None)
-            if isinstance(code, CodeType):
-                found.setdefault(id(code), (code, []))[1].append(weakref.ref(function))
-        self._of, self._counted = found, counted
+        codes: dict[int, tuple[CodeType, list[weakref.ref[Any]]]] = {}
+        for function in _functions():
+            for code in _codes_of(function):
+                codes.setdefault(id(code), (code, []))[1].append(weakref.ref(function))
+        self.codes, self._made = codes, made
+
+    def frames(self, frame: FrameType | None) -> list[FrameType]:
+        """The frames of forwards that a frame is in, itself included, innermost first."""
+        codes, found = self.codes, []
+        while frame is not None:
+            if id(frame.f_code) in codes:
+                found.append(frame)
+            frame = frame.f_back
+        return found
+
+    def functions(self, frame: FrameType) -> list[Any]:
+        """The living functions whose forward a frame may be."""
+        return [one for known in self.codes[id(frame.f_code)][1] if (one := known()) is not None]
 
 
-_FORWARDS = _Forwards()
+_KNOWN = _Known()
 
 
-def _subclasses(function: type) -> Iterator[type]:
-    stack = [function]
+def _functions() -> Iterator[Any]:
+    """All ``autograd.Function``s that are there, without those of transformations."""
+    found: dict[Any, None] = {}
+    stack = [_Function]
     while stack:
-        below: list[type] = type.__subclasses__(stack.pop())
-        yield from below
-        stack += below
+        for function in stack.pop().__subclasses__():
+            if function not in found:
+                found[function] = None
+                stack.append(function)
+    return (one for one in found if one.__module__ != internals.MADE_BY_TRANSFORMS)
 
 
-def forwards_around(frame: FrameType | None) -> list[tuple[type, FrameType]]:
-    """The functions whose forwards a frame is in, outermost first, each with the frame of its forward."""
-    _FORWARDS.look()
-    found: list[tuple[type, FrameType]] = []
-    contexts: list[object] = []
-    while frame is not None:
-        functions = _FORWARDS.of(frame.f_code)
-        if functions:
-            first = _first_argument(frame)
-            exact = getattr(type(first), "_forward_cls", None)
-            # A forward may call that of a class which it derives from, with its own context.
-            if exact is not None and contexts and contexts[-1] is first:
-                found[-1] = exact, frame
-            elif exact is not None or _has_own_context(functions[-1]):
-                found.append((exact or functions[-1], frame))
-                contexts.append(first)
-        frame = frame.f_back
-    found.reverse()
-    return found
+def _codes_of(function: Any) -> Iterator[CodeType]:
+    """The codes that run when a function is applied: of its forward, and of ``setup_context``."""
+    for called in (function.forward, function.setup_context):
+        code = None if called in _BASE else _code_of(called)
+        if code is not None:
+            yield code
 
 
-def _has_own_context(function: Any) -> bool:
-    """Whether a function's forward is called without a context, which ``setup_context`` gets instead."""
-    return function.setup_context is not _Function.setup_context
+def _code_of(called: Any) -> CodeType | None:
+    """The code that a call of something runs first; None if that is implemented in C."""
+    while isinstance(called, functools.partial):
+        called = called.func
+    code = getattr(called, "__code__", None) or getattr(type(called).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
-def _first_argument(frame: FrameType) -> object:
-    """What the function that a frame runs was called with first, if it still has it."""
-    code = frame.f_code
-    if code.co_argcount:
-        return frame.f_locals.get(code.co_varnames[0])
+def forwards_around(frame: FrameType | None) -> list[Forward]:
+    """The forwards of ``autograd.Function``s that a frame is in, innermost first."""
+    _KNOWN.refresh()
+    frames = _KNOWN.frames(frame)
+    if not frames and not torch.is_inference_mode_enabled():  # That is the other reason to be asked.
+        _KNOWN.refresh(anew=True)
+        frames = _KNOWN.frames(frame)
+    if len(frames) == 1:  # To look into frames takes long, and they then hold what they hold now.
+        functions = _KNOWN.functions(frames[0])
+        if len(functions) == 1:
+            return [Forward(functions[0], frames[0])]
+    return _told_apart(frames)
+
+
+def _told_apart(frames: Sequence[FrameType]) -> list[Forward]:
+    """The forwards of frames, innermost first, some of which may belong to one, or to none."""
+    found: list[Forward] = []
+    contexts: list[Any] = []
+    for frame in reversed(frames):
+        context = _context_of(frame)
+        if context is not None:
+            function = internals.function_of(context)
+            if any(context is other for other in contexts):
+                continue  # It was called by another, such as one that calls super().forward(ctx, ..).
+            contexts.append(context)
+        else:
+            function = _newest(frame)
+            if function is None or (found and _is_called_by(found[-1].function, function)):
+                continue
+        found.append(Forward(function, frame))
+    return found[::-1]
+
+
+def _is_called_by(outer: Any, inner: Any) -> bool:
+    """Whether a forward without a context, inside of another, was called by that, and not applied."""
+    if inner.setup_context in _BASE:
+        return True  # If it were applied, it would have one.
+    return outer is not inner and issubclass(outer, inner)
+
+
+def _context_of(frame: FrameType) -> Any:
+    """The ``ctx`` among a frame's arguments, which knows its function; None if there is none."""
+    code, values = frame.f_code, frame.f_locals
+    given = [values.get(name) for name in code.co_varnames[: min(code.co_argcount, 2)]]
     if code.co_flags & inspect.CO_VARARGS:
-        given = frame.f_locals.get(code.co_varnames[code.co_kwonlyargcount])
-        return given[0] if given else None
-    return None
+        given += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())[:2]
+    return next((one for one in given if internals.function_of(one) is not None), None)
+
+
+def _newest(frame: FrameType) -> Any:
+    """The newest function that has the code of a frame and, if others have it, too, what it was made with."""
+    functions = _KNOWN.functions(frame)
+    exact = [one for one in functions if _is_made_with(one, frame)]
+    return next(reversed(exact or functions), None)
+
+
+def _is_made_with(function: Any, frame: FrameType) -> bool:
+    """Whether a function's forward has in its closure what a frame has in its own."""
+    called = function.forward
+    if _code_of(called) is not frame.f_code:
+        called = function.setup_context
+    values = frame.f_locals
+    cells = zip(frame.f_code.co_freevars, getattr(called, "__closure__", None) or (), strict=False)
+    return all(_holds(cell, values.get(name)) for name, cell in cells)
+
+
+def _holds(cell: CellType, value: object) -> bool:
+    try:
+        return cell.cell_contents is value
+    except ValueError:  # It is empty.
+        return False

@@ -263,7 +263,7 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
     generators = range(cuda.device_count()) if cuda.is_initialized() else ()
     zeros = [
         torch.zeros([int(n) for n in about.shape], dtype=about.dtype, device=about.device)
-        for about in node._input_metadata
+        for about in internals.results_of(node)
     ]
     notes: dict[str, Any] = node.__dict__
     noted = {name: x.copy() if isinstance(x, (list, dict)) else x for name, x in notes.items()}

@@ -167,8 +167,8 @@ class Measuring:
                 continue
             values = self._record.values_at(node)
             if values:
-                found.append((node._sequence_nr(), node, values))
-            differentiates = differentiates or hasattr(node, "_forward_cls")
+                found.append((internals.number_of(node), node, values))
+            differentiates = differentiates or internals.function_of(node) is not None
             for to, _ in node.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
@@ -295,7 +295,7 @@ def measured(function: Callable[[Tensor], Any], grad: Tensor) -> Any:
 def _plain(x: Tensor) -> Tensor | None:
     """A tensor's numbers, or those that this process has of it; None if there are none to be read."""
     if type(x) not in _PLAIN:
-        x = getattr(x, "_local_tensor", x)  # Of a DTensor.
+        x = internals.local_part(x)
     if x.layout is not torch.strided or x.is_nested:
         x = x.coalesce().values() if x.layout is torch.sparse_coo else x.values()
     if type(x) not in _PLAIN or internals.is_functorch_wrapped_tensor(x) or x.is_meta:

@@ -26,6 +26,7 @@ from stopgrad.interop.torch.recording.record import Event, Kind, Shape, Value, e
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
 LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
+number_of = internals.number_of
 FLAT = "its gradient is zero everywhere"
 EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
@@ -56,7 +57,7 @@ def kind_of(node: Node) -> str:
 
 def is_user_made(node: Node) -> bool:
     """Whether a node belongs to an ``autograd.Function`` that is not PyTorch's own."""
-    function = getattr(node, "_forward_cls", None)
+    function = internals.function_of(node)
     return function is not None and not function.__module__.startswith("torch.")
 
 
@@ -90,7 +91,7 @@ def sort_of(node: Node) -> Sort:
         apart = is_user_made(node) or kind == "CopySlices"
         flat, edge = kind in FLAT_NODES, FLAT_EDGES.get(kind, -1)
         found = Sort(flat, rounds, edge, apart, not (flat or rounds or apart) and edge < 0)
-        if type(node).__name__ == _kind_and_number(node) and not hasattr(node, "_forward_cls"):
+        if type(node).__name__ == _kind_and_number(node) and internals.function_of(node) is None:
             _SORTS[type(node)] = found  # Others may share their type with nodes of another kind.
     return found
 
@@ -139,7 +140,7 @@ class Nodes:
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
-        if node._sequence_nr() > self._last:
+        if number_of(node) > self._last:
             return None  # To look at its metadata would make some.
         values = node.metadata.get(self._key)
         found: Value | None = None if values is None else values.get(number)
@@ -147,11 +148,11 @@ class Nodes:
 
     def values(self, node: Node) -> Mapping[int, Value]:
         """The known values of a node's results, by their numbers, as they were made."""
-        return node.metadata.get(self._key, {}) if node._sequence_nr() <= self._last else {}
+        return node.metadata.get(self._key, {}) if number_of(node) <= self._last else {}
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """Note the value of a node's result."""
-        last = node._sequence_nr()
+        last = number_of(node)
         if last > self._last:
             self._last = last
         values = node.metadata.get(self._key)
@@ -183,7 +184,7 @@ class Nodes:
                     continue
                 if type(next_node) is LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
-                elif next_node._sequence_nr() > last:
+                elif number_of(next_node) > last:
                     stack.append(next_node)
                     continue
                 else:
@@ -219,7 +220,7 @@ class Nodes:
                     continue
                 if type(next_node) is LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
-                elif next_node._sequence_nr() > self._last:
+                elif number_of(next_node) > self._last:
                     value = None  # To look at its metadata would make some.
                 else:
                     value = self.known(next_node, number)
@@ -274,7 +275,7 @@ class Nodes:
             if missing and not self._is_checkpoint(at, inner if at is node else None):
                 stack.extend(missing)
                 continue
-            known = at is node or at._sequence_nr() >= self.started
+            known = at is node or number_of(at) >= self.started
             self._import_one(at, nr, place if known else None, inner if at is node else None)
             stack.pop()
         found = self.known(node, number)
@@ -283,7 +284,7 @@ class Nodes:
 
     @staticmethod
     def _is_checkpoint(node: Node, inner: Value | None) -> bool:
-        return inner is not None and getattr(node, "_forward_cls", None) is internals.CheckpointFunction
+        return inner is not None and internals.function_of(node) is internals.CheckpointFunction
 
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
         sizes = sizes_of_result(node, number)
@@ -319,7 +320,7 @@ class Nodes:
                     walls.append((len(inputs) + len(rest), "stopped", forward.why))
                 rest.append(value)
         event = Event(Kind.OPERATION, name_of(node), place, (*inputs, *rest), tuple(walls))
-        if node._sequence_nr() < self.started:
+        if number_of(node) < self.started:
             event.why = EARLIER
         event.hooks = hooks
         self.note(node, number, event.result(sizes, True))
@@ -331,7 +332,7 @@ class Nodes:
 
     def made_inside(self, node: Node) -> bool:
         """Whether a node was made while the watch ran, in the same thread."""
-        number = node._sequence_nr()
+        number = number_of(node)
         return bool(self.started <= number and not (self.ended and self.ended[0] <= number))
 
     def leads_to_known(self, node: Node) -> bool:
@@ -421,7 +422,7 @@ class Nodes:
 
 def name_of(node: Node) -> str:
     """The name of an operation of which only the node is known."""
-    function = getattr(node, "_forward_cls", None)
+    function = internals.function_of(node)
     if function is None:
         return str(node.name())
     return (
@@ -432,7 +433,7 @@ def name_of(node: Node) -> str:
 def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
     """The dtype's name and the sizes of a node's result."""
     try:
-        about = node._input_metadata[number]
+        about = internals.results_of(node)[number]
         return (dtype_name(about.dtype), *[int(n) for n in about.shape])
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return ("float32",)

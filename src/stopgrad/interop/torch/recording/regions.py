@@ -14,6 +14,8 @@ from stopgrad.interop.torch.recording.forwards import forwards_around
 from stopgrad.interop.torch.recording.places import Entry, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import INSIDE, Region, now
 
+OFF = "gradients are off"
+
 
 def forward_name(function: type) -> str:
     """The reason that gradients do not pass operations inside the forward of an ``autograd.Function``."""
@@ -36,6 +38,7 @@ class Regions:
         self._before: dict[int, Region | None] = {}
         self.transforms: dict[int, int] = {}
         self._forwards: dict[Any, Region] = {}
+        self._unknown = Region(None, OFF, None)
 
     def begin(self) -> None:
         """Begin to keep track."""
@@ -53,11 +56,17 @@ class Regions:
         here = self.region
         if here is not None and here.ignored:
             return here
-        forwards = [] if internals.is_outside_of_apply() else forwards_around(sys._getframe(1))
-        if here is None and not forwards:
-            here = self.region = Region(None, "gradients are off", None)
-        for function, frame in forwards:
-            here = self._forward(function, with_caller(place_of(user_frame(frame.f_back))), here)
+        # A forward is run without gradients of both modes. What else switches off one leaves the other.
+        if internals.is_outside_of_apply():
+            if here is None:
+                here = self.region = Region(None, OFF, None)
+            return here
+        forwards = forwards_around(sys._getframe(1))
+        if here is None and not forwards:  # Such as in a forward that is implemented in C. Others follow it.
+            return self._unknown
+        for forward in reversed(forwards):
+            place = with_caller(place_of(user_frame(forward.frame.f_back)))
+            here = self._forward(forward.function, place, here)
         return here
 
     def _forward(self, function: type, place: RawLocation | None, here: Region | None) -> Region:

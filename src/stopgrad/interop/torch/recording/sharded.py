@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from stopgrad.interop.torch import internals
+
 
 def whole_parameters(modules: Iterable[torch.nn.Module]) -> dict[int, torch.Tensor]:
     """The whole parameters that sharded ones are computed with, by the identity of the latter.
@@ -16,12 +18,8 @@ def whole_parameters(modules: Iterable[torch.nn.Module]) -> dict[int, torch.Tens
     arrives there on to the part that the module has. Autograd knows nothing of either.
     """
     kind: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
-    found = {}
+    found: dict[int, torch.Tensor] = {}
     for module in modules:
         if isinstance(module, kind):
-            state: Any = module._get_fsdp_state()
-            for group in getattr(state, "_fsdp_param_groups", ()):
-                for one in group.fsdp_params:
-                    if hasattr(one, "_unsharded_param"):  # Only after it was gathered once.
-                        found[id(one.sharded_param)] = one._unsharded_param
+            found.update({id(part): whole for part, whole in internals.parts_and_wholes(module)})
     return found
