@@ -8,6 +8,7 @@ says that it does not know. Each runs in a fork that imports ``stopgrad.torch`` 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -16,13 +17,7 @@ import torch
 
 import stopgrad  # noqa: F401 - all but stopgrad.torch is imported once.
 from stopgrad.base import namespaces
-from stopgrad.interop import torch as _  # noqa: F401
-
-
-def names() -> list[str]:
-    from stopgrad.interop.torch import internals
-
-    return list(internals.NEEDS)
+from stopgrad.interop.torch import internals
 
 
 def found_without(path: str) -> dict[str, object]:
@@ -39,8 +34,7 @@ def found_without(path: str) -> dict[str, object]:
         return attribute_at(asked)
 
     namespaces.attribute_at = lacking
-    import stopgrad.torch as sgt
-
+    sgt = importlib.import_module("stopgrad.torch")
     net, head = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
     with sgt.watch() as seen:
         hidden = torch.tanh(net(torch.ones(3, 2))).detach()
@@ -61,7 +55,7 @@ def found_without(path: str) -> dict[str, object]:
 
 
 def main() -> None:
-    for path in ["", *names()]:
+    for path in ["", *internals.NEEDS]:
         child = os.fork()
         if not child:
             try:

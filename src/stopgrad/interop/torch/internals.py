@@ -173,14 +173,13 @@ CheckpointFunction: Any = _need(
     _Nothing,
     "what reentrant checkpoints pass on",
 )
+_BACKWARD = "torch.autograd.function.BackwardCFunction"
 backward_codes: frozenset[Any] = frozenset(
     [
         getattr(
-            _need(f"torch.autograd.function.BackwardCFunction.{name}", "a function's backward runs", None),
-            "__code__",
-            None,
+            _need(f"{_BACKWARD}.{name}", "a function's backward runs", None, since=since), "__code__", None
         )
-        for name in ("apply", "apply_boxed")
+        for name, since in (("apply", "2.9"), ("apply_boxed", "2.13"))
     ]
 )
 """The code that calls the ``backward`` of users' functions."""

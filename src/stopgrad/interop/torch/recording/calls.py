@@ -43,7 +43,6 @@ class Call:
         dual: whether its second tensor is a tangent, which the result carries beside the value of the first.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
         plain: whether it is an operation of which none of the last five is so.
-        silent: whether nothing is done about it.
     """
 
     __slots__ = (
@@ -55,7 +54,6 @@ class Call:
         "name",
         "overwrites",
         "plain",
-        "silent",
         "why",
         "writes",
     )
@@ -75,7 +73,6 @@ class Call:
         self.overwrites = short in OVERWRITES
         special = self.alike or self.dual or self.apart or self.writes or self.overwrites
         self.plain = self.act is Act.RECORD and not special
-        self.silent = self.act is Act.NOTHING
 
 
 CALLS: dict[Any, Call] = {}

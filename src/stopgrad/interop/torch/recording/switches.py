@@ -22,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.calls import CALLS, call_of
+from stopgrad.interop.torch.recording.calls import CALLS, Act, call_of
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 
@@ -30,6 +30,7 @@ _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _Tensor = torch.Tensor
 _torch: Any = torch
+_NOTHING = Act.NOTHING  # Reading it from its class takes longer.
 _switch: Callable[..., Any] = internals.set_grad_enabled
 
 
@@ -114,7 +115,7 @@ class Mode(TorchFunctionMode):
             if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
                 return self._of_containers(func, types, args, kwargs or {})
         call = CALLS.get(func) or call_of(func)
-        if call.silent:
+        if call.act is _NOTHING:
             return func(*args, **kwargs) if kwargs else func(*args)
         return self._run(call, func, args, kwargs or {})
 
