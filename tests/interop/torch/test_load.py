@@ -85,6 +85,9 @@ class Attending(nn.Module):
         return {"logits": self.out(h + a), "weights": w}
 
 
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def _perceptron() -> Any:
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 1))
 
@@ -356,9 +359,9 @@ def test_windows_and_numbers_of_open_sizes() -> None:
             module, torch.randn(1, 2, 8, 6), dynamic_shapes=({2: torch.export.Dim("height", min=4)},)
         )
     except sg.GraphError as error:
-        if "Constraints violated" not in str(error):
+        if "Constraints violated" not in str(error) or RELEASE >= (2, 13):
             raise
-        pytest.skip("this release of PyTorch exports windows only of sizes that they divide")
+        pytest.skip("releases of PyTorch before 2.13 export windows only of sizes that they divide")
     for n in (5, 8, 11):
         x = torch.randn(1, 2, n, 6)
         assert np.allclose(model(x.numpy()), module(x).numpy(), atol=1e-6)
