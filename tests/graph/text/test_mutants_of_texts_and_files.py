@@ -54,8 +54,8 @@ def test_the_fuzzer_sees_what_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(mutants, "SECONDS", 0.3)
 
     def slow() -> sg.Graph:
-        until = time.process_time() + 0.4
-        while time.process_time() < until:
+        until = time.thread_time() + 0.4
+        while time.thread_time() < until:
             pass
         return sg.Graph()
 

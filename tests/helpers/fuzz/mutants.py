@@ -455,7 +455,19 @@ def at_most(seconds: float) -> Iterator[None]:
 
 def watched(what: Callable[[], sg.Graph]) -> sg.Graph | str:
     """The graph, or the message of our error; within the time and the memory that are promised."""
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    found, seconds, grown = _measured(what)
+    if seconds > SECONDS:  # The first time a module may have been imported, or all of a long run collected.
+        found, seconds, _ = _measured(what)
+    if seconds > SECONDS:
+        raise BrokenError(f"it took {seconds:.1f} s")
+    if grown > BYTES:
+        raise BrokenError(f"it took {grown / 1e6:.0f} MB")
+    return found
+
+
+def _measured(what: Callable[[], sg.Graph]) -> tuple[sg.Graph | str, float, int]:
+    """The graph, or the message of our error; the seconds of this thread; by how many bytes memory grew."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
     try:
         with at_most(10 * SECONDS):
             found: sg.Graph | str = what()
@@ -463,13 +475,8 @@ def watched(what: Callable[[], sg.Graph]) -> sg.Graph | str:
         found = str(error)
         if len(found) > 10_000:
             raise BrokenError(f"a message of {len(found)} characters") from error
-    seconds = time.process_time() - start
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    if seconds > SECONDS:
-        raise BrokenError(f"it took {seconds:.1f} s")
-    if grown > BYTES:
-        raise BrokenError(f"it took {grown / 1e6:.0f} MB")
-    return found
+    seconds = time.thread_time() - start
+    return found, seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
 
 def check_text(text: str) -> sg.Graph | str:
