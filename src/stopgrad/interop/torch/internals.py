@@ -203,6 +203,60 @@ MADE_BY_TRANSFORMS = "torch._functorch.autograd_function"
 function_counter: Any = _need(
     "torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER", "whether new functions were made", None
 )
+class SavedBy(NamedTuple):
+    """A tensor that a node saved for its derivative.
+
+    Attributes:
+        name: what the node calls it.
+        tensor: the tensor, as it is now; None if it has been freed, or PyTorch does not show it.
+        error: what PyTorch raises when it is taken out; empty if nothing.
+    """
+
+    name: str
+    tensor: Any
+    error: str
+
+
+_SAVED = "_raw_saved_"
+_saved_data: Callable[[Any], Any] = (
+    operator.attrgetter("data")
+    if _has("torch._C._autograd.SavedTensor.data", "which memory a derivative needs")
+    else lambda _: None
+)
+_saved_hook: Callable[[Any], Any] = (
+    operator.attrgetter("unpack_hook")
+    if _has("torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed is left alone")
+    else lambda _: True
+)
+
+
+def saved_by(node: Any) -> list[SavedBy]:
+    """The tensors that a node saved, without those that hooks of the user's, or of checkpoints, have packed."""
+    found = []
+    for attribute in dir(node):
+        if attribute.startswith(_SAVED):
+            name = attribute.removeprefix(_SAVED)
+            taken = "saved_tensors" if name == "tensors" else f"_saved_{name}"
+            try:
+                raw = getattr(node, attribute)
+                several = raw if isinstance(raw, tuple) else (raw,)
+                if all(one is None or _saved_hook(one) is None for one in several):
+                    error = _refused(node, taken)
+                    found += [SavedBy(name, _saved_data(one), error) for one in several if one is not None]
+            except RuntimeError as error:  # A user's function, and lists, tell at once that they were freed.
+                found.append(SavedBy(name, None, str(error)))
+    return found
+
+
+def _refused(node: Any, attribute: str) -> str:
+    """What PyTorch says when a saved tensor is taken out; empty if nothing."""
+    try:
+        getattr(node, attribute)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
 preserve_version: Callable[[Any], Any] = _need(
     "torch.autograd.grad_mode._unsafe_preserve_version_counter",
     "a function's backward on trial leaves no trace",

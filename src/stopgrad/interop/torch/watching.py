@@ -18,6 +18,7 @@ from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.differentiating import differentiated
+from stopgrad.interop.torch.explaining.errors import explain
 from stopgrad.interop.torch.questions import (
     Asked,
     Loss,
@@ -88,6 +89,7 @@ class Watch(Block):
     def __init__(self) -> None:
         super().__init__()
         self._recorder = Recorder()
+        self._recorder.explain = explain
         self._held: switches.Lifetime | None = None
 
     def changes(self) -> dict[str, Any]:

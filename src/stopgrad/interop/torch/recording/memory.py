@@ -7,7 +7,8 @@ an interrupt would be lost. What has died is not found any more, and is swept ou
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections import deque
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,6 +19,8 @@ from stopgrad.interop.torch.recording.record import Value
 Tensor = torch.Tensor
 _memory_id = internals.memory_id
 FEWEST = 256
+WRITES = 16
+"""The writes into one stretch of memory that are remembered."""
 """Tables with fewer entries are not swept."""
 
 
@@ -45,6 +48,20 @@ class Held:
         self.place: RawLocation | None = None
 
 
+class Write(NamedTuple):
+    """Something that wrote into memory.
+
+    Attributes:
+        version: how often the tensor was written into then, this time included.
+        call: the function that did.
+        place: the line.
+    """
+
+    version: int
+    call: str
+    place: RawLocation | None
+
+
 class Store:
     """A stretch of memory.
 
@@ -53,13 +70,17 @@ class Store:
         value: what it holds, or held when its first tensor was met.
         serial: of the event that wrote it last.
         first: the tensor through which it was met, if that was made before the watch.
+        origin: what it held when it was met.
+        writes: the last that wrote into it.
     """
 
-    __slots__ = ("first", "ref", "serial", "value")
+    __slots__ = ("first", "origin", "ref", "serial", "value", "writes")
 
     def __init__(self, memory: Any, value: Value, serial: int, first: Held | None) -> None:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
         self.value, self.serial, self.first = value, serial, first
+        self.origin = value
+        self.writes: deque[Write] | None = None  # Most memory is never written into.
 
 
 class Memory:
@@ -136,6 +157,14 @@ class Memory:
             self.met(tensor, value, serial)
         else:
             store.value, store.serial = value, serial
+
+    def note_write(self, tensor: Tensor, call: str, place: RawLocation | None) -> None:
+        """Note that a call wrote into the memory of a tensor, so that errors of autograd can be explained."""
+        store = self.store(tensor)
+        if store is not None:
+            if store.writes is None:
+                store.writes = deque(maxlen=WRITES)
+            store.writes.append(Write(internals.version_of(tensor), call, place))
 
     @staticmethod
     def is_all(tensor: Tensor) -> bool:

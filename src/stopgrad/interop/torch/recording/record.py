@@ -211,6 +211,7 @@ class Backward(NamedTuple):
         place: the line.
         sizes: how large the gradients are; filled while it runs.
         given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
+        number: that of the first node which is made after it began.
     """
 
     kind: str
@@ -218,6 +219,23 @@ class Backward(NamedTuple):
     place: RawLocation | None
     sizes: Sizes
     given: tuple[tuple[Value, bool], ...] = ()
+    number: int = 0
+
+
+class Observer(Protocol):
+    """Told what happens while a recorder runs, beyond what it records. What it raises is not passed on."""
+
+    def called(self, module: Any) -> None:
+        """A module is called."""
+
+    def begins(self, call: Backward, losses: Sequence[Any]) -> None:
+        """A backward pass from these tensors begins."""
+
+    def ended(self, call: Backward) -> None:
+        """It has ended without an error."""
+
+    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+        """An optimizer was made."""
 
 
 class Region:

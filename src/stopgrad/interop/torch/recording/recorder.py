@@ -27,6 +27,7 @@ from stopgrad.interop.torch.recording.record import (
     Backward,
     Event,
     Kind,
+    Observer,
     Region,
     Sizes,
     Target,
@@ -51,11 +52,24 @@ _transformed: Callable[[], Any] = internals.peek_interpreter_stack
 _OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 TANGENT = "it is the tangent, which autograd follows by itself"
+STEP = "optimizer.step()"
+"""What writes into parameters, as reports call it."""
 Wall = tuple[int, str, str]
+Explains = Callable[["Recorder", Exception, RawLocation | None, Sequence[Any]], None]
+"""Adds what the record knows to an error, given the line that was called, and the arguments."""
+
+
+def _explains_nothing(*_: object) -> None:
+    """Adds nothing to an error."""
 
 
 class Recorder(Values):
-    """Records what happens during a watch, and answers what a tensor is."""
+    """Records what happens during a watch, and answers what a tensor is.
+
+    Attributes:
+        observer: told what happens beyond what is recorded, if anybody wants to know.
+        explain: adds to an error what the record knows of its cause.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +77,8 @@ class Recorder(Values):
         self.backwards: list[Backward] = []
         self._callers = Around()
         self._began = 0
+        self.observer: Observer | None = None
+        self.explain: Explains = _explains_nothing
 
     def begin(self) -> None:
         """Begin to record."""
@@ -79,6 +95,19 @@ class Recorder(Values):
         known = self._modules.get(id(module))
         if known is None or known() is not module:
             self._modules[id(module)] = weakref.ref(module)
+        if self.observer is not None:
+            self.observer.called(module)
+
+    def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+        """Note that an optimizer was made."""
+        if self.observer is not None:
+            self.observer.made(optimizer, place)
+
+    def stepped(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+        """Note that an optimizer wrote into its parameters."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.memory.note_write(parameter, STEP, place)
 
     # -------------------------------------------------------------------------------- the questions
 
@@ -179,11 +208,17 @@ class Recorder(Values):
         except Exception as error:
             self.lose(call, place, error)
             return function(*args, **kwargs)
-        if act is Act.BACKWARD or act is Act.GRAD:
-            result = run_measured(self, self.backwards[-1].sizes, function, args, kwargs)
-        else:
-            result = function(*args, **kwargs)
         try:
+            if act is Act.BACKWARD or act is Act.GRAD:
+                result = run_measured(self, self.backwards[-1].sizes, function, args, kwargs)
+            else:
+                result = function(*args, **kwargs)
+        except Exception as error:
+            self.explain(self, error, place, (*args, *kwargs.values()))
+            raise
+        try:
+            if (act is Act.BACKWARD or act is Act.GRAD) and self.observer is not None:
+                self.observer.ended(self.backwards[-1])
             if act is Act.GRAD and len(args) > 1:
                 self._given(args[1], result)
             if not (call.plain and self._made_anew(call, used, result, place, here)):
@@ -230,7 +265,9 @@ class Recorder(Values):
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(unwrapped(tensor), place, here) for tensor in tensors_in(losses)])
         kind = "grad" if call.act is Act.GRAD else "backward"
-        self.backwards.append(Backward(kind, values, place, Sizes()))
+        self.backwards.append(Backward(kind, values, place, Sizes(), number=_next_node()))
+        if self.observer is not None:
+            self.observer.begins(self.backwards[-1], list(tensors_in(losses)))
 
     def _operation(
         self,
@@ -245,6 +282,8 @@ class Recorder(Values):
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
+            if into is not None:
+                self.memory.note_write(tensor, call.name, place)
             took, node = used, node_of(tensor)
             if call.apart:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)

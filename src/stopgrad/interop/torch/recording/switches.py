@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
 from stopgrad.interop.torch import internals
@@ -168,7 +169,8 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 # ------------------------------------------------------------------------------ patches, once for the process
 
 _PATCHED: set[str] = set()
-_PATCHES = 4 + internals.asks_for_hooks + (not internals.shows_backward)
+_HOOK = "step"
+_PATCHES = 6 + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""
 _DYNAMO = internals.COMPILED[0]
 _LOCK = threading.RLock()
@@ -185,6 +187,10 @@ def _patch_everything() -> None:
         if internals.asks_for_hooks:
             _patch(internals.modules, "_has_any_global_hook", _asking_for_hooks)
         _patch(_torch, "compile", _compiling)
+        _patch(_torch.optim.Optimizer, "__init__", _making_optimizers)
+        if _HOOK not in _PATCHED:
+            _PATCHED.add(_HOOK)
+            register_optimizer_step_post_hook(_stepped)
         if not internals.shows_backward:
             _patch(_torch.autograd, "backward", _showing)
         _run_eagerly()
@@ -234,6 +240,27 @@ def _making_parameters(make: Original) -> Original:
         return made
 
     return __new__
+
+
+def _making_optimizers(make: Original) -> Original:
+    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        place = place_of(user_frame(sys._getframe(1))) if _RUNNING.recorders else None
+        try:
+            make(optimizer, *args, **kwargs)
+        except Exception as error:
+            for recorder in _RUNNING.recorders:
+                recorder.explain(recorder, error, place, (*args, *kwargs.values()))
+            raise
+        for recorder in _RUNNING.recorders:
+            recorder.made(optimizer, place)
+
+    return __init__
+
+
+def _stepped(optimizer: Any, *_: object) -> None:
+    """Tell recorders that an optimizer has stepped. It is a hook that stays."""
+    for recorder in _RUNNING.recorders:
+        recorder.stepped(optimizer, place_of(user_frame(sys._getframe(1))))
 
 
 def _asking_for_hooks(has_any: Original) -> Original:

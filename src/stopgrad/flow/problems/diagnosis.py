@@ -1,0 +1,110 @@
+"""The report on a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stopgrad.base.source import Location
+from stopgrad.flow.problems.catalogue import KINDS, NOTE, page_of
+from stopgrad.flow.problems.problem import Problem, Site
+from stopgrad.flow.problems.told import parts_of
+from stopgrad.flow.reports.base import FlowReport
+from stopgrad.flow.reports.notices import Notice
+from stopgrad.flow.reports.tree import Paragraph, Part
+from stopgrad.flow.source_lines import relative_file
+from stopgrad.flow.words import counted
+
+_ORDER = list(KINDS)
+
+
+class Diagnosis(FlowReport):
+    """What is wrong with a training, the worst first.
+
+    Attributes:
+        problems: the findings.
+        steps: how many steps of optimizers were seen; of a training without optimizers, calls of ``backward``.
+        recorded: how many of them were recorded wholly.
+        unknown: what could not be found out, in a sentence each.
+    """
+
+    _format = "stopgrad.training"
+
+    def __init__(
+        self, problems: Iterable[Problem], steps: int = 0, recorded: int = 0, unknown: Sequence[str] = ()
+    ) -> None:
+        unlike = {_identity(problem): problem for problem in problems}
+        self.problems = sorted(unlike.values(), key=lambda problem: _ORDER.index(problem.kind))
+        self.steps, self.recorded, self.unknown = steps, recorded, tuple(unknown)
+
+    def __bool__(self) -> bool:
+        return bool(self.problems)
+
+    @property
+    def summary(self) -> str:
+        """The findings in a line."""
+        seen = f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
+        return f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'} ({seen})"
+
+    def _parts(self, width: int) -> Iterable[Part]:
+        yield from parts_of(self.problems)
+        for what in self.unknown:
+            yield Paragraph(f"not known: {what}")
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "steps": self.steps,
+            "recorded": self.recorded,
+            "findings": [_finding(problem) for problem in self.problems],
+            "unknown": list(self.unknown),
+        }
+
+    def _notices(self) -> Iterable[Notice]:
+        for problem in self.problems:
+            at = problem.location
+            cure = f"; cure: {problem.cure}" if problem.cure else ""
+            yield Notice(
+                KINDS[problem.kind].severity,
+                problem.kind,
+                problem.message + cure,
+                None if at is None else at.own,
+            )
+
+    def is_met(self, conditions: Sequence[str]) -> list[Problem]:
+        """The findings whose kind or severity is among some words; for none, all but notes."""
+        if not conditions:
+            return [one for one in self.problems if KINDS[one.kind].severity != NOTE]
+        return [one for one in self.problems if {one.kind, KINDS[one.kind].severity} & set(conditions)]
+
+
+def _finding(problem: Problem) -> dict[str, Any]:
+    return {
+        "id": "|".join(_identity(problem)),
+        "kind": problem.kind,
+        "severity": KINDS[problem.kind].severity,
+        "message": problem.message,
+        "names": list(problem.names),
+        "places": [_site(site) for site in problem.sites],
+        "evidence": dict(problem.evidence),
+        "cure": problem.cure,
+        "step": problem.step,
+        "page": page_of(problem.kind),
+    }
+
+
+def _site(site: Site) -> dict[str, Any]:
+    at: Location = site.location.own
+    return {
+        "role": site.role,
+        "told": site.told,
+        "file": relative_file(at.file),
+        "line": at.line,
+        "source": at.source,
+    }
+
+
+def _identity(problem: Problem) -> tuple[str, ...]:
+    """What a finding is known by in another run: the kind, the names and the source, not the line's number."""
+    at = None if problem.location is None else problem.location.own
+    where = () if at is None else (relative_file(at.file), at.source)
+    return (problem.kind, *where, *problem.names)

@@ -1,0 +1,105 @@
+"""What is known where an error was raised."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.flow.problems.problem import Site
+from stopgrad.flow.problems.variables import variable_at
+from stopgrad.interop.torch.recording.arguments import tensors_in
+from stopgrad.interop.torch.recording.nodes import node_of
+from stopgrad.interop.torch.recording.record import Kind, Value
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.recording.used import parameters_of
+
+Tensor = torch.Tensor
+MOST = 200_000
+"""The most nodes of autograd's that are looked at."""
+
+
+class Context(NamedTuple):
+    """An error, and what a recorder knows.
+
+    Attributes:
+        recorder: recorded what led to it.
+        error: the error.
+        place: the line of the call that raised it, if that was one of PyTorch's functions.
+        args: the arguments of that call.
+    """
+
+    recorder: Recorder
+    error: BaseException
+    place: RawLocation | None
+    args: Sequence[Any]
+
+    @property
+    def message(self) -> str:
+        """What PyTorch says."""
+        return str(self.error)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors among the arguments."""
+        return [x for arg in self.args for x in tensors_in(arg)]
+
+    def roots(self) -> list[Any]:
+        """The nodes of the tensors in the first argument, where a backward pass begins."""
+        losses = tensors_in(self.args[0]) if self.args else ()
+        return [node for tensor in losses if (node := node_of(tensor)) is not None]
+
+    def nodes(self) -> Iterator[Any]:
+        """The nodes of a backward pass, in the order in which it runs them."""
+        return iter(reachable(self.roots()))
+
+    def here(self, role: str, told: str) -> list[Site]:
+        """The line that raised it."""
+        return sites(role, told, self.place)
+
+    def name_of(self, tensor: Tensor) -> str:
+        """The name of a parameter or buffer in the modules that were called; else of the value; or empty."""
+        for name, one in self.recorder.seen().items():
+            if one is tensor and not name.startswith("leaf"):
+                return name
+        for module in self.recorder.modules:
+            for name, one in (*parameters_of(module), *module.named_buffers()):
+                if one is tensor:
+                    return f"{type(module).__name__}.{name}"
+        held = self.recorder.memory.held(tensor)
+        node = node_of(tensor)
+        value = self.recorder.nodes.known(node, tensor.output_nr) if node is not None else None
+        value = value or (None if held is None else held.root or held.value)
+        return "" if value is None else variable_of(value)
+
+
+def reachable(roots: Sequence[Any], without: Collection[Any] = ()) -> list[Any]:
+    """The nodes that a backward pass from some runs, those made last first."""
+    seen = dict.fromkeys(roots)
+    stack = list(seen)
+    while stack and len(seen) < MOST:
+        for node, _ in stack.pop().next_functions:
+            if node is not None and node not in seen and node not in without:
+                seen[node] = None
+                stack.append(node)
+    return sorted(seen, key=lambda node: -node._sequence_nr())
+
+
+def located(place: RawLocation | None) -> Location | None:
+    """The user's own line at a place."""
+    return None if place is None else decode(place).own
+
+
+def sites(role: str, told: str, place: RawLocation | None) -> list[Site]:
+    """The line at a place with its part in a finding; none where it is not known."""
+    at = located(place)
+    return [] if at is None else [Site(role, told, at)]
+
+
+def variable_of(value: Value) -> str:
+    """The variable to which a value was assigned; empty if its line assigns it to none."""
+    if value.event.kind is Kind.OPERATION or value.event.kind is Kind.LEAF:
+        return variable_at(located(value.event.place), value.index)
+    return ""

@@ -1,0 +1,91 @@
+"""Why gradients do not arrive, from a report on a loss: the lines that cut, as places of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.parts import ARRIVES
+from stopgrad.flow.problems.problem import Problem, Site
+from stopgrad.flow.reaches import FROZEN
+from stopgrad.interop.torch.explaining.context import Context, sites
+from stopgrad.interop.torch.recording.graphs import report_of
+from stopgrad.interop.torch.recording.record import Kind, Region
+
+MOST = 4
+"""The most cutting lines that are named."""
+
+
+def no_graph(context: Context) -> Problem | None:
+    """The finding about a loss that has no graph: what cut it off, or which mode was on."""
+    recorder = context.recorder
+    tensors = [x for x in context.tensors[:1] if x.grad_fn is None and not x.requires_grad]
+    if not tensors:
+        return None
+    loss = recorder.value_of_loss(tensors[0])
+    asked = {name: x for name, x in recorder.seen().items()}
+    targets = {name: recorder.target(x) for name, x in asked.items()}
+    flow = report_of([loss], targets, recorder.departures.known())
+    trained = [name for name, x in asked.items() if x.requires_grad]
+    found = cutting(flow, trained or list(asked))
+    region = loss.event.region
+    if region is not None and not found:
+        found = mode_of(region)
+    if not trained and asked:
+        return Problem(
+            "no-graph",
+            "the loss depends on nothing that requires a gradient: all that was used is frozen",
+            [*freezing(flow, list(asked)), *context.here("second", "this backward finds no graph")],
+            list(asked),
+            {},
+            "let what is to be trained require a gradient: p.requires_grad_(True)",
+        )
+    made = loss.event.place
+    if not found and loss.event.kind is not Kind.STOP:
+        found += sites("made", f"the loss is made here, by {loss.event.call}", made)
+    found += context.here("second", "this backward finds no graph")
+    return Problem(
+        "no-graph",
+        "the loss depends on nothing that requires a gradient",
+        found,
+        trained,
+        {},
+        "let the loss be made of tensors, outside of torch.no_grad(), without .item(), .detach() or "
+        "torch.tensor(...) between the parameters and it",
+    )
+
+
+def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
+    """The lines that cut all paths to some of the tensors that a report is about."""
+    wanted = {name for name in names if name in flow and flow[name].status not in ARRIVES}
+    found: dict[tuple[str, int], Site] = {}
+    operations = [
+        (op, cut.reason) for name in wanted for cut in flow[name].cuts for op in cut.operations[:1]
+    ]
+    operations += [
+        (op, finding.message)
+        for finding in flow.noted
+        if finding.kind == "left" and (not finding.keys or wanted & set(finding.keys))
+        for op in finding.operations
+    ]
+    for op, reason in operations:
+        at = flow.location(op)
+        if at is not None:
+            found.setdefault((at.own.file, at.own.line), Site("cut", f"cut here: {reason}", at.own))
+    return list(found.values())[:MOST]
+
+
+def freezing(flow: Flow, names: Iterable[str]) -> list[Site]:
+    """The lines that froze tensors."""
+    found: dict[tuple[str, int], Site] = {}
+    for name in names:
+        for cut in flow[name].cuts if name in flow else ():
+            at = flow.location(cut.operation)
+            if at is not None and (cut.reason == "requires_grad is False" or flow[name].status == FROZEN):
+                found.setdefault((at.own.file, at.own.line), Site("frozen", "frozen here", at.own))
+    return list(found.values())[:MOST]
+
+
+def mode_of(region: Region) -> list[Site]:
+    """The line at which gradients were switched off."""
+    return sites("cut", f"gradients are off from here: {region.why}", region.place)

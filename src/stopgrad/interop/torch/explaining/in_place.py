@@ -1,0 +1,154 @@
+"""A value that a derivative needs was changed in place: which, where it was needed, and what wrote into it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.explaining.context import Context, located, sites, variable_of
+from stopgrad.interop.torch.recording.memory import Store, Write
+from stopgrad.interop.torch.recording.nodes import LEAF_NODE
+from stopgrad.interop.torch.recording.record import Event, Kind, Value
+from stopgrad.interop.torch.recording.recorder import STEP
+
+_VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
+
+
+class _Stale(NamedTuple):
+    """A node whose saved tensor was changed."""
+
+    node: object
+    tensor: object
+    expected: int
+    found: int
+
+
+def modified(context: Context) -> Problem | None:
+    """The finding; None where it is not known which value that was."""
+    stale = _stale(context)
+    if stale is None:
+        return None
+    recorder = context.recorder
+    needs = next(iter(recorder.values_at(stale.node).values()), None)
+    store = None if stale.tensor is None else recorder.memory.store(stale.tensor)
+    value = None if store is None else _saved_value(context, stale, store)
+    write = None if store is None else _first_write(store, stale)
+    tensor = _leaf(context, store)
+    name = context.name_of(tensor) if tensor is not None else "" if value is None else variable_of(value)
+    made = None if value is None else value.event
+    needing = None if needs is None else needs.event
+    found = []
+    if made is not None and made.kind is Kind.OPERATION and tensor is None:
+        found += sites("computed", "computed here", made.place)
+    if needing is not None:
+        needed = "its derivative needs the result" if needing is made else f"{needing.call} needs it here"
+        found += sites("needed", f"{needed} as it was, for the gradient", needing.place)
+    if write is not None:
+        found += sites("written", f"written into here, by {write.call.removeprefix('torch.')}", write.place)
+    found += context.here("second", "this backward needs the old value")
+    what = name or ("a value" if made is None else f"the result of {made.call}")
+    return Problem(
+        "modified-in-place",
+        f"{what} was changed in place before a derivative that needs it was computed",
+        found,
+        [name] if name else [],
+        {"version": stale.found, "expected version": stale.expected},
+        _cure(what, write, needing),
+    )
+
+
+def _stale(context: Context) -> _Stale | None:
+    """The node that raised the error: the first that the backward pass runs of those whose error is the same."""
+    told = context.message.partition(" Hint:")[0]
+    for node in context.nodes():
+        for saved in internals.saved_by(node):
+            if saved.error and saved.error.partition(" Hint:")[0] == told:
+                versions = _VERSIONS.search(told)
+                if versions is not None:
+                    return _Stale(node, saved.tensor, int(versions[2]), int(versions[1]))
+    return None
+
+
+def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
+    """The value that was saved: the result of the node, or one that it took, that was in this memory."""
+    nodes = context.recorder.nodes
+    taken = [
+        value
+        for node, number in stale.node.next_functions  # type: ignore[attr-defined]
+        if node is not None and type(node) is not LEAF_NODE
+        for value in [nodes.values(node).get(number)]
+        if value is not None
+    ]
+    results = list(context.recorder.values_at(stale.node).values())
+    for value in (*taken, *results):
+        if _was_in(value, store):
+            return value
+    return store.origin
+
+
+def _was_in(value: Value, store: Store) -> bool:
+    """Whether a value was in a stretch of memory: it, or what it is a view of or was written into, began it."""
+    at: Value | None = value
+    for _ in range(64):
+        if at is store.origin:
+            return True
+        if at is None or not at.event.inputs:
+            return False
+        at = at.event.inputs[0]
+    return False
+
+
+def _leaf(context: Context, store: Store | None) -> object:
+    """The parameter, buffer or leaf in this memory; None if there is none."""
+    memory = None if store is None else store.ref()
+    if memory is None:
+        return None
+    kept = [x for module in context.recorder.modules for x in module.buffers()]
+    for tensor in (*context.recorder.seen().values(), *kept):
+        known = context.recorder.memory.store(tensor)
+        if known is store:
+            return tensor
+    return None
+
+
+def _first_write(store: Store, stale: _Stale) -> Write | None:
+    """What wrote into the memory first after the value was saved."""
+    later = [write for write in store.writes or () if stale.expected < write.version <= stale.found]
+    return later[0] if later else None
+
+
+def _cure(what: str, write: Write | None, needing: Event | None) -> str:
+    """What helps against this kind of write."""
+    if write is None:
+        return (
+            "find what writes into it between its computation and backward; under DistributedDataParallel "
+            "buffers are broadcast at each forward: broadcast_buffers=False, or one forward per backward"
+        )
+    call = write.call.removeprefix("torch.").removeprefix("Tensor.")
+    if write.call == STEP:
+        return (
+            "call backward before the step for every loss computed with the old weights, or compute the "
+            "loss again after it"
+        )
+    source = located(write.place)
+    line = "" if source is None else source.source
+    if call.startswith("__i"):
+        return f"write {what} = {what} {_SIGNS.get(call, '...')} ... in place of {line or 'it'}: that makes a new tensor"
+    if call == "__setitem__":
+        return f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or torch.cat"
+    if call.endswith("_"):
+        return f"use {call.rstrip('_')} in place of {call}: that makes a new tensor"
+    return "without inplace=True the line makes a new tensor; or clone() what the derivative needs"
+
+
+_SIGNS = {
+    "__iadd__": "+",
+    "__isub__": "-",
+    "__imul__": "*",
+    "__itruediv__": "/",
+    "__ipow__": "**",
+    "__ifloordiv__": "//",
+    "__imod__": "%",
+}
