@@ -108,7 +108,9 @@ _pop_mode: Callable[[], object] | None = _need(
     None,
 )
 
-
+mode_at: Callable[[int], Any] = _need(
+    "torch._C._get_function_stack_at", "which modes the user has entered", lambda _: None
+)
 current_mode: Callable[[], Any] = _need(
     "torch.overrides._get_current_function_mode",
     "a mode that was put back after its end, by code of PyTorch's that an interrupt ended, is taken away",

@@ -27,6 +27,7 @@ class Act(Enum):
     REQUIRE = "a leaf begins or ends to require a gradient"
     ATTACH = "a tensor gets other memory"
     HOOK = "a hook may change the gradient"
+    GRADIENT = "the gradient of a leaf is read, set or taken away"
 
 
 class Call:
@@ -43,12 +44,14 @@ class Call:
         dual: whether its second tensor is a tangent, which the result carries beside the value of the first.
         apart: whether each result depends only on the tensor at the same position of a list of tensors.
         plain: whether it is an operation of which none of the last five is so.
+        classifies: whether it is a loss that leaves classes out.
     """
 
     __slots__ = (
         "act",
         "alike",
         "apart",
+        "classifies",
         "dual",
         "flat",
         "name",
@@ -71,6 +74,7 @@ class Call:
         self.apart = many or short.rpartition(".")[2] in _EACH
         self.writes = not many and (short in _IN_PLACE or (short.endswith("_") and not short.endswith("__")))
         self.overwrites = short in OVERWRITES
+        self.classifies = short in _CLASSIFIES
         special = self.alike or self.dual or self.apart or self.writes or self.overwrites
         self.plain = self.act is Act.RECORD and not special
 
@@ -111,6 +115,9 @@ def _act(short: str, name: str) -> Act:
     return Act.RECORD
 
 
+_CLASSIFIES = frozenset(["nn.functional.cross_entropy", "nn.functional.nll_loss"])
+"""Losses with an ``ignore_index``."""
+
 _EACH = frozenset(["broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid", "_unpack_dual"])
 """Functions that return each of their tensors by itself; ``_unpack_dual`` returns value and tangent."""
 
@@ -129,6 +136,9 @@ _ACTS = {
     "data.__set__": Act.ATTACH,
     "set_": Act.ATTACH,
     "register_hook": Act.HOOK,
+    "grad.__get__": Act.GRADIENT,
+    "grad.__set__": Act.GRADIENT,
+    "grad.__delete__": Act.GRADIENT,
     **dict.fromkeys(
         ["detach", "detach_", "data.__get__", "__deepcopy__", "new_tensor", "tensor", "detach_copy"], Act.STOP
     ),

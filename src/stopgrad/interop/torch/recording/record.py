@@ -237,6 +237,12 @@ class Observer(Protocol):
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
+    def gradient(self, tensor: Any, sets: bool, place: RawLocation | None) -> None:
+        """The ``grad`` of a tensor is read, or set."""
+
+    def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
+        """A loss that leaves classes out was computed."""
+
 
 class Region:
     """A part of a run in which autograd records nothing.

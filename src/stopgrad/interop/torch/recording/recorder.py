@@ -20,7 +20,7 @@ from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
-from stopgrad.interop.torch.recording.places import Around, hooks_of, user_frame, with_caller
+from stopgrad.interop.torch.recording.places import Around, hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
     WRITES,
@@ -194,6 +194,10 @@ class Recorder(Values):
         here = self.here()
         if here is not None and here.ignored:
             return function(*args, **kwargs)
+        if act is Act.GRADIENT:
+            if self.observer is not None:
+                self.observer.gradient(args[0], len(args) > 1, place_of(user_frame(sys._getframe(1))))
+            return function(*args, **kwargs)
         place = self._callers.enter(user_frame(sys._getframe(1)))
         if act is Act.REQUIRE and _transformed() is not None:
             return function(*args, **kwargs)  # This concerns the wrapper alone.
@@ -219,6 +223,8 @@ class Recorder(Values):
         try:
             if (act is Act.BACKWARD or act is Act.GRAD) and self.observer is not None:
                 self.observer.ended(self.backwards[-1])
+            if call.classifies and self.observer is not None:
+                self.observer.classified(call.name, (*args, *kwargs.values()), place)
             if act is Act.GRAD and len(args) > 1:
                 self._given(args[1], result)
             if not (call.plain and self._made_anew(call, used, result, place, here)):

@@ -90,7 +90,7 @@ class Mode(TorchFunctionMode):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self._recorder, self._run = recorder, recorder.run
+        self.recorder, self._run = recorder, recorder.run
 
     @property
     def has_ended(self) -> bool:
@@ -98,7 +98,7 @@ class Mode(TorchFunctionMode):
 
         After an interrupt, PyTorch may put a mode back that it had put aside.
         """
-        return self._recorder not in _RUNNING.recorders
+        return self.recorder not in _RUNNING.recorders
 
     def __torch_function__(
         self,
@@ -107,10 +107,10 @@ class Mode(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        here = self._recorder.region
+        here = self.recorder.region
         if here is not None and here.ignored and func is not _switch:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if self._recorder not in _RUNNING.recorders:  # It has ended in another thread, or this is a fork.
+        if self.recorder not in _RUNNING.recorders:  # It has ended in another thread, or this is a fork.
             return func(*args, **(kwargs or {}))
         for kind in types:
             if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
@@ -135,8 +135,13 @@ class Mode(TorchFunctionMode):
         return self._run(call_of(func), func, args, kwargs)
 
 
-def begin(recorder: Recorder, held: Lifetime) -> None:
-    """Let a recorder run in this thread, for as long as something is held."""
+def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
+    """Let a recorder run in this thread, for as long as something is held.
+
+    Args:
+        beneath: whether its mode is put below those of the user's, who may leave them before it ends. It is
+            then ended by :func:`end_beneath`.
+    """
     _patch_everything()
     while isinstance(left := internals.current_mode(), Mode) and left.has_ended:
         internals.pop_of(left)()
@@ -148,10 +153,30 @@ def begin(recorder: Recorder, held: Lifetime) -> None:
     hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
     held.do(functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None))
+    if beneath:
+        _rearrange([mode, *_modes()])
+        return
     here.end = internals.pop_of(mode)
     held.do(
         functools.partial(internals.push_mode, mode), functools.partial(operator.methodcaller("end"), here)
     )
+
+
+def end_beneath(recorder: Recorder, held: Lifetime) -> None:
+    """End a recorder whose mode is below those of the user's."""
+    _rearrange([one for one in _modes() if not (isinstance(one, Mode) and one.recorder is recorder)])
+    held.end()
+
+
+def _modes() -> list[Any]:
+    """The modes of this thread, the outermost first."""
+    return [internals.mode_at(i) for i in range(internals.count_function_modes())]
+
+
+def _rearrange(modes: Sequence[Any]) -> None:
+    """Let these be the modes of this thread, the outermost first."""
+    pops = [internals.pop_of(None)] * internals.count_function_modes()
+    at_once([*pops, *[functools.partial(internals.push_mode, mode) for mode in modes]])
 
 
 def _called(recorder: Recorder, module: torch.nn.Module, _: object) -> None:

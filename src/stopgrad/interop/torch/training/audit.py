@@ -1,0 +1,327 @@
+"""Collects the facts of a training while its steps are recorded, and a few between them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from stopgrad.base.source import RawLocation
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.recording.places import place_of, user_frame
+from stopgrad.interop.torch.recording.record import Backward
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.training import measures, verdicts
+from stopgrad.interop.torch.training.facts import Module, Optimizer, Parameter
+from stopgrad.interop.torch.training.losses import Losses
+from stopgrad.interop.torch.training.names import named, variable_in
+
+Tensor = torch.Tensor
+MOST = 100_000
+"""The most parameters that are followed."""
+WATCHED = 32
+"""The most parameters that are looked at between recorded steps, because they may become a finding."""
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _quietly(method: F) -> F:
+    """Whatever fails in the audit, the training goes on."""
+
+    @functools.wraps(method)
+    def quiet(self: Audit, *args: Any) -> None:
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            with internals.DisableTorchFunction():
+                method(self, *args)
+        except Exception as error:
+            self.unknown[f"{method.__name__} failed ({type(error).__name__}: {error})"] = None
+        finally:
+            self.busy = False
+
+    return quiet  # type: ignore[return-value]
+
+
+class Audit:
+    """What is known of a training.
+
+    Attributes:
+        recorder: records the present step; None between recorded steps.
+        parameters, optimizers, modules: the facts, by the identity of what they are about.
+        problems: findings that were certain while the training ran.
+        losses: the facts about the losses.
+        unknown: what could not be found out.
+    """
+
+    def __init__(self) -> None:
+        self.recorder: Recorder | None = None
+        self.parameters: dict[int, Parameter] = {}
+        self.optimizers: dict[int, Optimizer] = {}
+        self.modules: dict[int, Module] = {}
+        self.problems: list[Problem] = []
+        self.losses = Losses()
+        self.unknown: dict[str, None] = {}
+        self.busy = False
+        self.passes = self.steps = 0
+        self.reads: dict[RawLocation, str] = {}
+        self._before: dict[int, tuple[int, int] | None] = {}
+        self._suspects: list[tuple[Parameter, Any]] = []
+        self._broke = False
+
+    # ------------------------------------------------------------------------- told by the recorder
+
+    @_quietly
+    def called(self, module: torch.nn.Module) -> None:
+        """A module is called."""
+        known = self.modules.get(id(module))
+        if known is None or known.ref() is not module:
+            frame = user_frame(sys._getframe(2))
+            known = Module(module, variable_in(module, frame), place_of(frame))
+            self.modules[id(module)] = known
+        if torch.is_grad_enabled():
+            known.with_gradients += 1
+        else:
+            known.without += 1
+
+    @_quietly
+    def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+        """An optimizer was made."""
+        self.optimizers[id(optimizer)] = Optimizer(optimizer, place)
+
+    @_quietly
+    def begins(self, call: Backward, losses: Sequence[Tensor]) -> None:
+        """A backward pass begins: what is in ``grad`` already?"""
+        self._meet()
+        self._before = {}
+        for key, one in self.parameters.items():
+            tensor = one.tensor
+            if tensor is None:
+                continue
+            grad = tensor.grad
+            self._before[key] = measures.state_of(grad)
+            if one.after_step is not None:
+                one.used += 1
+                one.kept += one.is_same_gradient(grad, one.after_step)
+                one.after_step = None
+            if one.since_step and not one.is_same_gradient(grad, one.arrival):
+                one.dropped += 1
+                one.since_step = False
+        self.losses.begins(call, losses)
+
+    @_quietly
+    def ended(self, call: Backward) -> None:
+        """A backward pass has ended: where did gradients arrive?"""
+        if call.kind != "backward":
+            return
+        self.passes += 1
+        for key, one in self.parameters.items():
+            tensor = one.tensor
+            if tensor is None or key not in self._before:
+                continue
+            one.passes += 1
+            one.call = call
+            one.required = bool(tensor.requires_grad)
+            state = measures.state_of(tensor.grad)
+            if state is None or state == self._before[key]:
+                continue
+            norm = self._norm(call, tensor)
+            one.arrived += 1
+            one.zeros += norm == 0.0
+            one.norm = norm
+            if one.first is None and not one.holders:
+                (one.first,) = measures.fingerprints([tensor])
+            one.arrival, one.since_step, one.reached_by = state, True, call
+            one.cleared_at = None
+        if self.recorder is not None:
+            self.losses.ended(call, self.passes)
+
+    def _norm(self, call: Backward, tensor: Tensor) -> float:
+        """The norm of the gradient that a pass brought to a parameter."""
+        assert self.recorder is not None
+        value = self.recorder.target(tensor).value
+        norm = call.sizes.at.get(value)
+        return float(torch.linalg.vector_norm(tensor.grad)) if norm is None else norm  # type: ignore[arg-type]
+
+    @_quietly
+    def gradient(self, tensor: Tensor, sets: bool, place: RawLocation | None) -> None:
+        """The ``grad`` of a tensor is set, or read."""
+        known = self.parameters.get(id(tensor))
+        if sets and known is not None:
+            known.cleared_at = place
+        elif not sets and not tensor.is_leaf and not tensor.retains_grad and place is not None:
+            value = None if self.recorder is None else self.recorder.target(tensor).value
+            if value is not None and value.event.place is not None and len(self.reads) < 8:
+                self.problems.append(verdicts.read_of_non_leaf(value, place))
+
+    @_quietly
+    def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
+        """A loss that leaves classes out was computed."""
+        self.losses.classified(name, args, place)
+
+    # --------------------------------------------------------------------------- told by optimizers
+
+    @_quietly
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step: is the gradient that arrived still there?"""
+        known = self._known(optimizer)
+        self._meet()
+        held = self._held(optimizer)
+        norms = measures.gradient_norms([tensor for _, tensor in held])
+        prints = measures.fingerprints([tensor for _, tensor in held])
+        for (one, tensor), norm, before in zip(held, norms, prints, strict=True):
+            one.first = before if one.first is None else one.first
+            replaced = one.steps and one.last is not None and before is not None and before != one.last
+            one.put_back += bool(replaced and before == one.before)
+            if replaced:
+                one.written_at = self._writer(tensor)
+            if one.since_step and one.norm > 0.0:
+                changed = not one.is_same_gradient(tensor.grad, one.arrival)
+                one.cleared += changed and (norm is None or (norm == 0.0 and self._was_cleared(one, tensor)))
+                one.clipped += changed and norm == 0.0 and not self._was_cleared(one, tensor)
+                if changed and one.cleared_at is None and tensor.grad is not None:
+                    one.cleared_at = self._writer(tensor.grad)
+            one.before = before
+            one.since_step = False
+            if norm is not None and not measures.is_finite(norm):
+                self._breaks(one, tensor, optimizer)
+        known.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
+        known.idle_steps += known.rate == 0.0
+
+    @_quietly
+    def after_step(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+        """An optimizer has stepped: what moved?"""
+        known = self._known(optimizer)
+        known.stepped, known.steps = place, known.steps + 1
+        held = self._held(optimizer)
+        prints = measures.fingerprints([tensor for _, tensor in held])
+        for (one, tensor), after in zip(held, prints, strict=True):
+            one.steps += 1
+            moved = after is not None and one.before is not None and after != one.before
+            one.moved += moved
+            one.frozen_moves += moved and not tensor.requires_grad
+            one.still += not moved and one.norm > 0.0 and tensor.grad is not None
+            one.last = after
+            one.after_step = measures.state_of(tensor.grad)
+            one.holders.add(id(optimizer))
+        for module in list(self.modules.values()):
+            self._statistics(module)
+        self.losses.stepped()
+
+    def _breaks(self, one: Parameter, tensor: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step by a gradient that is no number."""
+        one.broken += 1
+        if not self._broke and self.recorder is not None and one.reached_by is not None:
+            self._broke = True
+            bad = {
+                other.name: x
+                for other, x in self._held(optimizer)
+                if x.grad is not None and not bool(torch.isfinite(x.grad).all())
+            }
+            self.problems.append(verdicts.not_finite(self.recorder, one.reached_by, bad, self.steps + 1))
+
+    def _was_cleared(self, one: Parameter, tensor: Tensor) -> bool:
+        """Whether a gradient was set to zero as such, rather than multiplied by it."""
+        if one.cleared_at is not None or self.recorder is None or tensor.grad is None:
+            return True
+        store = self.recorder.memory.store(tensor.grad)
+        writes = () if store is None else store.writes or ()
+        return not writes or "zero_" in writes[-1].call or "fill_" in writes[-1].call
+
+    def _writer(self, tensor: Tensor) -> RawLocation | None:
+        """The line that wrote last into a tensor, other than a step of an optimizer."""
+        store = None if self.recorder is None else self.recorder.memory.store(tensor)
+        writes = [] if store is None else [one for one in store.writes or () if one.call != "optimizer.step()"]
+        return writes[-1].place if writes else None
+
+    def _statistics(self, module: Module) -> None:
+        """Whether the running statistics of a normalisation moved."""
+        found = module.ref()
+        mean = getattr(found, "running_mean", None)
+        if found is not None and isinstance(mean, Tensor) and found.training:
+            (now,) = measures.fingerprints([mean])
+            module.moving += module.statistics is not None and now != module.statistics
+            module.statistics = now
+
+    # -------------------------------------------------------------------------- between recorded steps
+
+    def suspect(self) -> None:
+        """Keep what may become a finding, to look at it until the training ends."""
+        few = [one for one in self.parameters.values() if one.is_suspect and one.tensor is not None]
+        known = {id(one) for one, _ in self._suspects}
+        self._suspects += [(one, one.tensor) for one in few[:WATCHED] if id(one) not in known]
+
+    @_quietly
+    def look(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look at what may become a finding before a step that is not recorded."""
+        known = self._known(optimizer)
+        known.all_steps += 1
+        if known.steps and known.steps == known.idle_steps:
+            known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
+        for one, tensor in self._suspects:
+            if tensor.grad is not None and not one.arrived:
+                one.arrived += 1
+            elif tensor.grad is not None and one.arrived == one.zeros and bool(tensor.grad.any()):
+                one.zeros -= 1
+        self._suspects = [pair for pair in self._suspects if pair[0].is_suspect]
+
+    # -------------------------------------------------------------------------------------- who is who
+
+    def _known(self, optimizer: torch.optim.Optimizer) -> Optimizer:
+        known = self.optimizers.get(id(optimizer))
+        if known is None or known.optimizer is not optimizer:
+            known = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
+        if not known.name:
+            known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
+        known.held = sum(len(group["params"]) for group in optimizer.param_groups)
+        return known
+
+    def _held(self, optimizer: torch.optim.Optimizer) -> list[tuple[Parameter, Tensor]]:
+        """The parameters that an optimizer holds."""
+        found = []
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                known = self.parameters.get(id(tensor))
+                if known is not None and known.tensor is tensor:
+                    found.append((known, tensor))
+        return found
+
+    def _meet(self) -> None:
+        """Note the parameters of the modules that were called, and of the optimizers that are there."""
+        roots = self.roots()
+        for name, tensor, owner in named(roots):
+            self._note(tensor, name, owner)
+        for optimizer in self.optimizers.values():
+            held = optimizer.optimizer
+            for i, group in enumerate([] if held is None else held.param_groups):
+                for j, tensor in enumerate(group["params"]):
+                    self._note(tensor, f"{optimizer.title} group {i}, {j}", None)
+                    self.parameters[id(tensor)].holders.add(id(held))
+
+    def _note(self, tensor: Tensor, name: str, owner: torch.nn.Module | None) -> None:
+        known = self.parameters.get(id(tensor))
+        if known is None or known.tensor is not tensor:
+            if len(self.parameters) >= MOST:
+                self.unknown[f"more than {MOST} parameters: the others are not followed"] = None
+                return
+            known = self.parameters[id(tensor)] = Parameter(tensor, name)
+        if owner is not None and known.owner is None:
+            known.name, known.owner = name, weakref.ref(owner)
+
+    def roots(self) -> dict[str, torch.nn.Module]:
+        """The modules that were called and are part of no other that was, by name."""
+        called = [(found, one) for one in self.modules.values() if (found := one.ref()) is not None]
+        below = {id(part) for module, _ in called for part in module.modules() if part is not module}
+        tops = [(module, one) for module, one in called if id(module) not in below]
+        found: dict[str, torch.nn.Module] = {}
+        for module, one in tops:
+            title = one.name or (type(module).__name__ if len(tops) > 1 else "")
+            while title in found:
+                title += "_"
+            found[title] = module
+        return found

@@ -1,0 +1,129 @@
+"""The facts about each parameter and each optimizer of a training, as they add up over the recorded steps."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any
+
+import torch
+
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.record import Backward
+from stopgrad.interop.torch.training.measures import state_of
+
+Tensor = torch.Tensor
+
+
+class Parameter:
+    """What happened to a parameter.
+
+    Attributes:
+        tensor: the parameter. It is kept only while it may be a finding; see :meth:`Facts.let_go`.
+        name: the user's name for it.
+        owner: the module that holds it; None if none that was called does.
+        holders: the optimizers that hold it, by their keys.
+        passes: how many recorded backward passes could have reached it, since it was first seen.
+        arrived, zeros: in how many of them a gradient arrived; in how many it was exactly zero.
+        steps, moved: how many recorded steps of optimizers that hold it; how many changed its values.
+        cleared, clipped: before how many of these steps the gradient that had arrived was taken away, or
+            made exactly zero by something else.
+        frozen_moves: how many of these steps changed it although it required no gradient.
+        put_back: how often its values after a step were found replaced, before the next one, by those from
+            before the step.
+        kept: how often a gradient that a step had used was still there when the next backward pass began.
+        used: how often it was looked whether it was.
+        still: how many of the steps left its values as they were although there was a gradient.
+        dropped: how often a gradient was taken away before any optimizer used it.
+        first, last: fingerprints of the first and of the last values that were seen.
+    """
+
+    def __init__(self, tensor: Tensor, name: str) -> None:
+        self.ref = weakref.ref(tensor)
+        self.name = name
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+        self.is_parameter = isinstance(tensor, torch.nn.Parameter)
+        self.owner: weakref.ref[torch.nn.Module] | None = None
+        self.holders: set[int] = set()
+        self.passes = self.arrived = self.zeros = self.broken = 0
+        self.steps = self.moved = self.cleared = self.clipped = self.frozen_moves = 0
+        self.put_back = self.kept = self.used = self.still = self.dropped = 0
+        self.required = bool(tensor.requires_grad)
+        self.first: int | None = None
+        self.last: int | None = None
+        self.before: int | None = None  # Its values before the last step.
+        self.norm = 0.0
+        self.arrival: tuple[int, int] | None = None  # The gradient after the last backward that reached it.
+        self.since_step = False  # Whether a gradient arrived since the last step.
+        self.after_step: tuple[int, int] | None = None
+        self.call: Backward | None = None  # The last backward pass that could have reached it.
+        self.reached_by: Backward | None = None
+        self.cleared_at: RawLocation | None = None
+        self.written_at: RawLocation | None = None
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may become a finding that a later step would refute."""
+        if not self.passes or not self.required:
+            return False
+        return self.arrived == self.zeros or not self.moved
+
+    @property
+    def last_norm_is_broken(self) -> bool:
+        """Whether the last gradient that arrived was no number."""
+        return not math.isfinite(self.norm)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        return self.ref()
+
+    def is_same_gradient(self, grad: Any, state: tuple[int, int] | None) -> bool:
+        """Whether a gradient is still the one that was seen."""
+        return state is not None and state_of(grad) == state
+
+
+class Optimizer:
+    """What an optimizer did.
+
+    Attributes:
+        name: the variable that holds it, or its class.
+        made: the line that made it.
+        stepped: the line of its last step.
+        steps: how many steps were recorded; of those, with a learning rate of zero everywhere.
+        all_steps: how many steps there were, recorded or not.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, made: RawLocation | None) -> None:
+        self.ref = weakref.ref(optimizer)
+        self.name, self.kind = "", type(optimizer).__name__
+        self.made = made
+        self.stepped: RawLocation | None = None
+        self.steps = self.idle_steps = self.all_steps = 0
+        self.held = 0
+        self.rate = 0.0
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        return self.ref()
+
+    @property
+    def title(self) -> str:
+        """How messages call it."""
+        return self.name or self.kind
+
+
+class Module:
+    """A module that was called.
+
+    Attributes:
+        name: the variable that holds it, if it is known.
+        place: the line that called it first.
+        with_gradients, without: how often it was called with gradients on, and off.
+    """
+
+    def __init__(self, module: torch.nn.Module, name: str, place: RawLocation | None) -> None:
+        self.ref = weakref.ref(module)
+        self.name, self.place = name, place
+        self.with_gradients = self.without = 0
+        self.statistics: int | None = None
+        self.moving = 0

@@ -1,0 +1,137 @@
+"""The facts about the losses of a training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stopgrad.base.source import RawLocation
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.torch.explaining.context import sites
+from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
+
+Tensor = torch.Tensor
+COMPARES = frozenset(
+    """torch.Tensor.sub torch.sub torch.Tensor.__sub__ torch.Tensor.__rsub__ torch.Tensor.rsub torch.subtract
+    torch.nn.functional.mse_loss torch.nn.functional.l1_loss torch.nn.functional.smooth_l1_loss
+    torch.nn.functional.huber_loss""".split()
+)
+"""The calls that compare a prediction with a target, element by element."""
+
+
+class Losses:
+    """What the recorded losses had in common."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.compared: dict[RawLocation | None, tuple[Event, int]] = {}
+        self.emptied: dict[RawLocation | None, tuple[Event, int]] = {}
+        self.ignored: dict[RawLocation | None, tuple[str, int]] = {}
+        self.all_classified: dict[RawLocation | None, int] = {}
+
+    def begins(self, call: Backward, losses: Sequence[Tensor]) -> None:
+        """A backward pass begins from losses."""
+
+    def ended(self, call: Backward, number: int) -> None:
+        """A backward pass has ended: what do its losses compare, and with what?"""
+        self.count += 1
+        for event in above(call.losses):
+            if event.kind is not Kind.OPERATION:
+                continue
+            if _is_compared_with_all(event):
+                _count(self.compared, event.place, event)
+            if any(_is_empty(sizes) for sizes in event.results) and not any(
+                _is_empty(value.sizes) for value in event.inputs
+            ):
+                _count(self.emptied, event.place, event)
+
+    def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
+        """A loss with classes to be left out was computed: are any left?"""
+        ignored = next((x for x in args[2:] if isinstance(x, int) and not isinstance(x, bool)), -100)
+        target = args[1] if len(args) > 1 else None
+        self.all_classified[place] = self.all_classified.get(place, 0) + 1
+        if isinstance(target, Tensor) and not target.is_floating_point() and target.numel():
+            if bool((target == ignored).all()):
+                self.ignored[place] = (name, self.ignored.get(place, (name, 0))[1] + 1)
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the losses."""
+        found = [_broadcast(event) for event, count in self.compared.values() if count == self.count > 0]
+        found += [
+            _emptied(event) for event, count in self.emptied.values() if count == self.count and count > 1
+        ]
+        for place, (name, count) in self.ignored.items():
+            if count == self.all_classified[place] and count > 1:
+                found.append(_ignored(name, place))
+        return found
+
+
+def _count(table: dict[Any, tuple[Event, int]], place: RawLocation | None, event: Event) -> None:
+    table[place] = (event, table.get(place, (event, 0))[1] + 1)
+
+
+def _is_empty(sizes: Sequence[Any]) -> bool:
+    return 0 in sizes[1:]
+
+
+def _is_compared_with_all(event: Event) -> bool:
+    """Whether a column of predictions is compared with a row of data, or a row of them with a column."""
+    if event.call not in COMPARES or len(event.inputs) != 2:
+        return False
+    a, b = event.inputs
+    shapes = [tuple(a.sizes[1:]), tuple(b.sizes[1:])]
+    column, row = sorted(shapes, key=len, reverse=True)
+    if len(column) != 2 or len(row) != 1 or column[1] != 1 or row[0] != column[0] or row[0] < 2:
+        return False
+    return a.open != b.open and _is_data(b if a.open else a)
+
+
+def _is_data(value: Value) -> bool:
+    """Whether a value was made of data alone, and is no other form of what is trained."""
+    return not any(event.kind in (Kind.STOP, Kind.FROZEN) for event in above([value]))
+
+
+def _broadcast(event: Event) -> Problem:
+    a, b = (tuple(value.sizes[1:]) for value in event.inputs)
+    n = max(a[0], b[0])
+    return Problem(
+        "broadcast-loss",
+        f"shapes {list(a)} and {list(b)} are broadcast to {[n, n]}: each prediction is compared with every target",
+        sites("made", "compared here", event.place),
+        [],
+        {"shapes": [list(a), list(b)], "result": [n, n]},
+        "give both one shape: pred.squeeze(1), or target.unsqueeze(1)",
+    )
+
+
+def _emptied(event: Event) -> Problem:
+    return Problem(
+        "empty-loss",
+        f"{event.call.removeprefix('torch.')} leaves no element at every step, and the loss is made of that",
+        sites("made", "nothing is left here", event.place),
+        [],
+        {"shapes": [list(sizes[1:]) for sizes in event.results]},
+        "check the mask or the index: what is to be trained on must be in it",
+    )
+
+
+def _ignored(name: str, place: RawLocation | None) -> Problem:
+    return Problem(
+        "empty-loss",
+        "every target has the class that the loss leaves out (ignore_index): nothing is trained on",
+        sites("made", f"{name.removeprefix('torch.nn.functional.')} of no class here", place),
+        [],
+        {},
+        "check the labels, and the padding or masking that sets them to ignore_index",
+    )
+
+
+def is_nan(number: float) -> bool:
+    """Whether a number is none."""
+    return math.isnan(number)

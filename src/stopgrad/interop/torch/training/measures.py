@@ -1,0 +1,59 @@
+"""What is measured of parameters: whether they changed, and how large their gradients are.
+
+Nothing here takes random numbers, writes into a tensor, or is seen by modes or by autograd.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.recording.measuring import norms_of
+
+Tensor = torch.Tensor
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def fingerprints(tensors: Sequence[Tensor]) -> list[int | None]:
+    """For each tensor a number that changes when any of its elements does; None where it cannot be read.
+
+    It is made of the sums of all elements' bits, read as integers, and of every third one's.
+    """
+    with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
+        return [_fingerprint(x) for x in tensors]
+
+
+def _fingerprint(x: Tensor) -> int | None:
+    try:
+        plain = internals.local_part(x).detach()
+        if plain.layout is not torch.strided or plain.is_meta or not plain.numel():
+            return None
+        if plain.is_complex():
+            plain = torch.view_as_real(plain)
+        bits = plain.contiguous().view(_INTEGERS[plain.element_size()]).flatten()
+        return int(bits.sum(dtype=torch.int64)) ^ int(bits[::3].sum(dtype=torch.int64)) << 1
+    except (KeyError, NotImplementedError, RuntimeError, TypeError):
+        return None
+
+
+def gradient_norms(tensors: Sequence[Tensor]) -> list[float | None]:
+    """The norms of tensors' gradients; None where there is none, or none that can be read."""
+    with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
+        grads = [x.grad for x in tensors]
+        there = [grad.detach() for grad in grads if grad is not None]
+        norms = iter(norms_of(there))
+        return [None if grad is None else next(norms) for grad in grads]
+
+
+def state_of(grad: Any) -> tuple[int, int] | None:
+    """What a gradient is known by: another tensor, or one that was written into, is another gradient."""
+    return None if grad is None else (id(grad), internals.version_of(grad))
+
+
+def is_finite(norm: float | None) -> bool:
+    """Whether a norm is known and a number."""
+    return norm is not None and math.isfinite(norm)

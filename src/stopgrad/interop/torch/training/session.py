@@ -1,0 +1,139 @@
+"""Follows the training of a script: which steps are recorded, and what is known when it ends."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.explaining import errors
+from stopgrad.interop.torch.recording import switches
+from stopgrad.interop.torch.recording.places import place_of, user_frame
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.training.audit import Audit
+from stopgrad.interop.torch.training.verdicts import problems_of
+
+FIRST = 3
+"""The steps at the beginning that are recorded."""
+PASSES = 100
+"""Without any step of an optimizer, recording ends after so many backward passes."""
+
+
+class _Token:
+    """What is held as long as a recorder runs."""
+
+
+class Session:
+    """A training that is followed in the thread that began it.
+
+    Args:
+        every: which of the later steps are recorded: one in so many.
+        until: how many steps are followed; None for all.
+        told: called once, when so many steps have been seen.
+    """
+
+    def __init__(self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None) -> None:
+        self.audit = Audit()
+        self._every, self._until, self._told = every, until, told
+        self._recorders: list[Recorder] = []
+        self._token: Any = None
+        self._held: switches.Lifetime | None = None
+        self._thread = threading.get_ident()
+        self._counts: dict[int, int] = {}
+        self._last = 0  # The optimizer whose step ends a step of the training.
+        self._before = 0
+        self.steps = self.recorded = 0
+        self._handles = [
+            register_optimizer_step_pre_hook(self._steps),
+            register_optimizer_step_post_hook(self._stepped),
+        ]
+        self._record()
+
+    # --------------------------------------------------------------------------- recording, and not
+
+    @property
+    def is_recording(self) -> bool:
+        return self._held is not None
+
+    def _record(self) -> None:
+        recorder = Recorder()
+        recorder.explain, recorder.observer = errors.explain, self.audit
+        self.audit.recorder = recorder
+        self._recorders = [*self._recorders[:1], recorder]
+        self._token = _Token()
+        self._held = switches.Lifetime(self._token)
+        recorder.begin()
+        switches.begin(recorder, self._held, beneath=True)
+
+    def _rest(self) -> None:
+        """Record no more until a step that is to be recorded."""
+        if self._held is not None and self.audit.recorder is not None:
+            switches.end_beneath(self.audit.recorder, self._held)
+            self.audit.suspect()
+        self._held = self._token = None
+
+    def close(self) -> None:
+        """Follow the training no more."""
+        self._rest()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    # -------------------------------------------------------------------------------------- the steps
+
+    def _steps(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+            return
+        if self.is_recording:
+            self.audit.before_step(optimizer)
+        else:
+            self.audit.look(optimizer)
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+            return
+        if self.is_recording:
+            self.audit.after_step(optimizer, place_of(user_frame(sys._getframe(1))))
+        key = id(optimizer)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if self._counts[key] > 1 and not self._last:
+            self._last = self._before or key  # The one before the first that stepped twice ends each step.
+        self._before = key
+        if not self._last or key == self._last:
+            self._ends_step()
+
+    def _ends_step(self) -> None:
+        self.steps = self._counts[self._last] if self._last else 1
+        self.audit.steps = self.steps
+        self.recorded += self.is_recording
+        if self.steps == self._until:
+            self.close()
+            if self._told is not None:
+                self._told()
+            return
+        wanted = self.steps < FIRST or (self.steps + 1) % self._every == 0
+        if wanted and not self.is_recording:
+            self._record()
+        elif not wanted and self.is_recording:
+            self._rest()
+
+    # --------------------------------------------------------------------------------------- the end
+
+    def problems(self, error: BaseException | None = None) -> list[Problem]:
+        """What is wrong: the cause of an error that ended the training, and what the facts say."""
+        with internals.DisableTorchFunction():
+            cause = [] if error is None else self._cause(error)
+            return [*cause, *problems_of(self.audit, self._recorders)]
+
+    def _cause(self, error: BaseException) -> list[Problem]:
+        found = errors.problem_of(error)
+        if found is None and self._recorders:
+            errors.explain(self._recorders[-1], error, None, ())
+            found = errors.problem_of(error)
+        return [] if found is None else [found]

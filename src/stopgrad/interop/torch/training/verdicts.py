@@ -1,0 +1,547 @@
+"""Findings from the facts of a training: each states what the framework did, and nothing beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.troubles import NOT_FINITE, ZERO
+from stopgrad.flow.problems.problem import Problem, Site
+from stopgrad.flow.words import some
+from stopgrad.graph.op import Status
+from stopgrad.interop.torch.explaining.context import located, sites, variable_of
+from stopgrad.interop.torch.explaining.cuts import cutting
+from stopgrad.interop.torch.explaining.told import hidden_parts
+from stopgrad.interop.torch.recording.graphs import report_of
+from stopgrad.interop.torch.recording.record import Backward, Kind, Value
+from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.training.facts import Optimizer, Parameter
+from stopgrad.interop.torch.training.measures import fingerprints
+
+if TYPE_CHECKING:
+    from stopgrad.interop.torch.training.audit import Audit
+
+Tensor = torch.Tensor
+SEVERAL = 2
+"""The fewest steps in which the same must have happened for it to be told."""
+MANY = 3
+"""The same of what may be so at the beginning of a training that is well."""
+UNUSED = (Status.DISCONNECTED,)
+
+
+def problems_of(audit: Audit, recorders: Sequence[Recorder]) -> list[Problem]:
+    """All findings of a training."""
+    found = [*audit.problems, *audit.losses.problems()]
+    known = _Known(audit, recorders)
+    for verdict in VERDICTS:
+        found += verdict(known)
+    return found
+
+
+class _Known:
+    """The facts, and who recorded what."""
+
+    def __init__(self, audit: Audit, recorders: Sequence[Recorder]) -> None:
+        self.audit, self._recorders = audit, recorders
+        self.parameters = [one for one in audit.parameters.values() if one.tensor is not None]
+        self.stepping = {key: one for key, one in audit.optimizers.items() if one.steps}
+
+    def trained(self) -> list[Parameter]:
+        """The parameters that an optimizer holds which stepped after a backward pass."""
+        return [
+            one for one in self.parameters if one.steps and one.passes and one.holders & self.stepping.keys()
+        ]
+
+    def by_optimizer(self, some: Iterable[Parameter]) -> Iterator[tuple[Optimizer, list[Parameter]]]:
+        """Parameters with the optimizer that holds them."""
+        groups: dict[int, list[Parameter]] = {}
+        for one in some:
+            key = next((key for key in self.stepping if key in one.holders), None)
+            if key is not None:
+                groups.setdefault(key, []).append(one)
+        for key, held in groups.items():
+            yield self.stepping[key], held
+
+    def flow(self, call: Backward | None, some: Sequence[Parameter]) -> Flow | None:
+        """The report on a backward pass and some parameters; None if it is not known any more."""
+        recorder = next((one for one in self._recorders if call in one.backwards), None)
+        return None if recorder is None or call is None else flow_of(recorder, call, tensors_of(some))
+
+    def pass_of(self, one: Parameter) -> Backward | None:
+        """The backward pass that should have reached a parameter: one that reached others of its optimizer."""
+        for other in self.parameters:
+            if other.holders & one.holders and other.reached_by is not None:
+                return other.reached_by
+        return one.call
+
+    def made(self, one: Parameter) -> list[Site]:
+        """The line that made a parameter, if that was recorded."""
+        tensor = one.tensor
+        for recorder in self._recorders:
+            held = None if tensor is None else recorder.memory.held(tensor)
+            if held is not None and held.root is not None and held.root.event.place is not None:
+                return sites("made", f"{one.name} is made here", held.root.event.place)
+        return []
+
+    def name_of_module(self, part: torch.nn.Module) -> str:
+        """The path of a module in the one that was called."""
+        for title, root in self.audit.roots().items():
+            for path, one in root.named_modules():
+                if one is part:
+                    return ".".join(filter(None, [title, path]))
+        return ""
+
+    def has_changed(self, one: Parameter) -> bool:
+        """Whether a parameter's values are others than at the beginning."""
+        tensor = one.tensor
+        if tensor is None or one.first is None:
+            return one.moved > 0
+        return fingerprints([tensor])[0] != one.first
+
+
+def tensors_of(some: Iterable[Parameter]) -> dict[str, Tensor]:
+    """Parameters by name."""
+    return {one.name: tensor for one in some if (tensor := one.tensor) is not None}
+
+
+def flow_of(recorder: Recorder, call: Backward, tensors: dict[str, Tensor]) -> Flow:
+    """The report on a backward pass."""
+    targets = {name: recorder.target(tensor) for name, tensor in tensors.items()}
+    return report_of(call.losses, targets, recorder.departures.known(), sizes=call.sizes)
+
+
+# ------------------------------------------------------------------------------ gradients that do not arrive
+
+
+def no_gradient(known: _Known) -> Iterator[Problem]:
+    """Parameters that are stepped, and that no backward pass has reached."""
+    silent = [one for one in known.trained() if one.required and not one.arrived]
+    silent = [one for one in silent if not (one.tensor is not None and one.tensor.grad is not None)]
+    for optimizer, held in known.by_optimizer(silent):
+        flow = known.flow(known.pass_of(held[0]), held)
+        if flow is None:
+            continue
+        cut = [one for one in held if one.name in flow and flow[one.name].status not in UNUSED]
+        groups: dict[tuple[Site, ...], list[Parameter]] = {}
+        for one in cut:
+            groups.setdefault(tuple(cutting(flow, [one.name])), []).append(one)
+        for places, some in groups.items():
+            yield _no_gradient(some, places)
+        unused = [one for one in held if one not in cut]
+        if unused:
+            yield _unused(known, optimizer, unused)
+
+
+def _no_gradient(held: Sequence[Parameter], places: Sequence[Site]) -> Problem:
+    call = held[0].call
+    found = [*places, *([] if places or call is None else sites("first", "differentiated here", call.place))]
+    return Problem(
+        "no-gradient",
+        f"{_some(held)} {_receive(held)} no gradient",
+        found,
+        _names(held),
+        {"passes": held[0].passes, "arrived": 0},
+        "take the cut out, or, if it is meant, leave these parameters out of the optimizer"
+        if places
+        else "let the loss depend on them by operations that have derivatives",
+    )
+
+
+def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    found = []
+    called = False
+    for one in held:
+        owner = None if one.owner is None else one.owner()
+        module = None if owner is None else known.audit.modules.get(id(owner))
+        if module is not None:
+            called = True
+            found += sites("called", "called here, and the result plays no part in the loss", module.place)
+    found = list(dict.fromkeys(found))[:4]
+    found += sites("made", f"{optimizer.title} is made here", optimizer.made)
+    why = "was called, but its result is dropped" if called else "no module that was called holds them"
+    return Problem(
+        "held-unused",
+        f"{optimizer.title} holds {_some(held)}, and no loss uses {_it(held)}: {why}",
+        found,
+        _names(held),
+        {"passes": held[0].passes, "arrived": 0},
+        "use the result in the loss, or leave them out of the optimizer; of a layer that was replaced, make the "
+        "optimizer afterwards",
+    )
+
+
+def zero_gradient(known: _Known) -> Iterator[Problem]:
+    """Parameters whose gradient was exactly zero in every pass."""
+    held = [one for one in known.trained() if one.arrived >= MANY and one.zeros == one.arrived]
+    for _, dead in known.by_optimizer(held):
+        flow = known.flow(dead[0].reached_by, dead)
+        found: list[Site] = []
+        for trouble in () if flow is None else flow.troubles:
+            if trouble.kind == ZERO:
+                found += [
+                    Site("cut", f"{cause}: zero from here", at.own)
+                    for cause in trouble.causes
+                    if (at := cause.location) is not None
+                ]
+        call = dead[0].reached_by
+        found = list(dict.fromkeys(found)) or ([] if call is None else sites("first", "by this", call.place))
+        yield Problem(
+            "zero-gradient",
+            f"the gradient of {_some(dead)} is exactly zero, in all of {dead[0].arrived} passes",
+            found,
+            _names(dead),
+            {"passes": dead[0].arrived, "zero": dead[0].zeros},
+            "what is dead at the beginning stays so: a bias of ordinary size, normalised inputs, another "
+            "activation (leaky_relu, gelu), or no clamp between weights and loss",
+        )
+
+
+def not_finite(
+    recorder: Recorder, call: Backward, tensors: dict[str, Tensor], step: int
+) -> Problem:
+    """An optimizer steps by gradients that are no numbers: where they begin."""
+    flow = flow_of(recorder, call, tensors)
+    found: list[Site] = []
+    reasons: list[str] = []
+    for trouble in flow.troubles:
+        if trouble.kind == NOT_FINITE:
+            for cause in trouble.causes:
+                reasons.append(str(cause))
+                if cause.location is not None:
+                    found.append(Site("made", f"begins here: {cause}", cause.location.own))
+    found = list(dict.fromkeys(found))
+    found += sites("first", "differentiated here", call.place)
+    names = list(tensors)
+    return Problem(
+        "nan-gradient",
+        f"the gradient of {some(names, 3)} is NaN or infinite at step {step}, and the optimizer steps by it",
+        found,
+        names,
+        {"step": step, "reasons": reasons},
+        "keep the argument where the derivative is finite: x.clamp_min(eps).sqrt(), a where() on the input "
+        "rather than on the result, (x + eps) / (y + eps), or a smaller learning rate if values overflow",
+        step,
+    )
+
+
+# -------------------------------------------------------------------------------- who holds what
+
+
+def not_held(known: _Known) -> Iterator[Problem]:
+    """Parameters that receive gradients and that no optimizer holds, although there is one."""
+    if not known.stepping:
+        return
+    loose = [
+        one
+        for one in known.parameters
+        if one.is_parameter and one.required and not one.holders and one.arrived >= SEVERAL
+        and one.zeros < one.arrived and not known.has_changed(one)
+    ]
+    if not loose:
+        return
+    hidden = [
+        (name, kind)
+        for title, root in known.audit.roots().items()
+        for name, kind in hidden_parts(title or type(root).__name__, root)
+    ]
+    found: list[Site] = []
+    for one in loose:
+        found += known.made(one)
+    found = list({(site.location.file, site.location.line): site for site in found}.values())[:3]
+    for optimizer in known.stepping.values():
+        found += sites("made", f"{optimizer.title} is made here, without {_it(loose)}", optimizer.made)
+    cure = "make the optimizer after the model is complete, of all of model.parameters(); what is not to be "
+    cure += "trained gets requires_grad_(False)"
+    if hidden:
+        cure = f"{hidden[0][0]} is a {hidden[0][1]} of Python, in which PyTorch finds no parameters: use "
+        cure += "nn.ModuleList, nn.ModuleDict or nn.ParameterList"
+    yield Problem(
+        "not-held",
+        f"{_some(loose)} {_receive(loose)} gradients, but no optimizer holds {_it(loose)}",
+        list(dict.fromkeys(found))[:5],
+        _names(loose),
+        {"passes": loose[0].passes, "arrived": loose[0].arrived},
+        cure,
+    )
+
+
+def held_twice(known: _Known) -> Iterator[Problem]:
+    """Parameters that two optimizers step."""
+    twice = [
+        one
+        for one in known.parameters
+        if sum(known.stepping[key].steps >= SEVERAL for key in one.holders & known.stepping.keys()) > 1
+    ]
+    if twice:
+        optimizers = [known.stepping[key] for key in known.stepping if key in twice[0].holders]
+        found = [x for one in optimizers for x in sites("made", f"{one.title} is made here", one.made)]
+        found += [x for one in optimizers for x in sites("step", f"{one.title} steps here", one.stepped)]
+        yield Problem(
+            "held-twice",
+            f"{_some(twice)} {'is' if len(twice) == 1 else 'are'} stepped by {len(optimizers)} optimizers",
+            found,
+            _names(twice),
+            {"optimizers": [one.title for one in optimizers]},
+            "give each parameter to one optimizer",
+        )
+
+
+# ------------------------------------------------------------------------------ what does not move
+
+
+def does_not_move(known: _Known) -> Iterator[Problem]:
+    """Parameters that receive a gradient and are stepped, but keep their values: why."""
+    still = [one for one in known.trained() if one.arrived > one.zeros and one.steps >= SEVERAL]
+    still = [one for one in still if not one.moved or one.put_back]
+    for optimizer, held in known.by_optimizer(still):
+        yield from _does_not_move(known, optimizer, [one for one in held if not known.has_changed(one)])
+
+
+def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
+    forms: tuple[tuple[Callable[[Parameter], bool], Callable[..., Problem]], ...] = (
+        (lambda one: one.cleared == one.steps, _zeroed),
+        (lambda one: one.clipped == one.steps, _clipped),
+        (lambda one: one.put_back >= one.steps - 1, _put_back),
+        (lambda one: optimizer.idle_steps == optimizer.steps, _no_rate),
+        (lambda one: one.still == one.steps and optimizer.rate > 0, _rounded),
+    )
+    left = list(held)
+    for is_so, told in forms:
+        some = [one for one in left if is_so(one)]
+        left = [one for one in left if one not in some]
+        if some:
+            yield told(optimizer, some)
+
+
+def _zeroed(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    one = held[0]
+    found = [] if one.reached_by is None else sites("first", "gradients arrive here", one.reached_by.place)
+    found += sites("cleared", "they are cleared here", one.cleared_at)
+    found += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
+    return Problem(
+        "zeroed-before-step",
+        f"the gradients of {_some(held)} are cleared between backward and step: nothing is trained",
+        found,
+        _names(held),
+        {"steps": one.steps, "cleared": one.cleared, "moved": one.moved},
+        "clear before backward, or after the step: zero_grad(), backward(), step()",
+    )
+
+
+def _clipped(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    one = held[0]
+    found = [] if one.reached_by is None else sites("first", "gradients arrive here", one.reached_by.place)
+    found += sites("written", "they become zero here", one.cleared_at)
+    found += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
+    return Problem(
+        "clipped-away",
+        f"the gradients of {_some(held)} are multiplied to zero between backward and step",
+        found,
+        _names(held),
+        {"steps": one.steps, "norm that arrived": one.norm, "norm at the step": 0.0},
+        "clip to a positive norm, such as clip_grad_norm_(model.parameters(), max_norm=1.0)",
+    )
+
+
+def _put_back(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
+    found += sites("written", "the old values are written back here", held[0].written_at)
+    return Problem(
+        "overwritten",
+        f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and put back before the next",
+        found,
+        _names(held),
+        {"steps": held[0].steps, "put back": held[0].put_back},
+        "load or copy weights once, before the loop; after an evaluation with averaged weights, swap back",
+    )
+
+
+def _no_rate(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    found = sites("made", f"{optimizer.title} is made here", optimizer.made)
+    found += sites("step", "and steps here, with a learning rate of 0", optimizer.stepped)
+    return Problem(
+        "no-learning-rate",
+        f"the learning rate of {optimizer.title} is 0 in all of {optimizer.steps} recorded steps",
+        found,
+        _names(held),
+        {"lr": 0.0, "steps": optimizer.steps, "moved": 0},
+        "set lr, or look at what the scheduler makes of it: optimizer.param_groups[0]['lr']",
+    )
+
+
+def _rounded(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    one = held[0]
+    dtype = str(one.dtype).removeprefix("torch.")
+    found = sites("step", f"{optimizer.title} steps here, and changes no element", optimizer.stepped)
+    return Problem(
+        "lost-in-rounding",
+        f"the updates of {_some(held)} are lost in rounding: added to {dtype} weights they change no element",
+        found,
+        _names(held),
+        {"dtype": dtype, "lr": optimizer.rate, "gradient norm": one.norm, "steps": one.steps},
+        "keep the weights in float32 and compute in bfloat16 under torch.autocast, or raise the learning rate",
+    )
+
+
+def never_stepped(known: _Known) -> Iterator[Problem]:
+    """Optimizers that never step, though gradients arrive at what they hold and are thrown away."""
+    for key, optimizer in known.audit.optimizers.items():
+        if optimizer.steps or optimizer.all_steps:
+            continue
+        held = [one for one in known.parameters if key in one.holders and not one.holders & known.stepping.keys()]
+        held = [one for one in held if one.arrived >= SEVERAL and one.dropped and not known.has_changed(one)]
+        if not held:
+            continue
+        found = sites("made", f"{optimizer.title} is made here", optimizer.made)
+        call = held[0].reached_by
+        found += [] if call is None else sites("first", "gradients arrive here", call.place)
+        broken = any(one.last_norm_is_broken for one in held)
+        yield Problem(
+            "never-stepped",
+            f"{optimizer.title} never steps: gradients arrive at {_some(held)} and are thrown away",
+            found,
+            _names(held),
+            {"passes": held[0].passes, "steps": 0},
+            "a GradScaler skips steps whose gradients are infinite or NaN: look for what makes them so"
+            if broken
+            else "call optimizer.step() after backward()",
+        )
+
+
+# ------------------------------------------------------------------------------- what moves wrongly
+
+
+def never_cleared(known: _Known) -> Iterator[Problem]:
+    """Gradients that are added to those of all steps before."""
+    held = [one for one in known.trained() if one.used >= SEVERAL and one.kept == one.used and one.norm > 0]
+    for optimizer, some in known.by_optimizer(held):
+        call = some[0].reached_by
+        found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
+        found += [] if call is None else sites("first", "and here the next gradient is added to it", call.place)
+        yield Problem(
+            "never-cleared",
+            f"the gradients of {_some(some)} are never cleared: each step uses the sum of all before",
+            found,
+            _names(some),
+            {"steps": some[0].steps, "kept": some[0].kept},
+            "optimizer.zero_grad() before each backward(); for accumulation, after each step",
+        )
+
+
+def moves_frozen(known: _Known) -> Iterator[Problem]:
+    """Parameters that require no gradient and that an optimizer changes all the same."""
+    held = [one for one in known.parameters if one.frozen_moves]
+    for optimizer, some in known.by_optimizer(held):
+        found = sites("made", f"{optimizer.title} is made here, with {_it(some)}", optimizer.made)
+        found += sites("step", f"{optimizer.title} steps here, and changes {_it(some)}", optimizer.stepped)
+        yield Problem(
+            "moves-frozen",
+            f"{_some(some)} {'is' if len(some) == 1 else 'are'} frozen (requires_grad is False), but "
+            f"{optimizer.title} moves {_it(some)}: an old gradient, momentum or weight decay",
+            found,
+            _names(some),
+            {"steps": some[0].steps, "moved": some[0].frozen_moves},
+            "leave them out of the optimizer, or set their grad to None when freezing: p.grad = None",
+        )
+
+
+def frozen_statistics(known: _Known) -> Iterator[Problem]:
+    """Running statistics that move in a part whose parameters are frozen."""
+    if not any(one.moved for one in known.parameters):
+        return
+    found: list[Site] = []
+    names = []
+    for module in known.audit.modules.values():
+        part = module.ref()
+        own = [] if part is None else list(part.parameters(recurse=False))
+        if part is not None and module.moving and own and not any(p.requires_grad for p in own):
+            names.append(known.name_of_module(part) or type(part).__name__)
+            found += sites("called", "called here, in training mode", module.place)
+    if names:
+        yield Problem(
+            "frozen-statistics",
+            f"{some(names, 3)}: the parameters are frozen, but the running statistics move",
+            list(dict.fromkeys(found))[:3],
+            names,
+            {},
+            "call eval() on the frozen part after each model.train()",
+        )
+
+
+def shared_storage(known: _Known) -> Iterator[Problem]:
+    """A module that is called without gradients, as a target, and holds the very parameters that are trained."""
+    tops = [
+        (name, root, known.audit.modules[id(root)])
+        for name, root in known.audit.roots().items()
+        if next(root.parameters(), None) is not None
+    ]
+    trained = {id(one.tensor) for one in known.trained() if one.moved}
+    for name, target, facts in tops:
+        if facts.with_gradients or not facts.without:
+            continue
+        for other, source, _ in tops:
+            own, theirs = list(target.parameters()), {id(p) for p in source.parameters()}
+            if source is not target and all(id(p) in theirs and id(p) in trained for p in own):
+                yield Problem(
+                    "shared-storage",
+                    f"{name} holds the very parameters of {other}: each step of the optimizer moves both",
+                    sites("called", f"{name} is called here", facts.place),
+                    [name, other],
+                    {"parameters": len(own)},
+                    f"copy.deepcopy({other}) makes its own; copy.copy and assignment do not",
+                )
+                return
+
+
+def read_of_non_leaf(value: Value, place: Any) -> Problem:
+    """The ``grad`` of what is no leaf was read, which is always None."""
+    name = variable_of(value)
+    at = located(value.event.place)
+    made = "made here" if value.event.kind is Kind.LEAF else f"{value.event.call.removeprefix('torch.')} makes it"
+    found = [] if at is None else [Site("made", f"{made} a result, not a leaf", at)]
+    return Problem(
+        "non-leaf",
+        f"{name or 'what .grad is read of'} is the result of an operation: its .grad is None, whatever arrives",
+        [*found, *sites("read", "its .grad is read here", place)],
+        [name] if name else [],
+        {},
+        f"convert first, then make it a leaf: nn.Parameter(...), or {name or 'it'}.detach().requires_grad_(); or "
+        f"{name or 'it'}.retain_grad() to look at it",
+    )
+
+
+# ------------------------------------------------------------------------------------------- words
+
+
+def _names(held: Sequence[Parameter]) -> list[str]:
+    return [one.name for one in held]
+
+
+def _some(held: Sequence[Parameter]) -> str:
+    return some(_names(held), 3)
+
+
+def _it(held: Sequence[Parameter]) -> str:
+    return "it" if len(held) == 1 else "them"
+
+
+def _receive(held: Sequence[Parameter]) -> str:
+    return "receives" if len(held) == 1 else "receive"
+
+
+VERDICTS: tuple[Callable[[_Known], Iterator[Problem]], ...] = (
+    no_gradient,
+    not_held,
+    does_not_move,
+    never_stepped,
+    zero_gradient,
+    never_cleared,
+    held_twice,
+    moves_frozen,
+    shared_storage,
+    frozen_statistics,
+)
+"""All that is asked of the facts."""
