@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.source import Location
@@ -45,6 +45,25 @@ class Diagnosis(FlowReport):
         """The findings in a line."""
         seen = f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
         return f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'} ({seen})"
+
+    def only(self, kinds: Sequence[str]) -> Diagnosis:
+        """The findings of some kinds or severities; all of them for none."""
+        kept = self.is_met(kinds) if kinds else self.problems
+        return Diagnosis(kept, self.steps, self.recorded, self.unknown)
+
+    def identities(self) -> list[str]:
+        """What the findings are known by in other runs."""
+        return ["|".join(_identity(problem)) for problem in self.problems]
+
+    def without(self, known: Collection[str]) -> Diagnosis:
+        """The findings but those with these identities."""
+        kept = [one for one in self.problems if "|".join(_identity(one)) not in known]
+        return Diagnosis(kept, self.steps, self.recorded, self.unknown)
+
+    def since(self, old: Mapping[str, str]) -> tuple[Diagnosis, list[str]]:
+        """What is new since another run, whose findings are given by identity, and what is gone."""
+        present = set(self.identities())
+        return self.without(old), [told for identity, told in old.items() if identity not in present]
 
     def _parts(self, width: int) -> Iterable[Part]:
         yield from parts_of(self.problems)

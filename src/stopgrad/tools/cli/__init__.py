@@ -16,6 +16,7 @@ from stopgrad.tools.cli.statuses import ERROR, FAILED, INTERRUPTED, LEFT, OK
 __all__ = ["ERROR", "FAILED", "INTERRUPTED", "LEFT", "OK", "main"]
 
 COMMANDS = {
+    "run": ("run", "run a training script, and say why it does not train"),
     "explain": ("flow", "show where gradients flow and which lines stop them"),
     "check": ("flow", "compare gradients with finite differences, stops held"),
     "trace-nan": ("flow", "name the first operation that makes a NaN or infinity"),

@@ -13,6 +13,7 @@ import torch
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.explaining.context import variable_of
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
@@ -71,8 +72,11 @@ class Audit:
         self.passes = self.steps = 0
         self.reads: dict[RawLocation, str] = {}
         self._before: dict[int, tuple[int, int] | None] = {}
-        self._suspects: list[tuple[Parameter, Any]] = []
+        self._suspects: list[Parameter] = []
         self._broke = False
+        self._alive: list[Any] = []  # What was met in the first steps, which lives until it is judged.
+        self.keeps = True
+        self.differs = False
 
     # ------------------------------------------------------------------------- told by the recorder
 
@@ -84,6 +88,7 @@ class Audit:
             frame = user_frame(sys._getframe(2))
             known = Module(module, variable_in(module, frame), place_of(frame))
             self.modules[id(module)] = known
+            self._keep(module)
         if torch.is_grad_enabled():
             known.with_gradients += 1
         else:
@@ -93,6 +98,7 @@ class Audit:
     def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.optimizers[id(optimizer)] = Optimizer(optimizer, place)
+        self._keep(optimizer)
 
     @_quietly
     def begins(self, call: Backward, losses: Sequence[Tensor]) -> None:
@@ -105,10 +111,7 @@ class Audit:
                 continue
             grad = tensor.grad
             self._before[key] = measures.state_of(grad)
-            if one.after_step is not None:
-                one.used += 1
-                one.kept += one.is_same_gradient(grad, one.after_step)
-                one.after_step = None
+            self._look_for_old(one, tensor)
             if one.since_step and not one.is_same_gradient(grad, one.arrival):
                 one.dropped += 1
                 one.since_step = False
@@ -130,6 +133,7 @@ class Audit:
             state = measures.state_of(tensor.grad)
             if state is None or state == self._before[key]:
                 continue
+            one.old = state if one.old is not None else None
             norm = self._norm(call, tensor)
             one.arrived += 1
             one.zeros += norm == 0.0
@@ -141,12 +145,19 @@ class Audit:
         if self.recorder is not None:
             self.losses.ended(call, self.passes)
 
+    def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
+        """Whether what a step has used is still in a gradient: it is the same tensor, and nobody made it zero."""
+        if one.old is None or measures.state_of(tensor.grad) == one.old:
+            return
+        same = tensor.grad is not None and id(tensor.grad) == one.old[0]
+        one.old = measures.state_of(tensor.grad) if same and measures.gradient_norms([tensor])[0] else None
+
     def _norm(self, call: Backward, tensor: Tensor) -> float:
         """The norm of the gradient that a pass brought to a parameter."""
         assert self.recorder is not None
         value = self.recorder.target(tensor).value
         norm = call.sizes.at.get(value)
-        return float(torch.linalg.vector_norm(tensor.grad)) if norm is None else norm  # type: ignore[arg-type]
+        return norm if norm is not None else measures.gradient_norms([tensor])[0] or 0.0
 
     @_quietly
     def gradient(self, tensor: Tensor, sets: bool, place: RawLocation | None) -> None:
@@ -177,9 +188,11 @@ class Audit:
         for (one, tensor), norm, before in zip(held, norms, prints, strict=True):
             one.first = before if one.first is None else one.first
             replaced = one.steps and one.last is not None and before is not None and before != one.last
-            one.put_back += bool(replaced and before == one.before)
+            sample = measures.sample_of(tensor)
             if replaced:
                 one.written_at = self._writer(tensor)
+                one.put_back += measures.is_undone(one.samples, sample)
+            one.samples = sample, sample
             if one.since_step and one.norm > 0.0:
                 changed = not one.is_same_gradient(tensor.grad, one.arrival)
                 one.cleared += changed and (norm is None or (norm == 0.0 and self._was_cleared(one, tensor)))
@@ -187,6 +200,9 @@ class Audit:
                 if changed and one.cleared_at is None and tensor.grad is not None:
                     one.cleared_at = self._writer(tensor.grad)
             one.before = before
+            self._look_for_old(one, tensor)
+            one.used += one.since_step and one.steps > 0
+            one.kept += one.since_step and one.old is not None
             one.since_step = False
             if norm is not None and not measures.is_finite(norm):
                 self._breaks(one, tensor, optimizer)
@@ -198,6 +214,7 @@ class Audit:
         """An optimizer has stepped: what moved?"""
         known = self._known(optimizer)
         known.stepped, known.steps = place, known.steps + 1
+        known.required = self._required(optimizer)
         held = self._held(optimizer)
         prints = measures.fingerprints([tensor for _, tensor in held])
         for (one, tensor), after in zip(held, prints, strict=True):
@@ -207,7 +224,8 @@ class Audit:
             one.frozen_moves += moved and not tensor.requires_grad
             one.still += not moved and one.norm > 0.0 and tensor.grad is not None
             one.last = after
-            one.after_step = measures.state_of(tensor.grad)
+            one.samples = one.samples[0], measures.sample_of(tensor)
+            one.old, one.since_step = measures.state_of(tensor.grad), False
             one.holders.add(id(optimizer))
         for module in list(self.modules.values()):
             self._statistics(module)
@@ -251,31 +269,41 @@ class Audit:
     # -------------------------------------------------------------------------- between recorded steps
 
     def suspect(self) -> None:
-        """Keep what may become a finding, to look at it until the training ends."""
+        """Note what may become a finding, to look at it until the training ends."""
         few = [one for one in self.parameters.values() if one.is_suspect and one.tensor is not None]
-        known = {id(one) for one, _ in self._suspects}
-        self._suspects += [(one, one.tensor) for one in few[:WATCHED] if id(one) not in known]
+        self._suspects = few[:WATCHED]
 
     @_quietly
     def look(self, optimizer: torch.optim.Optimizer) -> None:
         """Look at what may become a finding before a step that is not recorded."""
         known = self._known(optimizer)
         known.all_steps += 1
+        self.differs = self.differs or known.required != self._required(optimizer)
         if known.steps and known.steps == known.idle_steps:
             known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
-        for one, tensor in self._suspects:
-            if tensor.grad is not None and not one.arrived:
+        for one in self._suspects:
+            grad = None if one.tensor is None else one.tensor.grad
+            if grad is not None and one.arrived == one.zeros and bool(grad.any()):
                 one.arrived += 1
-            elif tensor.grad is not None and one.arrived == one.zeros and bool(tensor.grad.any()):
-                one.zeros -= 1
-        self._suspects = [pair for pair in self._suspects if pair[0].is_suspect]
+        self._suspects = [one for one in self._suspects if one.is_suspect]
+
+    @staticmethod
+    def _required(optimizer: torch.optim.Optimizer) -> tuple[bool, ...]:
+        """Which of an optimizer's parameters require a gradient."""
+        return tuple([x.requires_grad for group in optimizer.param_groups for x in group["params"]])
 
     # -------------------------------------------------------------------------------------- who is who
+
+    def _keep(self, thing: object) -> None:
+        """Keep alive what was met in the first steps: functions that have ended hold it no more."""
+        if self.keeps:
+            self._alive.append(thing)
 
     def _known(self, optimizer: torch.optim.Optimizer) -> Optimizer:
         known = self.optimizers.get(id(optimizer))
         if known is None or known.optimizer is not optimizer:
             known = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
+            self._keep(optimizer)
         if not known.name:
             known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
         known.held = sum(len(group["params"]) for group in optimizer.param_groups)
@@ -296,6 +324,10 @@ class Audit:
         roots = self.roots()
         for name, tensor, owner in named(roots):
             self._note(tensor, name, owner)
+        seen = {} if self.recorder is None else self.recorder.seen()
+        for tensor in seen.values():
+            if isinstance(tensor, torch.nn.Parameter) and id(tensor) not in self.parameters:
+                self._note(tensor, self._loose_name(tensor), None)
         for optimizer in self.optimizers.values():
             held = optimizer.optimizer
             for i, group in enumerate([] if held is None else held.param_groups):
@@ -310,8 +342,15 @@ class Audit:
                 self.unknown[f"more than {MOST} parameters: the others are not followed"] = None
                 return
             known = self.parameters[id(tensor)] = Parameter(tensor, name)
+            self._keep(tensor)
         if owner is not None and known.owner is None:
             known.name, known.owner = name, weakref.ref(owner)
+
+    def _loose_name(self, tensor: Tensor) -> str:
+        """The name of a parameter that no module holds which was called."""
+        held = None if self.recorder is None else self.recorder.memory.held(tensor)
+        name = "" if held is None or held.root is None else variable_of(held.root)
+        return name or f"a parameter of shape {list(tensor.shape)}"
 
     def roots(self) -> dict[str, torch.nn.Module]:
         """The modules that were called and are part of no other that was, by name."""

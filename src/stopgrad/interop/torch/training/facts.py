@@ -19,7 +19,7 @@ class Parameter:
     """What happened to a parameter.
 
     Attributes:
-        tensor: the parameter. It is kept only while it may be a finding; see :meth:`Facts.let_go`.
+        tensor: the parameter, while it lives.
         name: the user's name for it.
         owner: the module that holds it; None if none that was called does.
         holders: the optimizers that hold it, by their keys.
@@ -29,10 +29,9 @@ class Parameter:
         cleared, clipped: before how many of these steps the gradient that had arrived was taken away, or
             made exactly zero by something else.
         frozen_moves: how many of these steps changed it although it required no gradient.
-        put_back: how often its values after a step were found replaced, before the next one, by those from
-            before the step.
-        kept: how often a gradient that a step had used was still there when the next backward pass began.
-        used: how often it was looked whether it was.
+        put_back: how often hardly anything was left of a step's change when the next one began.
+        kept: before how many steps what the step before had used was still in the gradient.
+        used: before how many it could have been.
         still: how many of the steps left its values as they were although there was a gradient.
         dropped: how often a gradient was taken away before any optimizer used it.
         first, last: fingerprints of the first and of the last values that were seen.
@@ -52,10 +51,11 @@ class Parameter:
         self.first: int | None = None
         self.last: int | None = None
         self.before: int | None = None  # Its values before the last step.
+        self.samples: tuple[Tensor | None, Tensor | None] = (None, None)
         self.norm = 0.0
         self.arrival: tuple[int, int] | None = None  # The gradient after the last backward that reached it.
         self.since_step = False  # Whether a gradient arrived since the last step.
-        self.after_step: tuple[int, int] | None = None
+        self.old: tuple[int, int] | None = None  # The gradient with what the last step has used in it.
         self.call: Backward | None = None  # The last backward pass that could have reached it.
         self.reached_by: Backward | None = None
         self.cleared_at: RawLocation | None = None
@@ -101,6 +101,7 @@ class Optimizer:
         self.steps = self.idle_steps = self.all_steps = 0
         self.held = 0
         self.rate = 0.0
+        self.required: tuple[bool, ...] = ()
 
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:

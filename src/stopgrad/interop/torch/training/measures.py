@@ -15,6 +15,10 @@ from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.measuring import norms_of
 
 Tensor = torch.Tensor
+SAMPLE = 4096
+"""The elements of a parameter that are copied to compare it before and after a step."""
+UNDONE = 0.05
+"""The part of a step's change that is left when it counts as undone."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -38,6 +42,25 @@ def _fingerprint(x: Tensor) -> int | None:
         return int(bits.sum(dtype=torch.int64)) ^ int(bits[::3].sum(dtype=torch.int64)) << 1
     except (KeyError, NotImplementedError, RuntimeError, TypeError):
         return None
+
+
+def sample_of(x: Tensor) -> Tensor | None:
+    """A copy of a tensor's first elements; None where they cannot be read."""
+    with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
+        try:
+            return internals.local_part(x).detach().flatten()[:SAMPLE].to(torch.float64, copy=True)
+        except (NotImplementedError, RuntimeError, TypeError):
+            return None
+
+
+def is_undone(step: tuple[Tensor | None, Tensor | None], now: Tensor | None) -> bool:
+    """Whether hardly anything is left of what a step changed: samples before and after it, and now."""
+    before, after = step
+    if before is None or after is None or now is None or before.shape != now.shape:
+        return False
+    with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
+        changed, left = float((after - before).abs().sum()), float((now - before).abs().sum())
+    return changed > 0 and left < UNDONE * changed
 
 
 def gradient_norms(tensors: Sequence[Tensor]) -> list[float | None]:

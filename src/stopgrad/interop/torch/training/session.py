@@ -23,6 +23,8 @@ FIRST = 3
 """The steps at the beginning that are recorded."""
 PASSES = 100
 """Without any step of an optimizer, recording ends after so many backward passes."""
+UNLIKE = 20
+"""The most steps that are recorded because they differ from those before."""
 
 
 class _Token:
@@ -49,6 +51,9 @@ class Session:
         self._last = 0  # The optimizer whose step ends a step of the training.
         self._before = 0
         self.steps = self.recorded = 0
+        self._nodes = internals.next_node()
+        self._sizes: set[int] = set()  # How many nodes of autograd's the steps made.
+        self._unlike = 0
         self._handles = [
             register_optimizer_step_pre_hook(self._steps),
             register_optimizer_step_post_hook(self._stepped),
@@ -117,13 +122,32 @@ class Session:
             if self._told is not None:
                 self._told()
             return
-        wanted = self.steps < FIRST or (self.steps + 1) % self._every == 0
+        self.audit.keeps = self.steps < FIRST
+        differs = self._differs()
+        wanted = self.steps < FIRST or (self.steps + 1) % self._every == 0 or differs
         if wanted and not self.is_recording:
             self._record()
         elif not wanted and self.is_recording:
             self._rest()
 
+    def _differs(self) -> bool:
+        """Whether the step that has ended differed from those seen: the next one is then recorded."""
+        before, self._nodes = self._nodes, internals.next_node()
+        size, differs = self._nodes - before, self.audit.differs
+        self.audit.differs = False
+        if size not in self._sizes:
+            differs = differs or len(self._sizes) > 0
+            if len(self._sizes) < UNLIKE:
+                self._sizes.add(size)
+        self._unlike += differs
+        return differs and self._unlike <= UNLIKE
+
     # --------------------------------------------------------------------------------------- the end
+
+    @property
+    def unknown(self) -> list[str]:
+        """What could not be found out."""
+        return list(self.audit.unknown)
 
     def problems(self, error: BaseException | None = None) -> list[Problem]:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""

@@ -38,7 +38,15 @@ def problems_of(audit: Audit, recorders: Sequence[Recorder]) -> list[Problem]:
     known = _Known(audit, recorders)
     for verdict in VERDICTS:
         found += verdict(known)
-    return found
+    kinds = {one.kind for one in found}
+    return [one for one in found if not EXPLAINED.get(one.kind, frozenset()) & kinds]
+
+
+EXPLAINED = {
+    "zero-gradient": frozenset(["empty-loss"]),
+    "never-stepped": frozenset(["not-held"]),
+}
+"""The kinds that say nothing new beside others."""
 
 
 class _Known:
@@ -297,7 +305,7 @@ def does_not_move(known: _Known) -> Iterator[Problem]:
     still = [one for one in known.trained() if one.arrived > one.zeros and one.steps >= SEVERAL]
     still = [one for one in still if not one.moved or one.put_back]
     for optimizer, held in known.by_optimizer(still):
-        yield from _does_not_move(known, optimizer, [one for one in held if not known.has_changed(one)])
+        yield from _does_not_move(known, optimizer, [one for one in held if one.put_back or not known.has_changed(one)])
 
 
 def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
@@ -348,10 +356,10 @@ def _clipped(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
 
 def _put_back(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
     found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
-    found += sites("written", "the old values are written back here", held[0].written_at)
+    found += sites("written", "other values are written over the new ones here", held[0].written_at)
     return Problem(
         "overwritten",
-        f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and put back before the next",
+        f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and overwritten before the next",
         found,
         _names(held),
         {"steps": held[0].steps, "put back": held[0].put_back},
@@ -480,11 +488,11 @@ def shared_storage(known: _Known) -> Iterator[Problem]:
     ]
     trained = {id(one.tensor) for one in known.trained() if one.moved}
     for name, target, facts in tops:
-        if facts.with_gradients or not facts.without:
-            continue
         for other, source, _ in tops:
             own, theirs = list(target.parameters()), {id(p) for p in source.parameters()}
-            if source is not target and all(id(p) in theirs and id(p) in trained for p in own):
+            if type(source) is not type(target) or source is target or facts.with_gradients > _.with_gradients:
+                continue
+            if all(id(p) in theirs and id(p) in trained for p in own):
                 yield Problem(
                     "shared-storage",
                     f"{name} holds the very parameters of {other}: each step of the optimizer moves both",

@@ -1,0 +1,1 @@
+"""Runs a user's script as Python does, and follows its training."""

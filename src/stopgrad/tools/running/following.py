@@ -1,0 +1,80 @@
+"""Follows the training of a script, in whichever framework it is written."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from stopgrad.flow.problems.diagnosis import Diagnosis
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.tools.running.imports import Awaited
+
+SESSIONS = {"torch": "stopgrad.interop.torch.training.session"}
+"""The modules that follow a training, by the package that it is written with."""
+
+
+class Session(Protocol):
+    """Follows a training in one framework."""
+
+    steps: int
+    recorded: int
+
+    @property
+    def unknown(self) -> list[str]:
+        """What could not be found out."""
+
+    def problems(self, error: BaseException | None = None) -> list[Problem]:
+        """What is wrong, with the cause of an error that ended it."""
+
+    def close(self) -> None:
+        """Follow it no more."""
+
+
+class Following:
+    """Follows a script: each framework from when the script has imported it.
+
+    Args:
+        every: which of the later steps are recorded: one in so many.
+        until: how many steps are followed; None for all.
+        told: called when so many steps have been seen.
+    """
+
+    def __init__(self, every: int, until: int | None, told: Callable[[], None]) -> None:
+        self._options: dict[str, Any] = {"every": every, "until": until, "told": told}
+        self.sessions: list[Session] = []
+        self.failed: list[str] = []
+        self._awaited = Awaited({name: self._beginner(name) for name in SESSIONS})
+
+    def begin(self) -> None:
+        """Begin to wait for frameworks."""
+        self._awaited.begin()
+
+    def _beginner(self, package: str) -> Callable[[], None]:
+        def begin() -> None:
+            try:
+                module = importlib.import_module(SESSIONS[package])
+                self.sessions.append(module.Session(**self._options))
+            except Exception as error:  # The script goes on as without us.
+                self.failed.append(f"{package} could not be followed ({type(error).__name__}: {error})")
+
+        return begin
+
+    def end(self, error: BaseException | None) -> Diagnosis:
+        """Follow no more; what is known."""
+        self._awaited.end()
+        found: list[Problem] = []
+        unknown = list(self.failed)
+        for session in self.sessions:
+            try:
+                session.close()
+                found += session.problems(error)
+                unknown += session.unknown
+            except Exception as failure:
+                unknown.append(f"the training could not be judged ({type(failure).__name__}: {failure})")
+        steps = max([session.steps for session in self.sessions], default=0)
+        recorded = max([session.recorded for session in self.sessions], default=0)
+        if not self.sessions and not unknown and not (sys.modules.keys() & SESSIONS.keys()):
+            unknown.append(f"the script imports none of {', '.join(SESSIONS)}")
+        return Diagnosis(found, steps, recorded, unknown)

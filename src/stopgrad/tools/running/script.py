@@ -1,0 +1,174 @@
+"""Runs a script or module as ``python`` does: as ``__main__``, with its arguments, folder, errors and status."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType, ModuleType, TracebackType
+from typing import NamedTuple
+
+USAGE = 2
+"""Python's own exit status where there is no such file."""
+
+
+class NoScriptError(Exception):
+    """There is nothing to run. Its text is what Python prints."""
+
+
+class Script(NamedTuple):
+    """Something to run.
+
+    Attributes:
+        module: the new ``__main__``.
+        code: its code; None where :attr:`compile` is still to be called.
+        argv: its ``sys.argv``.
+        folder: the first of its ``sys.path``.
+        compile: makes the code, and may raise a SyntaxError.
+    """
+
+    module: ModuleType
+    argv: list[str]
+    folder: str
+    compile: Callable[[], CodeType]
+
+
+def script_of(path: str, arguments: Sequence[str]) -> Script:
+    """The script in a file, or in a folder or archive with a ``__main__.py``.
+
+    Raises:
+        NoScriptError: there is none.
+    """
+    if os.path.isdir(path):
+        inner = os.path.join(path, "__main__.py")
+        if not os.path.isfile(inner):
+            raise NoScriptError(f"can't find '__main__' module in {path!r}")
+        found = script_of(inner, arguments)
+        return found._replace(argv=[path, *arguments], folder=path)
+    try:
+        with io.open_code(os.path.abspath(path)) as file:
+            source = file.read()
+    except OSError as error:
+        raise NoScriptError(
+            f"can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}"
+        ) from None
+    module, whole = ModuleType("__main__"), os.path.abspath(path)
+    module.__dict__.update(__file__=whole, __builtins__=__builtins__, __spec__=None, __loader__=None)
+    folder = os.path.dirname(os.path.realpath(path))
+    return Script(module, [path, *arguments], folder, lambda: compile(source, whole, "exec", dont_inherit=True))
+
+
+def module_of(name: str, arguments: Sequence[str]) -> Script:
+    """A module, or a package with a module ``__main__``, as ``python -m`` finds it.
+
+    Raises:
+        NoScriptError: there is none.
+    """
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{name}.__main__"
+            spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError) as error:
+        raise NoScriptError(f"Error while finding module specification for {name!r} ({error})") from None
+    loader = None if spec is None else spec.loader
+    if spec is None or loader is None or not hasattr(loader, "get_code"):
+        raise NoScriptError(f"No module named {name}")
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=spec.origin,
+        __builtins__=__builtins__,
+        __spec__=spec,
+        __loader__=loader,
+        __package__=spec.parent,
+        __cached__=spec.cached,
+    )
+    return Script(module, [spec.origin or name, *arguments], os.getcwd(), lambda: loader.get_code(name))
+
+
+def run(script: Script) -> BaseException | None:
+    """Run a script; what it raised, with the traceback that plain Python would show, or None."""
+    sys.modules["__main__"] = script.module
+    sys.argv[:] = script.argv
+    if not sys.flags.safe_path:
+        sys.path[0] = script.folder
+    try:
+        code = script.compile()
+    except BaseException as error:
+        return error.with_traceback(_inside(error.__traceback__))
+    try:
+        exec(code, script.module.__dict__)  # noqa: S102 - this is what it is for
+    except BaseException as error:
+        return error.with_traceback(_inside(error.__traceback__))
+    return None
+
+
+def _inside(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback as it is without us.
+
+    Our own frames are left out, and those by which PyTorch hands a call to us and then makes it again.
+    """
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    kept: list[TracebackType] = []
+    for one in frames:
+        code = one.tb_frame.f_code
+        if code.co_name == _HANDS_OVER and kept:
+            kept.pop()
+        elif not code.co_filename.startswith(_OURS) and code.co_name != _HANDS_OVER:
+            kept.append(one)
+    found = None
+    for one in reversed(kept):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found
+
+
+_HANDS_OVER = "handle_torch_function"
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+
+
+# -------------------------------------------------------------------------------------------- how it ends
+
+
+class Ending:
+    """Ends the process as Python would have ended it after a script.
+
+    Made before the script runs, so that what it does at exit comes after all that the script wants done then.
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        atexit.register(self._interrupt)
+
+    def show(self, error: BaseException) -> None:
+        """Show an error as Python does, by the hook that the script may have replaced."""
+        if isinstance(error, SystemExit):
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        if hasattr(sys.stdout, "flush"):
+            sys.stdout.flush()
+        sys.excepthook(type(error), error, error.__traceback__)
+
+    def status(self, error: BaseException | None) -> int:
+        """The exit status, after SystemExit's own message was printed."""
+        if error is None:
+            return 0
+        if isinstance(error, SystemExit):
+            if error.code is None or isinstance(error.code, int):
+                return error.code or 0
+            print(error.code, file=sys.stderr)
+            return 1
+        if isinstance(error, KeyboardInterrupt):
+            self._interrupted = True
+        return 1
+
+    def _interrupt(self) -> None:
+        if self._interrupted:  # Whoever waits for the process sees that a signal ended it.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)

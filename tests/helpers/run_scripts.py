@@ -1,0 +1,65 @@
+"""Runs scripts by ``stopgrad run``, each in a fork of a process that has imported the frameworks already.
+
+``python run_scripts.py OUT PACKAGE... -- SCRIPT...`` writes what was found in each to OUT, as JSON by script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main(out: str, packages: list[str], scripts: list[str]) -> None:
+    """Run the scripts one after the other."""
+    for package in packages:
+        importlib.import_module(package)
+        if package == "torch":
+            sys.modules["torch"].set_num_threads(1)
+    importlib.import_module("stopgrad.interop.torch.training.session")
+    found = {script: ran(script) for script in scripts}
+    Path(out).write_text(json.dumps(found), encoding="utf-8")
+
+
+def ran(script: str) -> dict[str, Any]:
+    """What ``stopgrad run`` says of a script: its findings, its exit status, and what it printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        printed = Path(folder) / "printed"
+        child = os.fork()
+        if child == 0:
+            status = 70
+            try:
+                with open(printed, "w") as stream:
+                    os.dup2(stream.fileno(), 1)
+                    os.dup2(stream.fileno(), 2)
+                with contextlib.chdir(folder):
+                    status = _command(["run", "--json", str(path), script])
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        told = json.loads(path.read_text()) if path.exists() else {"findings": [], "unknown": ["no report"]}
+        return {**told, "status": os.waitstatus_to_exitcode(ended), "printed": printed.read_text()}
+
+
+def _command(arguments: list[str]) -> int:
+    main = importlib.import_module("stopgrad.tools.cli").main
+    return int(main(arguments))
+
+
+if __name__ == "__main__":
+    split = sys.argv.index("--")
+    main(sys.argv[1], sys.argv[2:split], sys.argv[split + 1 :])
+    with contextlib.suppress(io.UnsupportedOperation):
+        sys.stdout.flush()

@@ -1,0 +1,22 @@
+# The prediction keeps its column.
+# finds: nothing
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    loader = DataLoader(TensorDataset(x, x[:, :1] * x[:, 1:2]), batch_size=16)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    criterion, optimizer = nn.MSELoss(), torch.optim.SGD(net.parameters(), lr=0.05)
+    for xb, yb in loader:
+        out = net(xb)
+        loss = criterion(out, yb)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()

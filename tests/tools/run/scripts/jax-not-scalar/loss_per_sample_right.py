@@ -1,0 +1,20 @@
+# The losses are averaged.
+# finds: nothing
+import jax
+import jax.numpy as jnp
+
+
+def loss_fn(params, x, y):
+    pred = jnp.tanh(x @ params["w"]) + params["b"]
+    return jnp.mean((pred - y) ** 2)
+
+def main():
+    key = jax.random.PRNGKey(0)
+    x = jax.random.normal(key, (8, 3))
+    params = {"w": jnp.zeros(3), "b": jnp.zeros(())}
+    for _ in range(4):
+        grads = jax.grad(loss_fn)(params, x, x.sum(1))
+        params = jax.tree_util.tree_map(lambda p, g: p - 0.1 * g, params, grads)
+    print(params)
+
+main()

@@ -1,0 +1,20 @@
+# optimizer.step() follows backward().
+# finds: nothing
+import torch
+from torch import nn
+
+
+def train(model, x, y, epochs=5):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    loss_fn = nn.BCEWithLogitsLoss()
+    for epoch in range(epochs):
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+        print(f"epoch {epoch}, loss {loss.item():.4f}")
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    x = torch.randn(50, 4)
+    train(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), x, (x[:, :1] > 0).float())

@@ -1,0 +1,24 @@
+# forward detaches the output of the encoder, so the encoder never gets a gradient.
+# finds: no-gradient
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+class AutoEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(8, 3), nn.Tanh())
+        self.decoder = nn.Linear(3, 8)
+
+    def forward(self, x):
+        z = self.encoder(x).detach()  # <cut>
+        return self.decoder(z)
+model = AutoEncoder()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+x = torch.randn(32, 8)
+for epoch in range(5):
+    loss = nn.functional.mse_loss(model(x), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()

@@ -1,0 +1,24 @@
+# The weight is normalised in forward.
+# finds: nothing
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class CosineClassifier(nn.Module):
+    def __init__(self, dim, classes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(classes, dim))
+
+    def forward(self, x):
+        normed = F.normalize(self.weight, dim=1)
+        return 10 * F.normalize(x, dim=1) @ normed.t()
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = CosineClassifier(6, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    x, y = torch.randn(9, 6), torch.arange(9) % 3
+    for _ in range(5):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()

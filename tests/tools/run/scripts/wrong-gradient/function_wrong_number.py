@@ -1,0 +1,24 @@
+# backward of the custom Function returns one gradient for two inputs: an incorrect number of gradients.
+# finds: wrong-gradient
+import torch
+from torch import nn
+
+
+class LeakyClamp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, limit):
+        ctx.save_for_backward(x)
+        ctx.limit = limit
+        return x.clamp(-limit, limit)
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, = ctx.saved_tensors
+        return torch.where(x.abs() > ctx.limit, 0.01 * grad_output, grad_output)
+torch.manual_seed(0)
+net = nn.Linear(5, 1)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for _ in range(4):
+    loss = LeakyClamp.apply(net(torch.randn(8, 5)), 1.0).pow(2).mean()  # <called>
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
