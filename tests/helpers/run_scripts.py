@@ -23,7 +23,8 @@ def main(out: str, packages: list[str], scripts: list[str]) -> None:
         importlib.import_module(package)
         if package == "torch":
             sys.modules["torch"].set_num_threads(1)
-    importlib.import_module("stopgrad.interop.torch.training.session")
+    for module in ("stopgrad.tools.cli.run", "stopgrad.interop.torch.training.session"):
+        importlib.import_module(module)
     found = {script: ran(script) for script in scripts}
     Path(out).write_text(json.dumps(found), encoding="utf-8")
 

@@ -23,9 +23,11 @@ class Diagnosis(FlowReport):
 
     Attributes:
         problems: the findings.
-        steps: how many steps of optimizers were seen; of a training without optimizers, calls of ``backward``.
+        steps: how many steps of the training were seen.
         recorded: how many of them were recorded wholly.
         unknown: what could not be found out, in a sentence each.
+        noted: the findings that a note on an exception has told already, which the text leaves out.
+        norms: for each layer, the norms of its gradients at recorded steps.
     """
 
     _format = "stopgrad.training"
@@ -36,6 +38,8 @@ class Diagnosis(FlowReport):
         unlike = {_identity(problem): problem for problem in problems}
         self.problems = sorted(unlike.values(), key=lambda problem: _ORDER.index(problem.kind))
         self.steps, self.recorded, self.unknown = steps, recorded, tuple(unknown)
+        self.noted: list[Problem] = []
+        self.norms: dict[str, list[tuple[int, float]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.problems)
@@ -43,13 +47,24 @@ class Diagnosis(FlowReport):
     @property
     def summary(self) -> str:
         """The findings in a line."""
-        seen = f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
-        return f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'} ({seen})"
+        seen = (
+            f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
+        )
+        told = ", told above" if self.problems and len(self.noted) == len(self.problems) else ""
+        return (
+            f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'}{told} ({seen})"
+        )
 
     def only(self, kinds: Sequence[str]) -> Diagnosis:
         """The findings of some kinds or severities; all of them for none."""
         kept = self.is_met(kinds) if kinds else self.problems
-        return Diagnosis(kept, self.steps, self.recorded, self.unknown)
+        return self._with(kept)
+
+    def _with(self, problems: Sequence[Problem]) -> Diagnosis:
+        found = Diagnosis(problems, self.steps, self.recorded, self.unknown)
+        found.norms = self.norms
+        found.noted = [one for one in self.noted if one in problems]
+        return found
 
     def identities(self) -> list[str]:
         """What the findings are known by in other runs."""
@@ -58,7 +73,7 @@ class Diagnosis(FlowReport):
     def without(self, known: Collection[str]) -> Diagnosis:
         """The findings but those with these identities."""
         kept = [one for one in self.problems if "|".join(_identity(one)) not in known]
-        return Diagnosis(kept, self.steps, self.recorded, self.unknown)
+        return self._with(kept)
 
     def since(self, old: Mapping[str, str]) -> tuple[Diagnosis, list[str]]:
         """What is new since another run, whose findings are given by identity, and what is gone."""
@@ -66,7 +81,7 @@ class Diagnosis(FlowReport):
         return self.without(old), [told for identity, told in old.items() if identity not in present]
 
     def _parts(self, width: int) -> Iterable[Part]:
-        yield from parts_of(self.problems)
+        yield from parts_of([problem for problem in self.problems if problem not in self.noted])
         for what in self.unknown:
             yield Paragraph(f"not known: {what}")
 
@@ -123,7 +138,7 @@ def _site(site: Site) -> dict[str, Any]:
 
 
 def _identity(problem: Problem) -> tuple[str, ...]:
-    """What a finding is known by in another run: the kind, the names and the source, not the line's number."""
+    """What a finding is known by in another run: its kind, names and source, and no line's number."""
     at = None if problem.location is None else problem.location.own
     where = () if at is None else (relative_file(at.file), at.source)
     return (problem.kind, *where, *problem.names)

@@ -37,9 +37,7 @@ def _assigned(source: str) -> dict[tuple[int, int | None], tuple[str, ...]]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return {}
-    return {
-        (value.lineno, value.col_offset): tuple(_names(target)) for target, value in _assignments(tree)
-    }
+    return {(value.lineno, value.col_offset): tuple(_names(target)) for target, value in _assignments(tree)}
 
 
 def _names(target: ast.expr) -> Iterator[str]:

@@ -205,6 +205,8 @@ MADE_BY_TRANSFORMS = "torch._functorch.autograd_function"
 function_counter: Any = _need(
     "torch.autograd.function.AUTOGRAD_FUNCTION_COUNTER", "whether new functions were made", None
 )
+
+
 class SavedBy(NamedTuple):
     """A tensor that a node saved for its derivative.
 
@@ -233,7 +235,7 @@ _saved_hook: Callable[[Any], Any] = (
 
 
 def saved_by(node: Any) -> list[SavedBy]:
-    """The tensors that a node saved, without those that hooks of the user's, or of checkpoints, have packed."""
+    """The tensors that a node saved, without those that hooks (the user's, or a checkpoint's) have packed."""
     found = []
     for attribute in dir(node):
         if attribute.startswith(_SAVED):

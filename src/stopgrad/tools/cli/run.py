@@ -17,6 +17,7 @@ from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.reports.notices import github, sarif
 from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_text
 from stopgrad.tools.running.following import Following
+from stopgrad.tools.running.page import write_page
 from stopgrad.tools.running.ranks import of_other_ranks
 from stopgrad.tools.running.script import USAGE, Ending, NoScriptError, Script, module_of, run, script_of
 
@@ -30,29 +31,41 @@ def add_run(commands: Commands) -> None:
     parser = commands.add_parser(
         "run",
         help="run a training script, and say why it does not train",
-        description="Run a training script, unchanged, and say why it does not train: the cause of an error, at "
-        "both ends, or what the steps of its optimizers show.",
+        description="Run a training script, unchanged, and say why it does not train: the cause of an error, "
+        "at both ends, or what the steps of its optimizers show.",
         usage="stopgrad run [options] (script.py | -m module) [its arguments]",
         epilog="Exit status: the script's; with --check or --fail-on 1 if something was found.",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="report after N steps (when the script ends)")
     parser.add_argument(
-        "--every", type=int, default=EVERY, metavar="N", help=f"record one step in N after the first 3 ({EVERY})"
+        "--every",
+        type=int,
+        default=EVERY,
+        metavar="N",
+        help=f"record one step in N after the first 3 ({EVERY})",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if errors or warnings are found")
     parser.add_argument(
-        "--fail-on", metavar="KINDS", help="exit with 1 if any of these is found: kinds, or error, warning, note"
+        "--fail-on",
+        metavar="KINDS",
+        help="exit with 1 if any of these is found: kinds, or error, warning, note",
     )
     parser.add_argument("--only", metavar="KINDS", help="show only these kinds of findings")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the findings as JSON")
     parser.add_argument("--html", type=Path, metavar="PATH", help="also write a page")
-    parser.add_argument("--baseline", type=Path, metavar="PATH", help="show what is new, and what is gone, since that JSON")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="PATH", help="show what is new, and what is gone, since that JSON"
+    )
     parser.add_argument(
         "--format", choices=("text", *MACHINES), default="text", help="what is printed on standard error"
     )
     parser.add_argument("--no-color", action="store_true", help="no colours, on a terminal either")
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module, as 'python -m' runs it")
-    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="script.py ...", help="the script and its arguments")
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, help="a module, as 'python -m' runs it"
+    )
+    parser.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="script.py ...", help="the script and its arguments"
+    )
     parser.set_defaults(run=run_script, parser=parser)
 
 
@@ -77,11 +90,11 @@ def run_script(arguments: argparse.Namespace) -> int:
     following = Following(arguments.every, arguments.steps, lambda: reporting.report(following.end(None)))
     ending, process = Ending(), os.getpid()
     following.begin()
-    error = run(script)
-    diagnosis = following.end(error) if os.getpid() == process else Diagnosis(())
-    if error is not None:
-        ending.show(error)
-    status = ending.status(error)
+    raised = run(script)
+    diagnosis = following.end(raised) if os.getpid() == process else Diagnosis(())
+    if raised is not None:
+        ending.show(raised)
+    status = ending.status(raised)
     if os.getpid() == process:
         reporting.report(diagnosis)
         if status == 0 and (arguments.check or conditions) and reporting.told.is_met(conditions):
@@ -116,7 +129,9 @@ def _read(path: Path) -> dict[str, str]:
         found = json.loads(path.read_text(encoding="utf-8"))
         return {one["id"]: f"{one['kind']}: {one['message']}" for one in found["findings"]}
     except (KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(f"--baseline: {path} holds no findings ({type(error).__name__}: {error})") from None
+        raise ArgumentError(
+            f"--baseline: {path} holds no findings ({type(error).__name__}: {error})"
+        ) from None
 
 
 class _Reporting:
@@ -143,7 +158,7 @@ class _Reporting:
         if arguments.json is not None:
             write_text(arguments.json, diagnosis.to_json(indent=2) + "\n")
         if arguments.html is not None:
-            diagnosis.to_html(arguments.html)
+            write_page(arguments.html, diagnosis)
         with contextlib.suppress(OSError, ValueError):  # Standard error may be closed.
             self._print(diagnosis, gone)
 
@@ -154,5 +169,9 @@ class _Reporting:
         width = max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
         color = not self._arguments.no_color and self._out.isatty() and "NO_COLOR" not in os.environ
         text = diagnosis.to_text(width, color)
-        told = [f"stopgrad: {diagnosis.summary}", *([text] if text else []), *[f"gone: {one}" for one in gone]]
+        told = [
+            f"stopgrad: {diagnosis.summary}",
+            *([text] if text else []),
+            *[f"gone: {one}" for one in gone],
+        ]
         print("\n".join(told), file=self._out, flush=True)

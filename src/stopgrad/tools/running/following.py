@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from stopgrad.flow.problems.diagnosis import Diagnosis
+from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.tools.running.imports import Awaited
 
@@ -24,6 +25,10 @@ class Session(Protocol):
     @property
     def unknown(self) -> list[str]:
         """What could not be found out."""
+
+    @property
+    def norms(self) -> dict[str, list[tuple[int, float]]]:
+        """For each layer, the norms of its gradients at recorded steps."""
 
     def problems(self, error: BaseException | None = None) -> list[Problem]:
         """What is wrong, with the cause of an error that ended it."""
@@ -77,4 +82,9 @@ class Following:
         recorded = max([session.recorded for session in self.sessions], default=0)
         if not self.sessions and not unknown and not (sys.modules.keys() & SESSIONS.keys()):
             unknown.append(f"the script imports none of {', '.join(SESSIONS)}")
-        return Diagnosis(found, steps, recorded, unknown)
+        diagnosis = Diagnosis(found, steps, recorded, unknown)
+        for session in self.sessions:
+            diagnosis.norms |= session.norms
+        cause = None if error is None else problem_of(error)
+        diagnosis.noted = [one for one in diagnosis.problems if one is cause]
+        return diagnosis

@@ -1,4 +1,4 @@
-"""Runs a script or module as ``python`` does: as ``__main__``, with its arguments, folder, errors and status."""
+"""Runs a script or module as ``python`` does: as ``__main__``, with its arguments, folder and errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def script_of(path: str, arguments: Sequence[str]) -> Script:
     module, whole = ModuleType("__main__"), os.path.abspath(path)
     module.__dict__.update(__file__=whole, __builtins__=__builtins__, __spec__=None, __loader__=None)
     folder = os.path.dirname(os.path.realpath(path))
-    return Script(module, [path, *arguments], folder, lambda: compile(source, whole, "exec", dont_inherit=True))
+    return Script(
+        module, [path, *arguments], folder, lambda: compile(source, whole, "exec", dont_inherit=True)
+    )
 
 
 def module_of(name: str, arguments: Sequence[str]) -> Script:

@@ -53,11 +53,7 @@ def _is_current(context: Context, call: Backward) -> bool:
 def _freed(context: Context) -> set[Any]:
     """The nodes whose saved tensors are gone, and those that lead to them."""
     nodes = reachable(context.roots())
-    gone = {
-        node
-        for node in nodes
-        if any("second time" in saved.error for saved in internals.saved_by(node))
-    }
+    gone = {node for node in nodes if any("second time" in saved.error for saved in internals.saved_by(node))}
     for node in reversed(nodes):
         if any(to in gone for to, _ in node.next_functions):
             gone.add(node)

@@ -23,7 +23,7 @@ def no_graph(context: Context) -> Problem | None:
     if not tensors:
         return None
     loss = recorder.value_of_loss(tensors[0])
-    asked = {name: x for name, x in recorder.seen().items()}
+    asked = recorder.seen()
     targets = {name: recorder.target(x) for name, x in asked.items()}
     flow = report_of([loss], targets, recorder.departures.known())
     trained = [name for name, x in asked.items() if x.requires_grad]
@@ -59,9 +59,7 @@ def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
     """The lines that cut all paths to some of the tensors that a report is about."""
     wanted = {name for name in names if name in flow and flow[name].status not in ARRIVES}
     found: dict[tuple[str, int], Site] = {}
-    operations = [
-        (op, cut.reason) for name in wanted for cut in flow[name].cuts for op in cut.operations[:1]
-    ]
+    operations = [(op, cut.reason) for name in wanted for cut in flow[name].cuts for op in cut.operations[:1]]
     operations += [
         (op, finding.message)
         for finding in flow.noted

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
-from stopgrad.flow.problems.told import text_of_problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.again import second
 from stopgrad.interop.torch.explaining.context import Context
@@ -32,13 +32,14 @@ RULES: tuple[tuple[str, Explains], ...] = (
     (r"can't optimize a non-leaf Tensor", non_leaf),
     (r"optimizer got an empty parameter list", no_parameters),
     (r"appears to not have been used in the graph|One of the differentiated Tensors does not", unused_input),
-    (r"returned an (invalid gradient|incorrect number of gradients)|expected Tensor or tuple", wrong_gradient),
+    (
+        r"returned an (invalid gradient|incorrect number of gradients)|expected Tensor or tuple",
+        wrong_gradient,
+    ),
     (r"once_differentiable|is not implemented.*derivative|derivative for .* is not implemented", not_twice),
     (r"", told),
 )
 """What explains an error, by what its message contains; the first that does is asked."""
-PROBLEM = "__stopgrad__"
-"""The attribute of an exception that holds its explanation."""
 
 
 def explain(recorder: Recorder, error: BaseException, place: RawLocation | None, args: Sequence[Any]) -> None:
@@ -59,21 +60,4 @@ def found(context: Context) -> Problem | None:
     for pattern, explains in RULES:
         if re.search(pattern, context.message):
             return explains(context)
-    return None
-
-
-def note(error: BaseException, problem: Problem) -> None:
-    """Add an explanation to an exception as a note, which Python shows below its message."""
-    setattr(error, PROBLEM, problem)
-    error.add_note(text_of_problem(problem))
-
-
-def problem_of(error: BaseException | None) -> Problem | None:
-    """The explanation that was added to an exception, or to one that caused it."""
-    seen = 0
-    while error is not None and seen < 50:
-        problem: Problem | None = getattr(error, PROBLEM, None)
-        if problem is not None:
-            return problem
-        error, seen = error.__cause__ or error.__context__, seen + 1
     return None

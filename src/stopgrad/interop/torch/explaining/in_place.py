@@ -1,17 +1,17 @@
-"""A value that a derivative needs was changed in place: which, where it was needed, and what wrote into it."""
+"""A value that a derivative needs was changed in place: which, where it is needed, what wrote into it."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import Context, located, sites, variable_of
 from stopgrad.interop.torch.recording.memory import Store, Write
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
+from stopgrad.interop.torch.recording.observed import STEP
 from stopgrad.interop.torch.recording.record import Event, Kind, Value
-from stopgrad.interop.torch.recording.recorder import STEP
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 
@@ -19,8 +19,8 @@ _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 class _Stale(NamedTuple):
     """A node whose saved tensor was changed."""
 
-    node: object
-    tensor: object
+    node: Any
+    tensor: Any
     expected: int
     found: int
 
@@ -60,7 +60,7 @@ def modified(context: Context) -> Problem | None:
 
 
 def _stale(context: Context) -> _Stale | None:
-    """The node that raised the error: the first that the backward pass runs of those whose error is the same."""
+    """The node that raised the error: the first in the backward pass whose own error is the same."""
     told = context.message.partition(" Hint:")[0]
     for node in context.nodes():
         for saved in internals.saved_by(node):
@@ -72,11 +72,11 @@ def _stale(context: Context) -> _Stale | None:
 
 
 def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
-    """The value that was saved: the result of the node, or one that it took, that was in this memory."""
+    """The value that was saved: the node's result, or one that it took, which was in this memory."""
     nodes = context.recorder.nodes
     taken = [
         value
-        for node, number in stale.node.next_functions  # type: ignore[attr-defined]
+        for node, number in stale.node.next_functions
         if node is not None and type(node) is not LEAF_NODE
         for value in [nodes.values(node).get(number)]
         if value is not None
@@ -89,7 +89,7 @@ def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
 
 
 def _was_in(value: Value, store: Store) -> bool:
-    """Whether a value was in a stretch of memory: it, or what it is a view of or was written into, began it."""
+    """Whether a value was in a stretch of memory: it, or what it is a view of, was there first."""
     at: Value | None = value
     for _ in range(64):
         if at is store.origin:
@@ -100,7 +100,7 @@ def _was_in(value: Value, store: Store) -> bool:
     return False
 
 
-def _leaf(context: Context, store: Store | None) -> object:
+def _leaf(context: Context, store: Store | None) -> Any:
     """The parameter, buffer or leaf in this memory; None if there is none."""
     memory = None if store is None else store.ref()
     if memory is None:
@@ -135,9 +135,13 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
     source = located(write.place)
     line = "" if source is None else source.source
     if call.startswith("__i"):
-        return f"write {what} = {what} {_SIGNS.get(call, '...')} ... in place of {line or 'it'}: that makes a new tensor"
+        sign = _SIGNS.get(call, "...")
+        return f"write {what} = {what} {sign} ... in place of {line or 'it'}: that makes a new tensor"
     if call == "__setitem__":
-        return f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or torch.cat"
+        return (
+            f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or "
+            "torch.cat"
+        )
     if call.endswith("_"):
         return f"use {call.rstrip('_')} in place of {call}: that makes a new tensor"
     return "without inplace=True the line makes a new tensor; or clone() what the derivative needs"

@@ -1,4 +1,4 @@
-"""Errors of PyTorch's whose cause is the call itself: what the line did, where its tensor was made, the cure."""
+"""Errors of PyTorch's whose cause is the call itself: what it did, where its tensor was made, the cure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import torch
 
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.explaining.context import Context, located, sites, variable_of
+from stopgrad.interop.torch.explaining.context import Context, sites, variable_of
+from stopgrad.interop.torch.explaining.cuts import cutting
+from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.nodes import kind_of, node_of
 from stopgrad.interop.torch.recording.record import Kind, Value
 
@@ -44,7 +46,7 @@ TOLD = (
         "leaf-written",
         r"a leaf Variable that requires grad is being used in an in-place operation",
         "{what} is a leaf that requires a gradient, and is written into while gradients are on",
-        "update weights under torch.no_grad() (with torch.no_grad(): {what} -= ...), or let an optimizer step",
+        "update it under torch.no_grad() (with torch.no_grad(): {what} -= ...), or let an optimizer step",
         role="written",
         here="written into here",
     ),
@@ -58,7 +60,7 @@ TOLD = (
     ),
     Told(
         "view-written",
-        r"is a view and is being modified inplace|is a view and its base or another view of its base has been",
+        r"is a view and is being modified inplace|is a view and its base or another view",
         "{what} is a view that autograd does not let anybody write into",
         "write into a copy, {what}.clone(), or into the tensor that it is a view of",
         role="written",
@@ -141,7 +143,7 @@ TOLD = (
         "checkpoint-differs",
         r"torch.utils.checkpoint: (A different number of tensors|Recomputed values|trying to save)",
         "the function in a checkpoint computes something else when it runs again for the backward pass",
-        "let it depend on its arguments and on random numbers of PyTorch alone, not on what has changed since",
+        "let it depend on its arguments and on PyTorch's random numbers alone, not on what has changed since",
         made="",
         role="second",
         here="this backward runs the checkpoint again",
@@ -155,7 +157,7 @@ TOLD = (
     ),
     Told(
         "scaler-misused",
-        r"unscale_\(\) (has already been called|is being called after step)|step\(\) has already been called",
+        r"unscale_\(\) (has already|is being called after step)|step\(\) has already been called",
         "the GradScaler's methods are called out of order for this optimizer",
         "once per step: scale(loss).backward(), unscale_(optimizer), step(optimizer), then update()",
         made="",
@@ -190,7 +192,9 @@ def _problem(context: Context, one: Told) -> Problem:
     found += context.here(one.role, one.here)
     count = 0 if tensor is None else tensor.numel()
     message = one.message.format(what=name or "a tensor", count=count)
-    return Problem(one.kind, message, found, [name] if name else [], {}, one.cure.format(what=what, count=count))
+    return Problem(
+        one.kind, message, found, [name] if name else [], {}, one.cure.format(what=what, count=count)
+    )
 
 
 def _subject(context: Context, one: Told) -> Tensor | None:
@@ -275,11 +279,13 @@ def no_parameters(context: Context) -> Problem:
     else:
         message = "the list that the optimizer was given is empty"
         cure = "give it model.parameters() of a module that assigns its layers to self"
-    return Problem("no-parameters", message, context.here("called", "the optimizer is made here"), names, {}, cure)
+    return Problem(
+        "no-parameters", message, context.here("called", "the optimizer is made here"), names, {}, cure
+    )
 
 
 def hidden_in(context: Context) -> list[tuple[str, str]]:
-    """The modules and parameters in lists and dicts of modules among the user's variables: name, and in what."""
+    """What lies in lists and dicts of modules among the user's variables: name, and in what."""
     found: list[tuple[str, str]] = []
     frame = inspect.currentframe()
     seen = 0
@@ -320,7 +326,12 @@ def unused_input(context: Context) -> Problem | None:
     names = [name for x in unused if (name := context.name_of(x))]
     what = " and ".join(names) or "a tensor"
     requires = all(x.requires_grad for x in unused)
-    found = [
+    targets = {context.name_of(x) or f"x{i}": context.recorder.target(x) for i, x in enumerate(unused)}
+    losses = context.recorder.backwards[-1].losses if context.recorder.backwards else ()
+    found = (
+        cutting(report_of(losses, targets, context.recorder.departures.known()), targets) if losses else []
+    )
+    found += [
         site
         for x in unused
         if (value := value_of(context, x)) is not None
@@ -333,8 +344,8 @@ def unused_input(context: Context) -> Problem | None:
         found,
         names,
         {},
-        "let the result depend on it, on the tensor itself and not on a copy or detach(); or allow_unused=True, "
-        "which returns None"
+        "let the result depend on it, on the tensor itself and not on a copy or detach(); or "
+        "allow_unused=True, which returns None"
         if requires
         else f"{what}.requires_grad_() before it is used",
     )
@@ -346,7 +357,8 @@ def unused_input(context: Context) -> Problem | None:
 def wrong_gradient(context: Context) -> Problem | None:
     """A custom function's backward returns what does not fit: the function, and the line that applied it."""
     match = re.search(
-        r"(?:Function )?(\w+?)(?:Backward\d*)?(?:: expected Tensor| returned an? (?:invalid gradient|incorrect))",
+        r"(?:Function )?(\w+?)(?:Backward\d*)?"
+        r"(?:: expected Tensor| returned an? (?:invalid gradient|incorrect))",
         context.message,
     )
     if match is None:
@@ -370,7 +382,7 @@ def wrong_gradient(context: Context) -> Problem | None:
         found,
         [name],
         {},
-        "return one gradient for each argument of forward, in its shape and dtype, and None for what is no tensor",
+        "return one gradient for each argument of forward, in its shape and dtype; None for no tensor",
     )
 
 
@@ -378,16 +390,17 @@ def not_twice(context: Context) -> Problem | None:
     """A derivative that is differentiated has none."""
     match = re.search(r"derivative for (?:aten::)?(\w+)|function (\w+)|(\w+Backward\d*)", context.message)
     name = "" if match is None else next(filter(None, match.groups()), "")
+    once = "once_differentiable" in context.message
     found: list[Site] = []
     for node in context.nodes():
-        if "once_differentiable" in context.message or "marked with @once" in context.message:
-            function = internals.function_of(node)
-            if function is not None:
-                continue
-        value = next(iter(context.recorder.values_at(node).values()), None)
-        if value is not None and name and name.removesuffix("_backward") in kind_of(node).lower():
-            found += sites("made", "made here", value.event.place)
+        function = internals.function_of(node)
+        if function is not None if once else name.removesuffix("_backward") in kind_of(node).lower():
+            name = function.__qualname__ if once else name
+            value = next(iter(context.recorder.values_at(node).values()), None)
+            found += [] if value is None else sites("called", f"{name} is applied here", value.event.place)
             break
+    if once and not found:
+        name = ""
     found += context.here("second", "its derivative is asked for here")
     return Problem(
         "not-twice",
@@ -395,12 +408,6 @@ def not_twice(context: Context) -> Problem | None:
         found,
         [],
         {},
-        "write its backward in differentiable operations (without @once_differentiable), use another form of the "
-        "operation, or leave out create_graph=True where no second derivative is meant",
+        "write its backward in differentiable operations (without @once_differentiable), use another form of "
+        "the operation, or leave out create_graph=True where no second derivative is meant",
     )
-
-
-def source_of(context: Context) -> str:
-    """The source of the line that raised the error."""
-    at = located(context.place)
-    return "" if at is None else at.source

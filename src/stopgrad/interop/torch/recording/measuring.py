@@ -76,6 +76,9 @@ class Record(Protocol):
     def leaf(self, tensor: Tensor) -> Value:
         """The value of a leaf."""
 
+    def root(self, tensor: Tensor) -> Value:
+        """The value at which gradients with respect to a leaf arrive."""
+
     def seen(self) -> dict[str, Tensor]:
         """The leaves that were seen, by name."""
 
@@ -150,8 +153,9 @@ class Measuring:
             value = self._record.leaf(tensor)
         except Exception:  # As for all that is recorded: the backward pass goes on.
             return
-        self._sizes.of[value] = arrival
-        self._sizes.at[value] = arrival.norm
+        for one in {value, self._record.root(tensor)}:  # What was written into a leaf is another value.
+            self._sizes.of[one] = arrival
+            self._sizes.at[one] = arrival.norm
         self._suspect = self._suspect or not 0.0 < arrival.norm < math.inf
 
     def _place(self, nodes: Sequence[Node]) -> None:

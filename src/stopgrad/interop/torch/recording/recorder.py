@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
+from stopgrad.interop.torch.recording.observed import Observed
 from stopgrad.interop.torch.recording.places import Around, hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
@@ -27,7 +27,6 @@ from stopgrad.interop.torch.recording.record import (
     Backward,
     Event,
     Kind,
-    Observer,
     Region,
     Sizes,
     Target,
@@ -41,7 +40,6 @@ from stopgrad.interop.torch.recording.record import (
 from stopgrad.interop.torch.recording.regions import transform
 from stopgrad.interop.torch.recording.sharded import whole_parameters
 from stopgrad.interop.torch.recording.used import Used, made_by, parameters_of
-from stopgrad.interop.torch.recording.values import Values
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
@@ -52,33 +50,17 @@ _transformed: Callable[[], Any] = internals.peek_interpreter_stack
 _OPERATION = Kind.OPERATION  # Reading it from its class takes longer.
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 TANGENT = "it is the tangent, which autograd follows by itself"
-STEP = "optimizer.step()"
-"""What writes into parameters, as reports call it."""
 Wall = tuple[int, str, str]
-Explains = Callable[["Recorder", Exception, RawLocation | None, Sequence[Any]], None]
-"""Adds what the record knows to an error, given the line that was called, and the arguments."""
 
 
-def _explains_nothing(*_: object) -> None:
-    """Adds nothing to an error."""
-
-
-class Recorder(Values):
-    """Records what happens during a watch, and answers what a tensor is.
-
-    Attributes:
-        observer: told what happens beyond what is recorded, if anybody wants to know.
-        explain: adds to an error what the record knows of its cause.
-    """
+class Recorder(Observed):
+    """Records what happens during a watch, and answers what a tensor is."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backwards: list[Backward] = []
         self._callers = Around()
         self._began = 0
-        self.observer: Observer | None = None
-        self.explain: Explains = _explains_nothing
 
     def begin(self) -> None:
         """Begin to record."""
@@ -90,31 +72,7 @@ class Recorder(Values):
         """The function, implemented in C, that notes that the record ends."""
         return functools.partial(self.nodes.ended.extend, map(operator.call, [_next_node]))
 
-    def called(self, module: torch.nn.Module) -> None:
-        """Note that a module is called."""
-        known = self._modules.get(id(module))
-        if known is None or known() is not module:
-            self._modules[id(module)] = weakref.ref(module)
-        if self.observer is not None:
-            self.observer.called(module)
-
-    def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
-        """Note that an optimizer was made."""
-        if self.observer is not None:
-            self.observer.made(optimizer, place)
-
-    def stepped(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
-        """Note that an optimizer wrote into its parameters."""
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                self.memory.note_write(parameter, STEP, place)
-
     # -------------------------------------------------------------------------------- the questions
-
-    @property
-    def modules(self) -> list[torch.nn.Module]:
-        """The modules that were called, as far as they are still there."""
-        return [module for known in self._modules.values() if (module := known()) is not None]
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the making of a tensor was recorded."""

@@ -62,6 +62,11 @@ class Values(Regions):
             held = self._met(tensor, None)
         return held.value if held.root is None or held.needs else held.root
 
+    def root(self, tensor: Tensor) -> Value:
+        """The value at which gradients with respect to a leaf arrive, whatever was written into it since."""
+        held = self.memory.held(tensor)
+        return self.leaf(tensor) if held is None or held.root is None else held.root
+
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """The present value of a tensor, as seen from a region."""
         node = node_of(tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,10 +15,11 @@ from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import variable_of
+from stopgrad.interop.torch.recording.observed import STEP
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
-from stopgrad.interop.torch.training import measures, verdicts
+from stopgrad.interop.torch.training import certain, measures
 from stopgrad.interop.torch.training.facts import Module, Optimizer, Parameter
 from stopgrad.interop.torch.training.losses import Losses
 from stopgrad.interop.torch.training.names import named, variable_in
@@ -25,6 +27,8 @@ from stopgrad.interop.torch.training.names import named, variable_in
 Tensor = torch.Tensor
 MOST = 100_000
 """The most parameters that are followed."""
+POINTS = 1000
+"""The most steps of which norms are noted."""
 WATCHED = 32
 """The most parameters that are looked at between recorded steps, because they may become a finding."""
 F = TypeVar("F", bound=Callable[..., None])
@@ -76,6 +80,7 @@ class Audit:
         self._broke = False
         self._alive: list[Any] = []  # What was met in the first steps, which lives until it is judged.
         self.keeps = True
+        self.norms: dict[str, list[tuple[int, float]]] = {}
         self.differs = False
 
     # ------------------------------------------------------------------------- told by the recorder
@@ -146,7 +151,7 @@ class Audit:
             self.losses.ended(call, self.passes)
 
     def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
-        """Whether what a step has used is still in a gradient: it is the same tensor, and nobody made it zero."""
+        """Whether what a step has used is still in a gradient: the same tensor, which nobody made zero."""
         if one.old is None or measures.state_of(tensor.grad) == one.old:
             return
         same = tensor.grad is not None and id(tensor.grad) == one.old[0]
@@ -168,7 +173,7 @@ class Audit:
         elif not sets and not tensor.is_leaf and not tensor.retains_grad and place is not None:
             value = None if self.recorder is None else self.recorder.target(tensor).value
             if value is not None and value.event.place is not None and len(self.reads) < 8:
-                self.problems.append(verdicts.read_of_non_leaf(value, place))
+                self.problems.append(certain.read_of_non_leaf(value, place))
 
     @_quietly
     def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
@@ -206,6 +211,7 @@ class Audit:
             one.since_step = False
             if norm is not None and not measures.is_finite(norm):
                 self._breaks(one, tensor, optimizer)
+        self._note_norms([one for one, _ in held], norms)
         known.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
         known.idle_steps += known.rate == 0.0
 
@@ -231,6 +237,18 @@ class Audit:
             self._statistics(module)
         self.losses.stepped()
 
+    def _note_norms(self, held: Sequence[Parameter], norms: Sequence[float | None]) -> None:
+        """Note the norms of the gradients of layers, each of all its parameters."""
+        squares: dict[str, float] = {}
+        for one, norm in zip(held, norms, strict=True):
+            if norm is not None and measures.is_finite(norm):
+                layer = one.name.rpartition(".")[0] or one.name
+                squares[layer] = squares.get(layer, 0.0) + norm**2
+        for layer, square in squares.items():
+            points = self.norms.setdefault(layer, [])
+            if len(points) < POINTS:
+                points.append((self.steps + 1, math.sqrt(square)))
+
     def _breaks(self, one: Parameter, tensor: Tensor, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step by a gradient that is no number."""
         one.broken += 1
@@ -241,7 +259,7 @@ class Audit:
                 for other, x in self._held(optimizer)
                 if x.grad is not None and not bool(torch.isfinite(x.grad).all())
             }
-            self.problems.append(verdicts.not_finite(self.recorder, one.reached_by, bad, self.steps + 1))
+            self.problems.append(certain.not_finite(self.recorder, one.reached_by, bad, self.steps + 1))
 
     def _was_cleared(self, one: Parameter, tensor: Tensor) -> bool:
         """Whether a gradient was set to zero as such, rather than multiplied by it."""
@@ -254,7 +272,7 @@ class Audit:
     def _writer(self, tensor: Tensor) -> RawLocation | None:
         """The line that wrote last into a tensor, other than a step of an optimizer."""
         store = None if self.recorder is None else self.recorder.memory.store(tensor)
-        writes = [] if store is None else [one for one in store.writes or () if one.call != "optimizer.step()"]
+        writes = [] if store is None else [one for one in store.writes or () if one.call != STEP]
         return writes[-1].place if writes else None
 
     def _statistics(self, module: Module) -> None:
@@ -311,12 +329,12 @@ class Audit:
 
     def _held(self, optimizer: torch.optim.Optimizer) -> list[tuple[Parameter, Tensor]]:
         """The parameters that an optimizer holds."""
-        found = []
-        for group in optimizer.param_groups:
-            for tensor in group["params"]:
-                known = self.parameters.get(id(tensor))
-                if known is not None and known.tensor is tensor:
-                    found.append((known, tensor))
+        found: list[tuple[Parameter, Tensor]] = []
+        given: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]
+        for tensor in given:
+            known = self.parameters.get(id(tensor))
+            if known is not None and known.ref() is tensor:
+                found.append((known, tensor))
         return found
 
     def _meet(self) -> None:
@@ -354,7 +372,7 @@ class Audit:
 
     def roots(self) -> dict[str, torch.nn.Module]:
         """The modules that were called and are part of no other that was, by name."""
-        called = [(found, one) for one in self.modules.values() if (found := one.ref()) is not None]
+        called = [(module, one) for one in self.modules.values() if (module := one.ref()) is not None]
         below = {id(part) for module, _ in called for part in module.modules() if part is not module}
         tops = [(module, one) for module, one in called if id(module) not in below]
         found: dict[str, torch.nn.Module] = {}

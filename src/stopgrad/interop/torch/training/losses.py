@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +13,10 @@ from stopgrad.interop.torch.explaining.context import sites
 from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
 
 Tensor = torch.Tensor
-COMPARES = frozenset(
-    """torch.Tensor.sub torch.sub torch.Tensor.__sub__ torch.Tensor.__rsub__ torch.Tensor.rsub torch.subtract
-    torch.nn.functional.mse_loss torch.nn.functional.l1_loss torch.nn.functional.smooth_l1_loss
-    torch.nn.functional.huber_loss""".split()
-)
+_SUBTRACTS = ["torch.Tensor.sub", "torch.sub", "torch.subtract", "torch.Tensor.rsub"]
+_OPERATORS = ["torch.Tensor.__sub__", "torch.Tensor.__rsub__"]
+_ERRORS = [f"torch.nn.functional.{name}_loss" for name in ("mse", "l1", "smooth_l1", "huber")]
+COMPARES = frozenset([*_SUBTRACTS, *_OPERATORS, *_ERRORS])
 """The calls that compare a prediction with a target, element by element."""
 
 
@@ -53,9 +51,8 @@ class Losses:
         ignored = next((x for x in args[2:] if isinstance(x, int) and not isinstance(x, bool)), -100)
         target = args[1] if len(args) > 1 else None
         self.all_classified[place] = self.all_classified.get(place, 0) + 1
-        if isinstance(target, Tensor) and not target.is_floating_point() and target.numel():
-            if bool((target == ignored).all()):
-                self.ignored[place] = (name, self.ignored.get(place, (name, 0))[1] + 1)
+        if isinstance(target, Tensor) and _is_all(target, ignored):
+            self.ignored[place] = (name, self.ignored.get(place, (name, 0))[1] + 1)
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
@@ -70,6 +67,11 @@ class Losses:
             if count == self.all_classified[place] and count > 1:
                 found.append(_ignored(name, place))
         return found
+
+
+def _is_all(classes: Tensor, number: int) -> bool:
+    """Whether there are classes, and all are this one."""
+    return not classes.is_floating_point() and classes.numel() > 0 and bool((classes == number).all())
 
 
 def _count(table: dict[Any, tuple[Event, int]], place: RawLocation | None, event: Event) -> None:
@@ -102,7 +104,8 @@ def _broadcast(event: Event) -> Problem:
     n = max(a[0], b[0])
     return Problem(
         "broadcast-loss",
-        f"shapes {list(a)} and {list(b)} are broadcast to {[n, n]}: each prediction is compared with every target",
+        f"shapes {list(a)} and {list(b)} are broadcast to {[n, n]}: each prediction is compared with every "
+        "target",
         sites("made", "compared here", event.place),
         [],
         {"shapes": [list(a), list(b)], "result": [n, n]},
@@ -130,8 +133,3 @@ def _ignored(name: str, place: RawLocation | None) -> Problem:
         {},
         "check the labels, and the padding or masking that sets them to ignore_index",
     )
-
-
-def is_nan(number: float) -> bool:
-    """Whether a number is none."""
-    return math.isnan(number)

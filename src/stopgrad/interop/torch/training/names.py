@@ -23,7 +23,7 @@ def variable_in(thing: object, frame: FrameType | None) -> str:
 
 
 def named(roots: Mapping[str, torch.nn.Module]) -> Iterator[tuple[str, Tensor, torch.nn.Module]]:
-    """The parameters of modules with their names, which begin with the module's, and the modules that hold them."""
+    """The parameters of modules, by names that begin with the module's, and the modules that hold them."""
     for title, root in roots.items():
         owners: dict[int, Any] = {}
         for part in root.modules():

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining import errors
@@ -40,7 +41,9 @@ class Session:
         told: called once, when so many steps have been seen.
     """
 
-    def __init__(self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None
+    ) -> None:
         self.audit = Audit()
         self._every, self._until, self._told = every, until, told
         self._recorders: list[Recorder] = []
@@ -149,6 +152,11 @@ class Session:
         """What could not be found out."""
         return list(self.audit.unknown)
 
+    @property
+    def norms(self) -> dict[str, list[tuple[int, float]]]:
+        """For each layer, the norms of its gradients at recorded steps."""
+        return self.audit.norms
+
     def problems(self, error: BaseException | None = None) -> list[Problem]:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""
         with internals.DisableTorchFunction():
@@ -156,8 +164,8 @@ class Session:
             return [*cause, *problems_of(self.audit, self._recorders)]
 
     def _cause(self, error: BaseException) -> list[Problem]:
-        found = errors.problem_of(error)
+        found = problem_of(error)
         if found is None and self._recorders:
             errors.explain(self._recorders[-1], error, None, ())
-            found = errors.problem_of(error)
+            found = problem_of(error)
         return [] if found is None else [found]

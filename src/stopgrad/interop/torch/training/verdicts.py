@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.troubles import NOT_FINITE, ZERO
+from stopgrad.flow.magnitudes.troubles import ZERO
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
-from stopgrad.interop.torch.explaining.context import located, sites, variable_of
+from stopgrad.interop.torch.explaining.context import sites
 from stopgrad.interop.torch.explaining.cuts import cutting
 from stopgrad.interop.torch.explaining.told import hidden_parts
-from stopgrad.interop.torch.recording.graphs import report_of
-from stopgrad.interop.torch.recording.record import Backward, Kind, Value
+from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
+from stopgrad.interop.torch.training.audit import Audit
+from stopgrad.interop.torch.training.certain import flow_of
 from stopgrad.interop.torch.training.facts import Optimizer, Parameter
 from stopgrad.interop.torch.training.measures import fingerprints
-
-if TYPE_CHECKING:
-    from stopgrad.interop.torch.training.audit import Audit
 
 Tensor = torch.Tensor
 SEVERAL = 2
@@ -79,7 +76,7 @@ class _Known:
         return None if recorder is None or call is None else flow_of(recorder, call, tensors_of(some))
 
     def pass_of(self, one: Parameter) -> Backward | None:
-        """The backward pass that should have reached a parameter: one that reached others of its optimizer."""
+        """The backward pass that should have reached it: one that reached others of its optimizer."""
         for other in self.parameters:
             if other.holders & one.holders and other.reached_by is not None:
                 return other.reached_by
@@ -115,12 +112,6 @@ def tensors_of(some: Iterable[Parameter]) -> dict[str, Tensor]:
     return {one.name: tensor for one in some if (tensor := one.tensor) is not None}
 
 
-def flow_of(recorder: Recorder, call: Backward, tensors: dict[str, Tensor]) -> Flow:
-    """The report on a backward pass."""
-    targets = {name: recorder.target(tensor) for name, tensor in tensors.items()}
-    return report_of(call.losses, targets, recorder.departures.known(), sizes=call.sizes)
-
-
 # ------------------------------------------------------------------------------ gradients that do not arrive
 
 
@@ -136,8 +127,8 @@ def no_gradient(known: _Known) -> Iterator[Problem]:
         groups: dict[tuple[Site, ...], list[Parameter]] = {}
         for one in cut:
             groups.setdefault(tuple(cutting(flow, [one.name])), []).append(one)
-        for places, some in groups.items():
-            yield _no_gradient(some, places)
+        for places, behind in groups.items():
+            yield _no_gradient(behind, places)
         unused = [one for one in held if one not in cut]
         if unused:
             yield _unused(known, optimizer, unused)
@@ -176,8 +167,8 @@ def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> P
         found,
         _names(held),
         {"passes": held[0].passes, "arrived": 0},
-        "use the result in the loss, or leave them out of the optimizer; of a layer that was replaced, make the "
-        "optimizer afterwards",
+        "use the result in the loss, or leave them out of the optimizer; where a layer was replaced, make "
+        "the optimizer afterwards",
     )
 
 
@@ -195,7 +186,8 @@ def zero_gradient(known: _Known) -> Iterator[Problem]:
                     if (at := cause.location) is not None
                 ]
         call = dead[0].reached_by
-        found = list(dict.fromkeys(found)) or ([] if call is None else sites("first", "by this", call.place))
+        found = list(dict.fromkeys(found)) or ([] if flow is None else cutting(flow, _names(dead)))
+        found = found or ([] if call is None else sites("first", "differentiated here", call.place))
         yield Problem(
             "zero-gradient",
             f"the gradient of {_some(dead)} is exactly zero, in all of {dead[0].arrived} passes",
@@ -205,34 +197,6 @@ def zero_gradient(known: _Known) -> Iterator[Problem]:
             "what is dead at the beginning stays so: a bias of ordinary size, normalised inputs, another "
             "activation (leaky_relu, gelu), or no clamp between weights and loss",
         )
-
-
-def not_finite(
-    recorder: Recorder, call: Backward, tensors: dict[str, Tensor], step: int
-) -> Problem:
-    """An optimizer steps by gradients that are no numbers: where they begin."""
-    flow = flow_of(recorder, call, tensors)
-    found: list[Site] = []
-    reasons: list[str] = []
-    for trouble in flow.troubles:
-        if trouble.kind == NOT_FINITE:
-            for cause in trouble.causes:
-                reasons.append(str(cause))
-                if cause.location is not None:
-                    found.append(Site("made", f"begins here: {cause}", cause.location.own))
-    found = list(dict.fromkeys(found))
-    found += sites("first", "differentiated here", call.place)
-    names = list(tensors)
-    return Problem(
-        "nan-gradient",
-        f"the gradient of {some(names, 3)} is NaN or infinite at step {step}, and the optimizer steps by it",
-        found,
-        names,
-        {"step": step, "reasons": reasons},
-        "keep the argument where the derivative is finite: x.clamp_min(eps).sqrt(), a where() on the input "
-        "rather than on the result, (x + eps) / (y + eps), or a smaller learning rate if values overflow",
-        step,
-    )
 
 
 # -------------------------------------------------------------------------------- who holds what
@@ -245,8 +209,12 @@ def not_held(known: _Known) -> Iterator[Problem]:
     loose = [
         one
         for one in known.parameters
-        if one.is_parameter and one.required and not one.holders and one.arrived >= SEVERAL
-        and one.zeros < one.arrived and not known.has_changed(one)
+        if one.is_parameter
+        and one.required
+        and not one.holders
+        and one.arrived >= SEVERAL
+        and one.zeros < one.arrived
+        and not known.has_changed(one)
     ]
     if not loose:
         return
@@ -305,7 +273,9 @@ def does_not_move(known: _Known) -> Iterator[Problem]:
     still = [one for one in known.trained() if one.arrived > one.zeros and one.steps >= SEVERAL]
     still = [one for one in still if not one.moved or one.put_back]
     for optimizer, held in known.by_optimizer(still):
-        yield from _does_not_move(known, optimizer, [one for one in held if one.put_back or not known.has_changed(one)])
+        yield from _does_not_move(
+            known, optimizer, [one for one in held if one.put_back or not known.has_changed(one)]
+        )
 
 
 def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
@@ -359,7 +329,7 @@ def _put_back(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
     found += sites("written", "other values are written over the new ones here", held[0].written_at)
     return Problem(
         "overwritten",
-        f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and overwritten before the next",
+        f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and overwritten after it",
         found,
         _names(held),
         {"steps": held[0].steps, "put back": held[0].put_back},
@@ -390,7 +360,7 @@ def _rounded(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
         found,
         _names(held),
         {"dtype": dtype, "lr": optimizer.rate, "gradient norm": one.norm, "steps": one.steps},
-        "keep the weights in float32 and compute in bfloat16 under torch.autocast, or raise the learning rate",
+        "keep the weights in float32 and compute in bfloat16 under torch.autocast, or raise lr",
     )
 
 
@@ -399,7 +369,9 @@ def never_stepped(known: _Known) -> Iterator[Problem]:
     for key, optimizer in known.audit.optimizers.items():
         if optimizer.steps or optimizer.all_steps:
             continue
-        held = [one for one in known.parameters if key in one.holders and not one.holders & known.stepping.keys()]
+        held = [
+            one for one in known.parameters if key in one.holders and not one.holders & known.stepping.keys()
+        ]
         held = [one for one in held if one.arrived >= SEVERAL and one.dropped and not known.has_changed(one)]
         if not held:
             continue
@@ -425,16 +397,18 @@ def never_stepped(known: _Known) -> Iterator[Problem]:
 def never_cleared(known: _Known) -> Iterator[Problem]:
     """Gradients that are added to those of all steps before."""
     held = [one for one in known.trained() if one.used >= SEVERAL and one.kept == one.used and one.norm > 0]
-    for optimizer, some in known.by_optimizer(held):
-        call = some[0].reached_by
+    for optimizer, few in known.by_optimizer(held):
+        call = few[0].reached_by
         found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
-        found += [] if call is None else sites("first", "and here the next gradient is added to it", call.place)
+        found += (
+            [] if call is None else sites("first", "and here the next gradient is added to it", call.place)
+        )
         yield Problem(
             "never-cleared",
-            f"the gradients of {_some(some)} are never cleared: each step uses the sum of all before",
+            f"the gradients of {_some(few)} are never cleared: each step uses the sum of all before",
             found,
-            _names(some),
-            {"steps": some[0].steps, "kept": some[0].kept},
+            _names(few),
+            {"steps": few[0].steps, "kept": few[0].kept},
             "optimizer.zero_grad() before each backward(); for accumulation, after each step",
         )
 
@@ -442,16 +416,16 @@ def never_cleared(known: _Known) -> Iterator[Problem]:
 def moves_frozen(known: _Known) -> Iterator[Problem]:
     """Parameters that require no gradient and that an optimizer changes all the same."""
     held = [one for one in known.parameters if one.frozen_moves]
-    for optimizer, some in known.by_optimizer(held):
-        found = sites("made", f"{optimizer.title} is made here, with {_it(some)}", optimizer.made)
-        found += sites("step", f"{optimizer.title} steps here, and changes {_it(some)}", optimizer.stepped)
+    for optimizer, few in known.by_optimizer(held):
+        found = sites("made", f"{optimizer.title} is made here, with {_it(few)}", optimizer.made)
+        found += sites("step", f"{optimizer.title} steps here, and changes {_it(few)}", optimizer.stepped)
         yield Problem(
             "moves-frozen",
-            f"{_some(some)} {'is' if len(some) == 1 else 'are'} frozen (requires_grad is False), but "
-            f"{optimizer.title} moves {_it(some)}: an old gradient, momentum or weight decay",
+            f"{_some(few)} {'is' if len(few) == 1 else 'are'} frozen (requires_grad is False), but "
+            f"{optimizer.title} moves {_it(few)}: an old gradient, momentum or weight decay",
             found,
-            _names(some),
-            {"steps": some[0].steps, "moved": some[0].frozen_moves},
+            _names(few),
+            {"steps": few[0].steps, "moved": few[0].frozen_moves},
             "leave them out of the optimizer, or set their grad to None when freezing: p.grad = None",
         )
 
@@ -480,7 +454,7 @@ def frozen_statistics(known: _Known) -> Iterator[Problem]:
 
 
 def shared_storage(known: _Known) -> Iterator[Problem]:
-    """A module that is called without gradients, as a target, and holds the very parameters that are trained."""
+    """A module beside another of its class that holds the very parameters which are trained."""
     tops = [
         (name, root, known.audit.modules[id(root)])
         for name, root in known.audit.roots().items()
@@ -490,7 +464,11 @@ def shared_storage(known: _Known) -> Iterator[Problem]:
     for name, target, facts in tops:
         for other, source, _ in tops:
             own, theirs = list(target.parameters()), {id(p) for p in source.parameters()}
-            if type(source) is not type(target) or source is target or facts.with_gradients > _.with_gradients:
+            if (
+                type(source) is not type(target)
+                or source is target
+                or facts.with_gradients > _.with_gradients
+            ):
                 continue
             if all(id(p) in theirs and id(p) in trained for p in own):
                 yield Problem(
@@ -502,23 +480,6 @@ def shared_storage(known: _Known) -> Iterator[Problem]:
                     f"copy.deepcopy({other}) makes its own; copy.copy and assignment do not",
                 )
                 return
-
-
-def read_of_non_leaf(value: Value, place: Any) -> Problem:
-    """The ``grad`` of what is no leaf was read, which is always None."""
-    name = variable_of(value)
-    at = located(value.event.place)
-    made = "made here" if value.event.kind is Kind.LEAF else f"{value.event.call.removeprefix('torch.')} makes it"
-    found = [] if at is None else [Site("made", f"{made} a result, not a leaf", at)]
-    return Problem(
-        "non-leaf",
-        f"{name or 'what .grad is read of'} is the result of an operation: its .grad is None, whatever arrives",
-        [*found, *sites("read", "its .grad is read here", place)],
-        [name] if name else [],
-        {},
-        f"convert first, then make it a leaf: nn.Parameter(...), or {name or 'it'}.detach().requires_grad_(); or "
-        f"{name or 'it'}.retain_grad() to look at it",
-    )
 
 
 # ------------------------------------------------------------------------------------------- words

@@ -1,9 +1,8 @@
-# Each epoch is followed by an evaluation in eval mode under no_grad; the best state is saved.
+# Each epoch is followed by an evaluation in eval mode under no_grad; the best value is kept.
 # finds: nothing
-import io
-
 import torch
 from torch import nn
+
 
 def main():
     torch.manual_seed(0)
@@ -19,7 +18,6 @@ def main():
         model.eval()
         with torch.no_grad():
             val = nn.functional.mse_loss(model(x[32:]), y[32:]).item()
-        if val < best:
-            best = val
-            torch.save(model.state_dict(), io.BytesIO())
+        best = min(best, val)
+
 main()
