@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.explaining.context import Context, located, sites, variable_of
+from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, located, sites, variable_of
 from stopgrad.interop.torch.recording.memory import Store, Write
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.observed import STEP
@@ -27,6 +27,10 @@ class _Stale(NamedTuple):
 
 def modified(context: Context) -> Problem | None:
     """The finding; None where it is not known which value that was."""
+    if not context.is_recorded:
+        told = "a value was changed in place before a derivative that needs it was computed"
+        here = context.here("second", "this backward needs the old value")
+        return Problem("modified-in-place", told, here, cure=UNRECORDED)
     stale = _stale(context)
     if stale is None:
         return None

@@ -161,7 +161,8 @@ class Session:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""
         with internals.DisableTorchFunction():
             cause = [] if error is None else self._cause(error)
-            return [*cause, *problems_of(self.audit, self._recorders)]
+            found = problems_of(self.audit, self._recorders, cause)
+            return [*cause, *found]
 
     def _cause(self, error: BaseException) -> list[Problem]:
         found = problem_of(error)
