@@ -1,6 +1,7 @@
 """Runs scripts by ``stopgrad run``, each in a fork of a process that has imported the frameworks already.
 
 ``python run_scripts.py OUT PACKAGE... -- SCRIPT...`` writes what was found in each to OUT, as JSON by script.
+In place of a script, a list in JSON gives options, the script and its arguments.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -44,7 +46,10 @@ def ran(script: str) -> dict[str, Any]:
                     os.dup2(stream.fileno(), 1)
                     os.dup2(stream.fileno(), 2)
                 with contextlib.chdir(folder):
-                    status = _command(["run", "--json", str(path), script])
+                    words = json.loads(script) if script.startswith("[") else [script]
+                    status = _command(["run", "--json", str(path), *words])
+            except SystemExit as error:
+                status = error.code if isinstance(error.code, int) else 1
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -59,6 +64,19 @@ def ran(script: str) -> dict[str, Any]:
 def _command(arguments: list[str]) -> int:
     main = importlib.import_module("stopgrad.tools.cli").main
     return int(main(arguments))
+
+
+def in_forks(*jobs: str | list[str], packages: tuple[str, ...] = ("torch",)) -> dict[str, Any]:
+    """Run scripts, or lists of options, a script and its arguments; what was found, by job."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "found.json"
+        given = [job if isinstance(job, str) else json.dumps(job) for job in jobs]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        subprocess.run(
+            [sys.executable, __file__, str(out), *packages, "--", *given], check=True, env=environment
+        )
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
 
 
 if __name__ == "__main__":
