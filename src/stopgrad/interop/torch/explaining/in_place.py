@@ -138,9 +138,10 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
         )
     source = located(write.place)
     line = "" if source is None else source.source
-    if call.startswith("__i"):
-        sign = _SIGNS.get(call, "...")
-        return f"write {what} = {what} {sign} ... in place of {line or 'it'}: that makes a new tensor"
+    augmented = re.match(r"([\w.\[\]]+)\s*([-+*/%@&|^]|\*\*|//)=\s*(.*)", line)
+    if augmented is not None:
+        name, sign, right = augmented.groups()
+        return f"write {name} = {name} {sign} {right} in place of {line}: that makes a new tensor"
     if call == "__setitem__":
         return (
             f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or "
@@ -149,14 +150,3 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
     if call.endswith("_"):
         return f"use {call.rstrip('_')} in place of {call}: that makes a new tensor"
     return "without inplace=True the line makes a new tensor; or clone() what the derivative needs"
-
-
-_SIGNS = {
-    "__iadd__": "+",
-    "__isub__": "-",
-    "__imul__": "*",
-    "__itruediv__": "/",
-    "__ipow__": "**",
-    "__ifloordiv__": "//",
-    "__imod__": "%",
-}

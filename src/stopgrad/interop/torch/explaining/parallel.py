@@ -1,4 +1,4 @@
-"""Errors of DistributedDataParallel: the parameters it waited for, or saw twice, and where their paths end."""
+"""Errors of DistributedDataParallel: the parameters it waited for or saw twice, and where paths end."""
 
 from __future__ import annotations
 
