@@ -221,7 +221,7 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     _HERE = [name for name in _HERE if name not in {"TYPE_CHECKING", "annotations"}]
 
     def __getattr__(name):
-        module = _MODULE.get(name) or _UNLISTED.get(name)
+        module = _MODULE.get(name, _UNLISTED.get(name))
         if module is not None:
             found = _imported(f"{__name__}.{module or name}")
             if module:
