@@ -58,6 +58,7 @@ class Session:
         self._nodes = internals.next_node()
         self._sizes: set[int] = set()  # How many nodes of autograd's the steps made.
         self._unlike = 0
+        self._is_over = self._is_in_hook = False
         self._handles = [
             register_optimizer_step_pre_hook(self._steps),
             register_optimizer_step_post_hook(self._stepped),
@@ -90,9 +91,11 @@ class Session:
     def close(self) -> None:
         """Follow the training no more."""
         self._rest()
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._is_over = True
+        if not self._is_in_hook:  # PyTorch is looking at its hooks.
+            for handle in self._handles:
+                handle.remove()
+            self._handles = []
 
     # -------------------------------------------------------------------------------------- the steps
 
@@ -106,7 +109,8 @@ class Session:
 
     def _is_here(self) -> bool:
         """Whether this is the thread that is followed, and no fork of its process."""
-        return (os.getpid(), threading.get_ident()) == self._here and not torch.compiler.is_compiling()
+        here = (os.getpid(), threading.get_ident()) == self._here
+        return here and not self._is_over and not torch.compiler.is_compiling()
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not self._is_here():
@@ -119,7 +123,11 @@ class Session:
             self._last = self._before or key  # The one before the first that stepped twice ends each step.
         self._before = key
         if not self._last or key == self._last:
-            self._ends_step()
+            self._is_in_hook = True
+            try:
+                self._ends_step()
+            finally:
+                self._is_in_hook = False
 
     def _ends_step(self) -> None:
         self.steps = self._counts[self._last] if self._last else 1
