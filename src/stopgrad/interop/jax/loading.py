@@ -257,13 +257,19 @@ def question(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
+    within: bool = False,
 ) -> Question:
     """Trace a function, and ask about its arguments.
+
+    Args:
+        what: names the caller in errors.
+        f, args, kwargs, argnums: as for :func:`explain`.
+        within: whether the function may use values of a trace around, which then count as constants.
 
     Raises:
         ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
     """
-    program = program_of(what, f, args, kwargs)
+    program = program_of(what, f, args, kwargs, within)
     asked = chosen(what, program, len(args), argnums)
     graph, inputs, outputs = _built(what, f, program)
     if not outputs:
