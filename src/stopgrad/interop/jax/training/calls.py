@@ -69,12 +69,14 @@ class Leaf(NamedTuple):
         shape: of its array.
         is_zero: whether its gradient is zero for certain.
         tail: its path in the argument.
+        outside: the variable by which the function reads the same array from outside; empty if it does not.
     """
 
     path: str
     shape: tuple[int, ...]
     is_zero: bool
     tail: str
+    outside: str = ""
 
 
 class Point(NamedTuple):
@@ -86,6 +88,8 @@ class Point(NamedTuple):
         leaves: those that could have a gradient.
         call: the first call, with shapes in place of arrays; None if all gradients may have arrived.
         is_traced: whether that was a part of a trace.
+        code: of the function, if it is the user's.
+        span: the numbers of its first and its last call among all calls.
     """
 
     place: RawLocation | None
@@ -93,6 +97,8 @@ class Point(NamedTuple):
     leaves: list[Leaf]
     call: Call | None
     is_traced: bool
+    code: CodeType | None
+    span: list[int]
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
@@ -127,7 +133,8 @@ class Calls:
         self.latest: list[weakref.ref[Any]] = []
         self._met, self._called = met, called
         self._thread = threading.get_ident()
-        self._depth = 0
+        self._depth = self._count = 0
+        self.last: Any = None
         self._is_open = True
         self._originals = {name: getattr(jax, name) for name in WRAPPED}
         self._ours = {name: self._replacing(name, function) for name, function in self._originals.items()}
@@ -204,6 +211,11 @@ class Calls:
     def _seen(self, key: Any, place: RawLocation, call: Call, gradients: Any) -> None:
         arrived = jax.tree_util.tree_leaves(gradients)
         self.latest = [weakref.ref(x) for x in arrived if isinstance(x, jax.Array)]
+        self._count += 1
+        self.last = key
+        known = self.points.get(key)
+        if known is not None:
+            known.span[1] = self._count
         if key not in self.points and len(self.points) < POINTS:
             self.points[key] = None
             point = self._point(place, call, arrived)
@@ -228,12 +240,30 @@ class Calls:
         for i, is_zero in zip(chosen, zeros, strict=True):
             path, leaf = leaves[i]
             tail = path.partition(".")[2]
-            found.append(Leaf(path if is_own or not tail else tail, np.shape(leaf), is_zero, tail))
+            outside = _outside(call.function, leaf) if is_zero else ""
+            found.append(Leaf(path if is_own or not tail else tail, np.shape(leaf), is_zero, tail, outside))
         name = "" if own is None else own.co_name
+        span = [self._count, self._count]
         traced = any(map(is_traced, [*everything, *arrived]))
         args, kwargs = abstract((call.args, dict(call.kwargs)))
         kept = call._replace(args=args, kwargs=kwargs) if any(zeros) else None
-        return Point(place, name, found, kept, traced)
+        return Point(place, name, found, kept, traced, own if is_own else None, span)
+
+
+def _outside(function: Any, leaf: Any) -> str:
+    """The variable by which a function reads the very array that it is also given as an argument."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    held = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):  # It may be empty.
+            held[name] = cell.cell_contents
+    for name, value in held.items():
+        with contextlib.suppress(Exception):
+            if any(one is leaf for one in jax.tree_util.tree_leaves(value)):
+                return name
+    return ""
 
 
 def _line(error: BaseException) -> str:

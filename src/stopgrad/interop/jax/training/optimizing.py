@@ -35,6 +35,7 @@ class Applied:
 
     Attributes:
         place: the line.
+        point: where the gradient was asked for before, by its key.
         paths, tails: of the parameters.
         shapes: of the parameters.
         calls: how often it was called.
@@ -49,6 +50,7 @@ class Applied:
     """
 
     place: RawLocation
+    point: Any
     paths: list[str]
     tails: list[str]
     shapes: list[tuple[int, ...]]
@@ -67,11 +69,11 @@ class Updates:
     """Follows ``optax.apply_updates``, as soon as optax has been imported.
 
     Args:
-        latest: what the last call of a gradient returned.
+        latest: at which program point a gradient was asked for last, and what that call returned.
         applied: is told of each call outside of traces.
     """
 
-    def __init__(self, latest: Callable[[], list[weakref.ref[Any]]], applied: Callable[[], None]) -> None:
+    def __init__(self, latest: Callable[[], tuple[Any, list[weakref.ref[Any]]]], applied: Callable[[], None]) -> None:
         self.places: dict[Any, Applied] = {}
         self.unknown: dict[str, None] = {}
         self._latest, self._applied = latest, applied
@@ -112,10 +114,12 @@ class Updates:
     ) -> None:
         if frame is None:
             return
-        key = frame.f_code, frame.f_lasti
+        place = frame.f_code, frame.f_lasti
+        point, latest = self._latest()
+        key = place, point
         leaves = jax.tree_util.tree_leaves(params)
         if key not in self.places and len(self.places) < PLACES and len(leaves) <= LEAVES:
-            self.places[key] = self._met(key, frame, caller, params)
+            self.places[key] = self._met(place, frame, caller, params)
         known = self.places.get(key)
         given = jax.tree_util.tree_leaves(updates)
         made = jax.tree_util.tree_leaves(found)
@@ -124,18 +128,28 @@ class Updates:
         known.calls += 1
         traced = any(map(is_traced, [*leaves, *given]))
         if known.calls <= LOOKED:
+            self._note_raw(known, latest, given)
             self._look_at(known, leaves, given, made, frame)
         if not traced:
             self._applied()
 
-    def _met(self, key: RawLocation, frame: FrameType, caller: FrameType, params: Any) -> Applied:
+    def _met(self, place: RawLocation, frame: FrameType, caller: FrameType, params: Any) -> Applied:
         located, _ = jax.tree_util.tree_flatten_with_path(params)
         tails = [path_of("", path) for path, _ in located]
         shapes = [np.shape(leaf) for _, leaf in located]
         dtypes = [str(getattr(leaf, "dtype", type(leaf).__name__)) for _, leaf in located]
-        known = Applied(key, tails, tails, shapes, dtypes)
-        known.dropped = frame is caller and (_is_dropped(frame) or _is_never_read(key))
+        known = Applied(place, self._latest()[0], tails, tails, shapes, dtypes)
+        known.dropped = frame is caller and (_is_dropped(frame) or _is_never_read(place))
         return known
+
+    def _note_raw(self, known: Applied, latest: Sequence[weakref.ref[Any]], updates: Sequence[Any]) -> None:
+        """Note which updates are gradients themselves, and not zero."""
+        raw: list[int] = []
+        if len(latest) == len(updates):
+            raw = [i for i, (ref, x) in enumerate(zip(latest, updates, strict=True)) if ref() is x]
+        zeros = zeros_among([updates[i] for i in raw])
+        found = {i for i, is_zero in zip(raw, zeros, strict=True) if not is_zero}
+        known.raw = found if known.raw is None else known.raw & found
 
     def _look_at(
         self,
@@ -145,14 +159,6 @@ class Updates:
         after: Sequence[Any],
         frame: FrameType,
     ) -> None:
-        latest = [ref() for ref in self._latest()]
-        if len(latest) == len(updates):
-            pairs = enumerate(zip(latest, updates, strict=True))
-            raw = {i for i, (gradient, update) in pairs if gradient is update and update is not None}
-            raw -= {i for i, is_zero in zip(sorted(raw), zeros_among([updates[i] for i in sorted(raw)]), strict=True) if is_zero}
-            known.raw = raw if known.raw is None else known.raw & raw
-        else:
-            known.raw = set()
         changed = changed_among(before, after)
         if not changed or None in changed:
             return
@@ -171,12 +177,8 @@ class Updates:
 
 def _is_dropped(frame: FrameType) -> bool:
     """Whether the call that a frame executes is a statement of its own, whose result nobody gets."""
-    following = False
-    for one in dis.get_instructions(frame.f_code):
-        if following and one.opname != "CACHE":
-            return one.opname == "POP_TOP"
-        following = following or (one.offset == frame.f_lasti and one.opname.startswith("CALL"))
-    return False
+    after = [one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
+    return bool(after) and after[0].opname == "POP_TOP"
 
 
 def _is_never_read(place: RawLocation) -> bool:

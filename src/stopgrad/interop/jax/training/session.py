@@ -42,7 +42,7 @@ class Session:
         self._gradients = self._applied = 0
         self._is_open = True
         self._calls = Calls(self._met, self._called)
-        self._updates = Updates(lambda: self._calls.latest, self._stepped)
+        self._updates = Updates(lambda: (self._calls.last, self._calls.latest), self._stepped)
         self._updates.begin()
 
     @property
@@ -113,7 +113,7 @@ class Session:
         later, self._later = self._later, []
         for point in later:
             self._ask(point)
-        points = [point for point in self._calls.points.values() if point is not None]
+        points = {key: point for key, point in self._calls.points.items() if point is not None}
         found = list(problems_of(points, self._silent, list(self._updates.places.values())))
         return [*_causes(error), *found]
 

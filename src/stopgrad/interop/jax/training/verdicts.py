@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.flow import Flow
@@ -14,6 +15,7 @@ from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Status
 from stopgrad.interop.jax.training.calls import Leaf, Point
 from stopgrad.interop.jax.training.optimizing import Applied
+from stopgrad.interop.jax.training.written import read_at
 from stopgrad.ops.gates.stopping import StopGradient
 
 MOST = 4
@@ -81,7 +83,7 @@ def _is_meant(flow: Flow, path: str) -> bool:
     """Whether all that cuts is a stop of the parameter itself, as one writes to freeze it."""
     cuts = flow[path].cuts
     return bool(cuts) and all(
-        isinstance(op.definition, StopGradient) and _is_of(op, flow) for cut in cuts for op in cut.operations
+        op.definition is StopGradient and _is_of(op, flow) for cut in cuts for op in cut.operations
     )
 
 
@@ -101,27 +103,33 @@ def _is_of(op: Operation, flow: Flow) -> bool:
 
 
 def problems_of(
-    points: Sequence[Point], silent: Sequence[Silent], applied: Sequence[Applied]
+    points: Mapping[Any, Point], silent: Sequence[Silent], applied: Sequence[Applied]
 ) -> Iterator[Problem]:
     """All findings of a training."""
-    arriving = {
-        (leaf.tail, leaf.shape)
-        for point in points
-        for leaf in point.leaves
-        if not leaf.is_zero
-    }
-    known = [one for one in silent if one.key not in arriving]
     moved: set[Key] = set()
     for place in applied:
-        for problem, keys in _moved(place, known):
+        point = points.get(place.point)
+        others = [] if point is None else [one for one in points.values() if _is_interleaved(one, point)]
+        mine = [one for one in silent if one.point is point and one.key not in _arriving(others)]
+        for problem, keys in _moved(place, mine):
             moved |= keys
             yield problem
-    left = [one for one in known if not (one.is_meant or one.key in moved)]
+    arriving = _arriving(points.values())
+    left = [one for one in silent if not (one.is_meant or one.key in moved or one.key in arriving)]
     yield from _no_gradient([one for one in left if one.status is not Status.DISCONNECTED])
     yield from _unused([one for one in left if one.status is Status.DISCONNECTED])
     for place in applied:
         yield from _raw(place)
-        yield from _stays(place, points)
+        yield from _stays(place, points.get(place.point))
+
+
+def _arriving(points: Iterable[Point]) -> set[Key]:
+    return {(leaf.tail, leaf.shape) for point in points for leaf in point.leaves if not leaf.is_zero}
+
+
+def _is_interleaved(one: Point, other: Point) -> bool:
+    """Whether two program points are parts of one training: one is called between calls of the other."""
+    return one.span[0] <= other.span[1] and other.span[0] <= one.span[1]
 
 
 def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
@@ -143,40 +151,41 @@ def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
 
 
 def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
-    groups: dict[object, list[Silent]] = {}
+    groups: dict[int, list[Silent]] = {}
     for one in silent:
-        groups.setdefault(one.point.place, []).append(one)
+        groups.setdefault(id(one.point), []).append(one)
     for held in groups.values():
-        names = [one.leaf.path for one in held]
-        point = held[0].point
-        whole = len(held) == len(point.leaves)
-        what = f"{point.name or 'the function'} that is differentiated"
+        names, point = [one.leaf.path for one in held], held[0].point
+        is_whole = len(held) == len(point.leaves) and sum(math.prod(one.leaf.shape) for one in held) > 1
+        outside = list(dict.fromkeys(one.leaf.outside for one in held if one.leaf.outside))
+        what = f"{point.name or 'the function'}, which is differentiated"
+        instead = f": it reads {some(outside, 3)} from outside of it instead" if outside else ""
+        found = [site for name in outside for site in _read_in(point, name)]
+        found += [site for one in held for site in one.cuts]
+        use = f"let {point.name or 'the function'} use its argument"
         yield Problem(
-            "held-unused",
-            f"{some(names, 3)} {'plays' if len(names) == 1 else 'play'} no part in the result of {what}"
-            + (": all its gradients are zero" if whole else ""),
-            [
-                *list(dict.fromkeys(site for one in held for site in one.cuts))[:MOST],
-                *_sites("called", "differentiated here", point.place),
-            ],
+            "no-gradient" if is_whole else "held-unused",
+            f"{some(names, 3)} {'plays' if len(names) == 1 else 'play'} no part in the result of {what}{instead}",
+            [*list(dict.fromkeys(found))[:MOST], *_sites("called", "differentiated here", point.place)],
             names,
             {"gradient": 0.0},
-            "use the argument in the loss, not a value of the same name from outside of it"
-            if whole
+            f"{use}, in place of {some(outside, 3)} from outside"
+            if outside
             else "use it in the loss, or leave it out of what is differentiated",
         )
+
+
+def _read_in(point: Point, name: str) -> list[Site]:
+    at = None if point.code is None else read_at(point.code, name)
+    return [] if at is None else [Site("cut", f"{name} is read here, which is not the argument", at)]
 
 
 def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, set[Key]]]:
     """Parameters without gradient that updates change all the same."""
     by_key = {one.key: one for one in silent}
-    indices = [
-        i
-        for i, key in enumerate(zip(place.tails, place.shapes, strict=True))
-        if key in by_key and place.moved.get(i) and by_key[key].point.leaves
-    ]
-    same = [one for one in silent if len(one.point.leaves) <= len(place.paths)]
-    if not indices or not same:
+    keys = list(zip(place.tails, place.shapes, strict=True))
+    indices = [i for i, key in enumerate(keys) if key in by_key and place.moved.get(i, 0) == place.looked > 0]
+    if not indices or len(silent[0].point.leaves) != len(place.paths):
         return
     held = [by_key[place.tails[i], place.shapes[i]] for i in indices]
     names = [one.leaf.path for one in held]
@@ -186,7 +195,7 @@ def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, 
             "moves-frozen",
             f"no gradient arrives at {some(names, 3)}, and each step moves {_it(names)} all the same, as weight "
             "decay does",
-            [*cuts, *_sites("step", f"moved here, by optax: {_it(names)}", place.place)],
+            [*cuts, *_sites("step", f"optax.apply_updates moves {_it(names)} here", place.place)],
             names,
             {"steps": place.looked, "moved": place.moved[indices[0]]},
             "leave them out: optax.adamw(..., mask=...), or optax.multi_transform with set_to_zero for them",
@@ -197,27 +206,25 @@ def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, 
 
 def _raw(place: Applied) -> Iterator[Problem]:
     """Parameters to which their gradient itself is added, since optax.masked passes it on as it is."""
-    raw = place.raw or set()
+    raw = sorted(place.raw or ())
     if not raw or len(raw) == len(place.paths):
         return
-    names = [place.paths[i] for i in sorted(raw)]
-    is_one = len(names) == 1
+    names = [place.paths[i] for i in raw]
     yield Problem(
         "moves-frozen",
-        f"the update of {some(names, 3)} is {'its' if is_one else 'their'} gradient, unchanged: it is added, and "
-        "moves them uphill" if not is_one else f"the update of {names[0]} is its gradient, unchanged: it is added, and moves it uphill",
+        f"the gradient of {some(names, 3)} is added to {_it(names)} as it is, without a step size or a sign: no part "
+        "of the optimizer treats it",
         _sites("step", "added here", place.place),
         names,
-        {"calls": place.calls},
+        {"calls": place.calls, "moved": place.moved.get(raw[0], 0)},
         "optax.masked passes on what its mask leaves out: put optax.masked(optax.set_to_zero(), rest) behind it, "
         "or use optax.multi_transform with set_to_zero",
     )
 
 
-def _stays(place: Applied, points: Sequence[Point]) -> Iterator[Problem]:
+def _stays(place: Applied, point: Point | None) -> Iterator[Problem]:
     """Parameters that never change, although gradients arrive."""
-    arrives = any(not leaf.is_zero for point in points for leaf in point.leaves)
-    if not arrives:
+    if point is None or all(leaf.is_zero for leaf in point.leaves):
         return
     if place.dropped:
         yield Problem(

@@ -155,17 +155,31 @@ def _targets(target: ast.expr) -> Iterator[ast.expr]:
 
 def returned_at(code: CodeType) -> Location | None:
     """The expression that a function returns, if it has only one ``return``."""
-    tree = tree_of(code.co_filename)
-    if tree is None:
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
-            return location_of(code.co_filename, node.body)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
-            first = min([node.lineno, *[one.lineno for one in node.decorator_list]])
-            if first == code.co_firstlineno:
-                found = [
-                    one.value for one in _within(node) if isinstance(one, ast.Return) and one.value is not None
-                ]
-                return location_of(code.co_filename, found[0]) if len(found) == 1 else None
+    node = _definition(code)
+    if isinstance(node, ast.Lambda):
+        return location_of(code.co_filename, node.body)
+    parts = () if node is None else _within(node)
+    found = [one.value for one in parts if isinstance(one, ast.Return) and one.value is not None]
+    return location_of(code.co_filename, found[0]) if len(found) == 1 else None
+
+
+def read_at(code: CodeType, name: str) -> Location | None:
+    """Where a function reads a variable first."""
+    node = _definition(code)
+    for part in () if node is None else ast.walk(node):
+        if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
+            return location_of(code.co_filename, part)
     return None
+
+
+def _definition(code: CodeType) -> ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The definition of a function in its file."""
+    tree = tree_of(code.co_filename)
+    lambdas = []
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
+            lambdas.append(node)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            if min([node.lineno, *[one.lineno for one in node.decorator_list]]) == code.co_firstlineno:
+                return node
+    return lambdas[0] if len(lambdas) == 1 else None
