@@ -56,7 +56,7 @@ def has_slope(x: object) -> bool:
 
 
 def zeros_among(values: Sequence[Any]) -> list[bool]:
-    """Which values are zero for certain: all elements of an array, or by the way in which JAX made a tracer."""
+    """Which values are zero for certain: all elements of an array, or how JAX made a tracer."""
     found = [_is_zero_by_making(x) for x in values]
     looked = [i for i, x in enumerate(values) if not found[i] and _is_there(x)]
     if looked:
@@ -70,9 +70,7 @@ def changed_among(before: Sequence[Any], after: Sequence[Any]) -> list[bool | No
     """Which arrays differ from those before in any element; None where values are not there."""
     pairs = list(zip(before, after, strict=True))
     looked = [
-        i
-        for i, (a, b) in enumerate(pairs)
-        if _is_there(a) and _is_there(b) and np.shape(a) == np.shape(b)
+        i for i, (a, b) in enumerate(pairs) if _is_there(a) and _is_there(b) and np.shape(a) == np.shape(b)
     ]
     found: list[bool | None] = [None] * len(pairs)
     if looked:
@@ -82,12 +80,12 @@ def changed_among(before: Sequence[Any], after: Sequence[Any]) -> list[bool | No
     return found
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def _any_element(values: Sequence[jax.Array]) -> list[jax.Array]:
     return [jnp.any(x != 0) for x in values]
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def _any_difference(pairs: Sequence[tuple[jax.Array, jax.Array]]) -> list[jax.Array]:
     return [jnp.any(a != b) for a, b in pairs]
 

@@ -1,9 +1,12 @@
-"""Follows the calls of ``jax.grad`` and ``jax.value_and_grad``: what is differentiated where, and what arrives."""
+"""Follows the calls of ``jax.grad`` and ``jax.value_and_grad``: what is differentiated, what arrives."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import copy
 import functools
+import re
 import sys
 import threading
 import weakref
@@ -18,7 +21,13 @@ from stopgrad.base.source import OURS, OWN, RawLocation, kind_of
 from stopgrad.graph.arguments import argument_names
 from stopgrad.interop.jax.lines import is_between
 from stopgrad.interop.jax.tracing import path_of
-from stopgrad.interop.jax.training.arrays import abstract, has_slope, is_differentiated, is_traced, zeros_among
+from stopgrad.interop.jax.training.arrays import (
+    abstract,
+    has_slope,
+    is_differentiated,
+    is_traced,
+    zeros_among,
+)
 
 POINTS = 200
 """The most program points that are followed."""
@@ -27,6 +36,8 @@ LEAVES = 100_000
 CALL = "__stopgrad_call__"
 """The attribute of an exception that holds the call of a gradient that it ended."""
 WRAPPED = ("grad", "value_and_grad")
+_BETWEEN = re.compile(r"^([^.]+)\.states\.\d+\.")
+"""What Flax's nnx puts between an argument's name and a path in the module."""
 
 
 class Call(NamedTuple):
@@ -48,8 +59,8 @@ class Call(NamedTuple):
     @property
     def positions(self) -> list[int]:
         """The positions of the arguments that are differentiated."""
-        given = self.argnums if isinstance(self.argnums, (list, tuple)) else [self.argnums]
-        return [int(n) % len(self.args) for n in given]
+        given: Any = self.argnums
+        return [int(n) % len(self.args) for n in (given if isinstance(given, (list, tuple)) else [given])]
 
     def leaves(self) -> list[tuple[str, Any]]:
         """The leaves of these arguments with their paths, in JAX's order."""
@@ -66,6 +77,7 @@ class Leaf(NamedTuple):
 
     Attributes:
         path: such as ``"params.w"``.
+        name: the same for readers, without what libraries put in between.
         shape: of its array.
         is_zero: whether its gradient is zero for certain.
         tail: its path in the argument.
@@ -73,6 +85,7 @@ class Leaf(NamedTuple):
     """
 
     path: str
+    name: str
     shape: tuple[int, ...]
     is_zero: bool
     tail: str
@@ -120,7 +133,7 @@ def own_code(function: Any) -> CodeType | None:
 
 
 class Calls:
-    """Lets the gradients that are asked for be looked at once at each program point, and changes none of them.
+    """Lets gradients be looked at once at each program point, and changes none of them.
 
     Args:
         met: is told of each new point, as long as its trace lasts.
@@ -178,6 +191,7 @@ class Calls:
         def followed(*args: Any, **kwargs: Any) -> Any:
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient(*args, **kwargs)
+            spare = _spare(function) if key not in self.points else function
             self._depth += 1
             try:
                 found = gradient(*args, **kwargs)
@@ -190,7 +204,7 @@ class Calls:
                 self._depth -= 1
             if self._depth == 0:
                 with self._quietly():
-                    call = Call(function, argnums, has_aux, args, kwargs)
+                    call = Call(spare, argnums, has_aux, args, kwargs)
                     gradients = (found[0] if has_aux else found) if name == "grad" else found[1]
                     self._seen(key, place, call, gradients)
             return found
@@ -239,15 +253,32 @@ class Calls:
         found = []
         for i, is_zero in zip(chosen, zeros, strict=True):
             path, leaf = leaves[i]
-            tail = path.partition(".")[2]
+            name = _BETWEEN.sub(r"\1.", path)
+            tail = name.partition(".")[2]
             outside = _outside(call.function, leaf) if is_zero else ""
-            found.append(Leaf(path if is_own or not tail else tail, np.shape(leaf), is_zero, tail, outside))
-        name = "" if own is None else own.co_name
+            shown = name if is_own or not tail else tail
+            found.append(Leaf(path, shown, np.shape(leaf), is_zero, tail, outside))
+        title = "" if own is None else own.co_name
         span = [self._count, self._count]
         traced = any(map(is_traced, [*everything, *arrived]))
         args, kwargs = abstract((call.args, dict(call.kwargs)))
         kept = call._replace(args=args, kwargs=kwargs) if any(zeros) else None
-        return Point(place, name, found, kept, traced, own if is_own else None, span)
+        return Point(place, title, found, kept, traced, own if is_own else None, span)
+
+
+def _spare(function: Any) -> Any:
+    """A function to be called once more; a copy, if calls take something out of its queues."""
+    queues = {
+        name: queue
+        for name, queue in getattr(function, "__dict__", {}).items()
+        if isinstance(queue, collections.deque)
+    }
+    if not queues:
+        return function
+    spare = copy.copy(function)
+    for name, queue in queues.items():
+        object.__setattr__(spare, name, queue.copy())
+    return spare
 
 
 def _outside(function: Any, leaf: Any) -> str:

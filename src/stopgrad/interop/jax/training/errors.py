@@ -54,7 +54,7 @@ class Failed(NamedTuple):
 
 
 def explained(error: BaseException) -> Problem | None:
-    """The finding that explains an error; None if it is none of these, or has passed no line of the user's."""
+    """The finding that explains an error; None if it is none of these, or passed no line of the user's."""
     try:
         failed = Failed(error, str(error), steps_of(error), getattr(error, CALL, None))
         if failed.steps:
@@ -146,8 +146,8 @@ def not_scalar(failed: Failed) -> Problem | None:
             told = f"returned here, with shape {shape}" if shape else "returned here"
             made = [Site("computed", told, at)]
     returns = f"an array of shape {shape}" if shape else "something that is no array"
-    cure = "reduce it, by jnp.mean or jnp.sum; for the gradient of each sample, jax.vmap(jax.grad(...)); for all "
-    cure += "derivatives, jax.jacrev"
+    cure = "reduce it, by jnp.mean or jnp.sum; for the gradient of each sample, jax.vmap(jax.grad(...)); for "
+    cure += "all derivatives, jax.jacrev"
     if not shape:
         cure = "return the loss alone; what else is returned with it: has_aux=True"
         returns = "None" if found and found[3] == "None" else returns
@@ -176,8 +176,8 @@ def not_real(failed: Failed) -> Problem | None:
         ],
         [] if code is None else [code.co_name],
         {"dtype": dtype},
-        "for complex numbers take jnp.abs(...) ** 2 or the real part, or holomorphic=True; a count, an argmax or a "
-        "comparison has no derivative: use a smooth loss",
+        "for complex numbers take jnp.abs(...) ** 2 or the real part, or holomorphic=True; a count, an "
+        "argmax or a comparison has no derivative: use a smooth loss",
     )
 
 
@@ -222,8 +222,8 @@ ASKED: tuple[tuple[Any, tuple[str, str]], ...] = (
         jax.errors.TracerBoolConversionError,
         (
             "Python asks for the truth",
-            "choose by jnp.where(condition, a, b) or jax.lax.cond; loop by jax.lax.while_loop; a setting that "
-            "is fixed is a constant: static_argnames of jax.jit",
+            "choose by jnp.where(condition, a, b) or jax.lax.cond; loop by jax.lax.while_loop; a setting "
+            "that is fixed is a constant: static_argnames of jax.jit",
         ),
     ),
     (
@@ -245,8 +245,8 @@ ASKED: tuple[tuple[Any, tuple[str, str]], ...] = (
         jax.errors.ConcretizationTypeError,
         (
             "Python asks for the number",
-            "return it from the function and convert it outside; to look at it inside, jax.debug.print; what a "
-            "shape depends on is a constant: static_argnames of jax.jit",
+            "return it from the function and convert it outside; to look at it inside, jax.debug.print; what "
+            "a shape depends on is a constant: static_argnames of jax.jit",
         ),
     ),
 )
@@ -285,8 +285,8 @@ def leaked(failed: Failed) -> Problem | None:
         [*made, *failed.site("read", "used here")],
         [name] if name else [],
         {},
-        "return it from the function that is traced, with the loss as has_aux=True, and keep what the call returns; "
-        "do not keep values in attributes, lists or globals in there",
+        "return it from the function that is traced, with the loss as has_aux=True, and keep what the call "
+        "returns; do not keep values in attributes, lists or globals in there",
     )
 
 
@@ -314,13 +314,13 @@ def while_loop(failed: Failed) -> Problem | None:
             loop = [Site("needed", "the loop, whose number of steps only its run knows", steps[-1].location)]
     return Problem(
         "jax-while-loop",
-        "a loop whose number of steps is known only when it runs is differentiated in reverse, which would need "
-        "what each step computed",
+        "a loop whose number of steps is known only when it runs is differentiated in reverse, which would "
+        "need what each step computed",
         [*loop, *failed.site("called", "differentiated here")],
         [],
         {},
-        "jax.lax.scan, or jax.lax.fori_loop whose bounds are numbers of Python; forwards, jax.jvp and jax.jacfwd "
-        "can; for a fixed point, jax.lax.custom_root",
+        "jax.lax.scan, or jax.lax.fori_loop whose bounds are numbers of Python; forwards, jax.jvp and "
+        "jax.jacfwd can; for a fixed point, jax.lax.custom_root",
     )
 
 

@@ -25,7 +25,7 @@ class Kept(NamedTuple):
 
 
 def _held(frame: FrameType) -> Iterator[tuple[str, Any, str]]:
-    """What the variables of a frame hold, and what is in these: a name, the value, the name of who holds it."""
+    """What the variables of a frame hold, and what is in these: a name, the value, its holder."""
     left = MOST
     for name, value in (*frame.f_locals.items(), *frame.f_globals.items()):
         if name.startswith("__"):
@@ -51,7 +51,7 @@ def _held(frame: FrameType) -> Iterator[tuple[str, Any, str]]:
 
 
 def holder_of(frame: FrameType) -> tuple[str, Any]:
-    """The traced value that the variables of a frame hold, if it is the only one, and the name of its holder."""
+    """The traced value that the variables of a frame hold, if there is only one, and its holder."""
     found = {id(value): (holder, value) for _, value, holder in _held(frame) if is_traced(value)}
     return next(iter(found.values())) if len(found) == 1 else ("", None)
 

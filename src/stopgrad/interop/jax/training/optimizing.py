@@ -1,4 +1,4 @@
-"""Follows what optax does with gradients: whether updates are used, whether they move what has no gradient."""
+"""Follows what optax does with gradients: whether updates are used, and what they move."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Updates:
         applied: is told of each call outside of traces.
     """
 
-    def __init__(self, latest: Callable[[], tuple[Any, list[weakref.ref[Any]]]], applied: Callable[[], None]) -> None:
+    def __init__(
+        self, latest: Callable[[], tuple[Any, list[weakref.ref[Any]]]], applied: Callable[[], None]
+    ) -> None:
         self.places: dict[Any, Applied] = {}
         self.unknown: dict[str, None] = {}
         self._latest, self._applied = latest, applied
@@ -84,7 +86,7 @@ class Updates:
 
     def begin(self) -> None:
         """Follow it from now on, if optax is there."""
-        optax = sys.modules.get("optax")
+        optax: Any = sys.modules.get("optax")
         if self._original is not None or not self._is_open or not hasattr(optax, "apply_updates"):
             return
         original = self._original = optax.apply_updates
@@ -105,7 +107,7 @@ class Updates:
     def close(self) -> None:
         """Put optax's function back."""
         self._is_open = False
-        optax = sys.modules.get("optax")
+        optax: Any = sys.modules.get("optax")
         if optax is not None and self._ours is not None and optax.apply_updates is self._ours:
             optax.apply_updates = self._original
 
@@ -189,7 +191,9 @@ def _is_never_read(place: RawLocation) -> bool:
     except (SyntaxError, ValueError, RecursionError):
         return False
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and (node.value.lineno, node.value.col_offset) == (at.line, at.column):
+        if not isinstance(node, ast.Assign):
+            continue
+        if (node.value.lineno, node.value.col_offset) == (at.line, at.column):
             target = node.targets[0]
             if len(node.targets) != 1 or not isinstance(target, ast.Name):
                 return False
@@ -203,9 +207,9 @@ def _is_read(tree: ast.AST, name: str) -> bool:
             return True
         if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in ("locals", "globals", "vars", "eval", "exec"):
-                return True
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in ("locals", "globals", "vars", "eval", "exec"):
+            return True
     return False
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import jax.extend.source_info_util as source_info
 
-from stopgrad.base.errors import StopgradError
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.jax.training import calls, optimizing
@@ -23,9 +22,9 @@ for _module in (calls, optimizing):  # As JAX's own, their lines are no places o
 class Session:
     """A training in JAX that is followed in the thread that began it.
 
-    ``jax.grad``, ``jax.value_and_grad`` and ``optax.apply_updates`` are looked at when they are called outside
-    of other derivatives; no number changes. Where a gradient is zero, the function is examined once: within a
-    trace as long as that lasts, else when the script has ended.
+    ``jax.grad``, ``jax.value_and_grad`` and ``optax.apply_updates`` are looked at when they are called
+    outside of other derivatives; no number changes. Where a gradient is zero, the function is examined
+    once: within a trace as long as that lasts, else when the script has ended.
 
     Args:
         every: plays no part: each program point is asked about once.
@@ -87,7 +86,7 @@ class Session:
             return
         try:
             self._silent += silent_leaves(point, flow_for(point.call))
-        except (StopgradError, Exception):
+        except Exception:  # Of JAX, the user's own, or ours.
             return
 
     def _called(self) -> None:

@@ -62,10 +62,7 @@ def silent_leaves(point: Point, flow: Flow) -> list[Silent]:
 
 
 def _path_in(flow: Flow, leaf: Leaf) -> str:
-    if leaf.path in flow.xs:
-        return leaf.path
-    found = [path for path in flow.xs if path.partition(".")[2] == leaf.tail]
-    return found[0] if len(found) == 1 else ""
+    return leaf.path if leaf.path in flow.xs else ""
 
 
 def _cutting(flow: Flow, path: str) -> tuple[Site, ...]:
@@ -137,16 +134,16 @@ def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
     for one in silent:
         groups.setdefault((one.point.place, one.cuts), []).append(one)
     for held in groups.values():
-        names = [one.leaf.path for one in held]
+        names = [one.leaf.name for one in held]
         receive = "receives" if len(names) == 1 else "receive"
         yield Problem(
             "no-gradient",
-            f"{some(names, 3)} {receive} no gradient: the loss depends on {_it(names)} only through what is cut",
+            f"{some(names, 3)} {receive} no gradient: all ways from the loss to {_it(names)} are cut",
             [*held[0].cuts, *_sites("called", "differentiated here", held[0].point.place)],
             names,
             {"gradient": 0.0, "status": str(held[0].status.value)},
-            "take the cut out, or, if it is meant, freeze the parameters themselves: stop_gradient(params[...]), "
-            "or optax.multi_transform with set_to_zero",
+            "take the cut out, or, if it is meant, freeze the parameters themselves: "
+            "stop_gradient(params[...]), or optax.multi_transform with set_to_zero",
         )
 
 
@@ -155,7 +152,7 @@ def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
     for one in silent:
         groups.setdefault(id(one.point), []).append(one)
     for held in groups.values():
-        names, point = [one.leaf.path for one in held], held[0].point
+        names, point = [one.leaf.name for one in held], held[0].point
         is_whole = len(held) == len(point.leaves) and sum(math.prod(one.leaf.shape) for one in held) > 1
         outside = list(dict.fromkeys(one.leaf.outside for one in held if one.leaf.outside))
         what = f"{point.name or 'the function'}, which is differentiated"
@@ -165,7 +162,7 @@ def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
         use = f"let {point.name or 'the function'} use its argument"
         yield Problem(
             "no-gradient" if is_whole else "held-unused",
-            f"{some(names, 3)} {'plays' if len(names) == 1 else 'play'} no part in the result of {what}{instead}",
+            f"{some(names, 3)} {_play(names)} no part in the result of {what}{instead}",
             [*list(dict.fromkeys(found))[:MOST], *_sites("called", "differentiated here", point.place)],
             names,
             {"gradient": 0.0},
@@ -188,13 +185,13 @@ def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, 
     if not indices or len(silent[0].point.leaves) != len(place.paths):
         return
     held = [by_key[place.tails[i], place.shapes[i]] for i in indices]
-    names = [one.leaf.path for one in held]
+    names = [one.leaf.name for one in held]
     cuts = list(dict.fromkeys(site for one in held for site in one.cuts))[:MOST]
     yield (
         Problem(
             "moves-frozen",
-            f"no gradient arrives at {some(names, 3)}, and each step moves {_it(names)} all the same, as weight "
-            "decay does",
+            f"no gradient arrives at {some(names, 3)}, and each step moves {_it(names)} all the same, as "
+            "weight decay does",
             [*cuts, *_sites("step", f"optax.apply_updates moves {_it(names)} here", place.place)],
             names,
             {"steps": place.looked, "moved": place.moved[indices[0]]},
@@ -212,13 +209,13 @@ def _raw(place: Applied) -> Iterator[Problem]:
     names = [place.paths[i] for i in raw]
     yield Problem(
         "moves-frozen",
-        f"the gradient of {some(names, 3)} is added to {_it(names)} as it is, without a step size or a sign: no part "
-        "of the optimizer treats it",
+        f"the gradient of {some(names, 3)} is added to {_it(names)} as it is, without a step size or a "
+        "sign: no part of the optimizer treats it",
         _sites("step", "added here", place.place),
         names,
         {"calls": place.calls, "moved": place.moved.get(raw[0], 0)},
-        "optax.masked passes on what its mask leaves out: put optax.masked(optax.set_to_zero(), rest) behind it, "
-        "or use optax.multi_transform with set_to_zero",
+        "optax.masked passes on what its mask leaves out: put optax.masked(optax.set_to_zero(), rest) behind "
+        "it, or use optax.multi_transform with set_to_zero",
     )
 
 
@@ -248,13 +245,17 @@ def _stays(place: Applied, point: Point | None) -> Iterator[Problem]:
         dtypes = sorted(set(place.dtypes))
         yield Problem(
             "lost-in-rounding",
-            f"updates are lost in rounding: added to {some(dtypes)} parameters they change no element, in each of "
-            f"{place.looked} steps",
+            f"updates are lost in rounding: added to {some(dtypes)} parameters they change no element, "
+            f"in each of {place.looked} steps",
             _sites("step", "applied here, and no element changes", place.place),
             place.paths if len(place.paths) < MOST else [],
             {"dtypes": dtypes, "steps": place.looked, "moved": 0},
             "keep the parameters in float32 and convert them in the loss, or raise the learning rate",
         )
+
+
+def _play(names: Sequence[str]) -> str:
+    return "plays" if len(names) == 1 else "play"
 
 
 def _it(names: Sequence[str]) -> str:

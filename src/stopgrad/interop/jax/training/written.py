@@ -1,4 +1,4 @@
-"""What the user's source says at a line: the names that it reads, where these are assigned, what is returned."""
+"""What the user's source says at a line: the names that it reads, where these are assigned."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def value_of(name: str, frame: FrameType) -> Any:
-    """What a variable, an attribute or an element holds in a frame, without calling anything of the user's."""
+    """What a variable, an attribute or an element holds in a frame, without calling the user's code."""
     try:
         return _value(ast.parse(name, mode="eval").body, frame)
     except (SyntaxError, ValueError):
@@ -112,9 +112,10 @@ def _scope_at(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function around a line, or the module."""
     found: ast.AST = tree
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if node.lineno <= line <= (node.end_lineno or line):
-                found = node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if node.lineno <= line <= (node.end_lineno or line):
+            found = node
     return found
 
 
@@ -127,7 +128,7 @@ def _within(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def assigned_at(location: Location, name: str) -> Location | None:
-    """The one assignment to a variable before a line, in the function around it; None if there are several."""
+    """The assignment to a variable in the function around a line; None if there are several."""
     tree = tree_of(location.file)
     if tree is None:
         return None
@@ -139,9 +140,10 @@ def assigned_at(location: Location, name: str) -> Location | None:
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             targets = [node.target]
         names = {ast.unparse(one) for target in targets for one in _targets(target)}
-        if name in names and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
-                found.append(node.value)
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or name not in names:
+            continue
+        if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
+            found.append(node.value)
     return location_of(location.file, found[0]) if len(found) == 1 else None
 
 
@@ -179,7 +181,8 @@ def _definition(code: CodeType) -> ast.Lambda | ast.FunctionDef | ast.AsyncFunct
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
             lambdas.append(node)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
-            if min([node.lineno, *[one.lineno for one in node.decorator_list]]) == code.co_firstlineno:
-                return node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name != code.co_name:
+            continue
+        if min([node.lineno, *[one.lineno for one in node.decorator_list]]) == code.co_firstlineno:
+            return node
     return lambdas[0] if len(lambdas) == 1 else None
