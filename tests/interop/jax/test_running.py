@@ -1,4 +1,4 @@
-"""Trainings in JAX that are followed: what ends them is explained, what trains nothing is found, no number changes."""
+"""Trainings in JAX that are followed: what ends them is explained, what trains nothing is found."""
 
 from __future__ import annotations
 
@@ -80,11 +80,13 @@ def test_scripts_that_raise_are_explained_and_their_right_twins_are_not(
     expected = re.search(r"# finds: (\S+)", run.source)
     assert expected is not None
     if expected[1] == "nothing":
-        assert run.error is None and run.problems == []
+        assert run.error is None
+        assert run.problems == []
         return
     assert run.kinds == [expected[1]]
     run.check_places()
-    assert run.error is not None and notes.problem_of(run.error) is run.problems[0]
+    assert run.error is not None
+    assert notes.problem_of(run.error) is run.problems[0]
     assert any(expected[1] in note for note in run.error.__notes__)
     assert "stopgrad" not in capsys.readouterr().out
 
@@ -235,7 +237,8 @@ def test_names_and_dtypes_are_told(tmp_path: Path) -> None:
 )
 def test_errors_of_other_kinds_are_left_alone(text: str, tmp_path: Path) -> None:
     run = script(tmp_path, text)
-    assert run.error is not None and run.problems == []
+    assert run.error is not None
+    assert run.problems == []
     assert not any("stopgrad" in note for note in getattr(run.error, "__notes__", ()))
 
 
@@ -280,7 +283,8 @@ RIGHT = {
     "frozen itself": HELD,
     "dead": 'return ((jax.nn.relu(x @ p["a"] - 100.0) @ p["b"] - 1.0) ** 2).mean()',
     "partly": 'h = x @ p["a"]\n        return ((h - jax.lax.stop_gradient(h) + h) @ p["b"]).sum()',
-    "straight through": 'h = x @ p["a"]\n        return ((h + jax.lax.stop_gradient(jnp.round(h) - h)) @ p["b"]).sum()',
+    "straight through": 'h = x @ p["a"]\n'
+    '        return ((h + jax.lax.stop_gradient(jnp.round(h) - h)) @ p["b"]).sum()',
     "batched branch": 'v = jax.vmap(lambda v: jax.lax.cond(v > 0, jnp.sin, jnp.cos, v))(p["b"])\n'
     '        return (x @ p["a"] @ v).sum()',
 }
@@ -399,7 +403,98 @@ def test_accumulation_and_warm_up_are_no_finding(tx: str, tmp_path: Path) -> Non
     assert script(tmp_path, tx + EAGER.format(loss=OPEN)).kinds == []
 
 
+@pytest.mark.parametrize(("tx", "loss"), [(ZERO, STOP), (MASK, HELD)])
+@pytest.mark.parametrize("form", [JITTED, EAGER], ids=["jit", "eager"])
+def test_what_the_optimizer_holds_still_is_no_finding(form: str, tx: str, loss: str, tmp_path: Path) -> None:
+    assert script(tmp_path, tx + form.format(loss=loss)).kinds == []
+
+
+LIBRARIES = {
+    "flax.linen": """
+    import flax.linen as nn
+    from flax.training.train_state import TrainState
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            h = CUT(nn.Dense(4)(x))
+            return nn.Dense(1)(nn.Dropout(0.1, deterministic=False)(h))
+    net, key = Net(), jax.random.key(0)
+    q = net.init({"params": key, "dropout": key}, x)["params"]
+    state = TrainState.create(apply_fn=net.apply, params=q, tx=tx)
+    @jax.jit
+    def step(state, x, key):
+        def loss(q): return (state.apply_fn({"params": q}, x, rngs={"dropout": key}) ** 2).mean()
+        return state.apply_gradients(grads=jax.grad(loss)(state.params))
+    for _ in range(3):
+        state = step(state, x, key)
+    """,
+    "flax.nnx": """
+    from flax import nnx
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.Dense_0 = nnx.Linear(3, 4, rngs=rngs)
+            self.last = nnx.Linear(4, 1, rngs=rngs)
+        def __call__(self, x):
+            return self.last(CUT(self.Dense_0(x)))
+    net = Net(nnx.Rngs(0))
+    opt = nnx.Optimizer(net, tx, wrt=nnx.Param)
+    @nnx.jit
+    def step(net, opt, x):
+        opt.update(net, nnx.grad(lambda net: (net(x) ** 2).mean())(net))
+    for _ in range(3):
+        step(net, opt, x)
+    """,
+    "equinox": """
+    import equinox as eqx
+    class Net(eqx.Module):
+        Dense_0: eqx.nn.Linear
+        last: eqx.nn.Linear
+        def __call__(self, x):
+            return self.last(CUT(self.Dense_0(x)))
+    one, two = jax.random.split(jax.random.key(0))
+    net = Net(eqx.nn.Linear(3, 4, key=one), eqx.nn.Linear(4, 1, key=two))
+    s = tx.init(eqx.filter(net, eqx.is_array))
+    @eqx.filter_jit
+    def step(net, s, x):
+        g = eqx.filter_grad(lambda net: (jax.vmap(net)(x) ** 2).mean())(net)
+        u, s = tx.update(g, s)
+        return eqx.apply_updates(net, u), s
+    for _ in range(3):
+        net, s = step(net, s, x)
+    """,
+    "haiku": """
+    import haiku as hk
+    net = hk.transform(lambda x: hk.Linear(1)(CUT(hk.Linear(4, name="Dense_0")(x))))
+    q = net.init(jax.random.PRNGKey(0), x)
+    s = tx.init(q)
+    for i in range(3):
+        u, s = tx.update(jax.grad(lambda q: (net.apply(q, None, x) ** 2).mean())(q), s)
+        q = optax.apply_updates(q, u)
+    """,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_modules_of_libraries_are_followed(library: str, tmp_path: Path) -> None:
+    pytest.importorskip(library.partition(".")[0])
+    cut, right = (LIBRARIES[library].replace("CUT", name) for name in ("jnp.round", "jnp.tanh"))
+    run = script(tmp_path, cut)
+    assert run.kinds == ["no-gradient"]
+    assert len(run.problems[0].names) == 2
+    assert all("Dense_0" in name for name in run.problems[0].names)
+    line = next(n for n, text in enumerate(run.source.splitlines(), 1) if "jnp.round" in text)
+    assert [site.location.line for site in run.problems[0].sites if site.role == "cut"] == [line]
+    assert script(tmp_path, right).kinds == []
+
+
 # ----------------------------------------------------------------------------------- nothing changes
+
+
+def test_nothing_of_a_trace_is_kept(tmp_path: Path) -> None:
+    run = script(tmp_path, "with jax.checking_leaks():\n" + textwrap.indent(JITTED.format(loss=CUT), "    "))
+    assert run.error is None
+    assert run.kinds == ["no-gradient"]
+
 
 NUMBERS = """
 import random, numpy
@@ -425,7 +520,7 @@ last = jax.random.normal(key)
 
 def test_numbers_and_random_states_are_those_without_us(tmp_path: Path) -> None:
     followed, plain = script(tmp_path, NUMBERS), script(tmp_path, NUMBERS, followed=False)
-    assert followed.error is None and plain.error is None
+    assert (followed.error, plain.error) == (None, None)
     assert followed.kinds == ["no-gradient"]
     for name in ("p", "s", "l", "rows", "last"):
         ours = jax.tree_util.tree_leaves(followed.variables[name])
@@ -443,7 +538,7 @@ def test_functions_are_put_back_and_those_handed_out_still_work() -> None:
     assert (jax.grad, jax.value_and_grad, optax.apply_updates) == before
     assert float(kept(lambda w: w**3)(2.0)) == 12.0
     assert float(made(3.0)) == 6.0
-    assert kept.__name__ == "grad" and kept.__doc__ == jax.grad.__doc__
+    assert (kept.__name__, kept.__doc__) == ("grad", jax.grad.__doc__)
     assert one.steps == 0
 
 

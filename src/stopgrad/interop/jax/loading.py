@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -271,7 +272,8 @@ def question(
     """
     program = program_of(what, f, args, kwargs, within)
     asked = chosen(what, program, len(args), argnums)
-    graph, inputs, outputs = _built(what, f, program)
+    with jax.ensure_compile_time_eval() if within else contextlib.nullcontext():
+        graph, inputs, outputs = _built(what, f, program)
     if not outputs:
         raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
     xs = {program.paths[i]: inputs[i] for i in asked}

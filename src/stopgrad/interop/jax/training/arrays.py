@@ -66,6 +66,17 @@ def zeros_among(values: Sequence[Any]) -> list[bool]:
     return found
 
 
+def are_kept_zero(values: Sequence[Any]) -> list[bool]:
+    """Which values are constants of zero, not products with zero: those of arrays have no sign."""
+    found = [_is_zero_by_making(x) for x in values]
+    looked = [i for i, x in enumerate(values) if not found[i] and _is_there(x)]
+    if looked:
+        some = jax.device_get(_any_element_or_sign([values[i] for i in looked]))
+        for i, is_any in zip(looked, some, strict=True):
+            found[i] = not is_any
+    return found
+
+
 def changed_among(before: Sequence[Any], after: Sequence[Any]) -> list[bool | None]:
     """Which arrays differ from those before in any element; None where values are not there."""
     pairs = list(zip(before, after, strict=True))
@@ -83,6 +94,11 @@ def changed_among(before: Sequence[Any], after: Sequence[Any]) -> list[bool | No
 @jax.jit  # type: ignore[untyped-decorator]
 def _any_element(values: Sequence[jax.Array]) -> list[jax.Array]:
     return [jnp.any(x != 0) for x in values]
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def _any_element_or_sign(values: Sequence[jax.Array]) -> list[jax.Array]:
+    return [jnp.any((x != 0) | (jnp.signbit(x) if jnp.isrealobj(x) else False)) for x in values]
 
 
 @jax.jit  # type: ignore[untyped-decorator]

@@ -236,6 +236,8 @@ class Calls:
             if point is not None:
                 self.points[key] = point
                 self._met(point)
+                if point.is_traced:  # What the function closes over belongs to a trace that will end.
+                    self.points[key] = point._replace(call=None)
         if not any(map(is_traced, arrived)):
             self._called()
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.jax.tracing import path_of
-from stopgrad.interop.jax.training.arrays import changed_among, is_traced, zeros_among
+from stopgrad.interop.jax.training.arrays import are_kept_zero, changed_among, is_traced, zeros_among
 from stopgrad.interop.jax.training.calls import LEAVES, user_frame
 
 LOOKED = 5
@@ -44,6 +44,7 @@ class Applied:
         same: in how many of these updates that were not zero changed no element.
         moved: for each parameter, in how many it changed.
         raw: the parameters whose update was their gradient itself, in all calls.
+        kept: the parameters whose update was a constant of zero, in all calls.
         dropped: whether the result is thrown away by the statement.
         accumulates: whether optax collects gradients over several calls.
         dtypes: of the parameters.
@@ -61,6 +62,7 @@ class Applied:
     same: int = 0
     moved: dict[int, int] = field(default_factory=dict)
     raw: set[int] | None = None
+    kept: set[int] | None = None
     dropped: bool = False
     accumulates: bool = False
 
@@ -130,7 +132,7 @@ class Updates:
         known.calls += 1
         traced = any(map(is_traced, [*leaves, *given]))
         if known.calls <= LOOKED:
-            self._note_raw(known, latest, given)
+            self._note_untreated(known, latest, given)
             self._look_at(known, leaves, given, made, frame)
         if not traced:
             self._applied()
@@ -144,14 +146,18 @@ class Updates:
         known.dropped = frame is caller and (_is_dropped(frame) or _is_never_read(place))
         return known
 
-    def _note_raw(self, known: Applied, latest: Sequence[weakref.ref[Any]], updates: Sequence[Any]) -> None:
-        """Note which updates are gradients themselves, and not zero."""
+    def _note_untreated(
+        self, known: Applied, latest: Sequence[weakref.ref[Any]], updates: Sequence[Any]
+    ) -> None:
+        """Note which updates are gradients themselves, and not zero, and which are zero whatever arrives."""
         raw: list[int] = []
         if len(latest) == len(updates):
             raw = [i for i, (ref, x) in enumerate(zip(latest, updates, strict=True)) if ref() is x]
         zeros = zeros_among([updates[i] for i in raw])
         found = {i for i, is_zero in zip(raw, zeros, strict=True) if not is_zero}
         known.raw = found if known.raw is None else known.raw & found
+        kept = {i for i, is_kept in enumerate(are_kept_zero(updates)) if is_kept}
+        known.kept = kept if known.kept is None else known.kept & kept
 
     def _look_at(
         self,

@@ -85,7 +85,8 @@ class Session:
         if point.call is None:
             return
         try:
-            self._silent += silent_leaves(point, flow_for(point.call))
+            flow = flow_for(point.call)
+            self._silent += silent_leaves(point._replace(call=None), flow)
         except Exception:  # Of JAX, the user's own, or ours.
             return
 

@@ -107,17 +107,36 @@ def problems_of(
     for place in applied:
         point = points.get(place.point)
         others = [] if point is None else [one for one in points.values() if _is_interleaved(one, point)]
-        mine = [one for one in silent if one.point is point and one.key not in _arriving(others)]
+        known = _arriving(others)
+        mine = [one for one in silent if _is_at(one, point) and one.key not in known]
         for problem, keys in _moved(place, mine):
             moved |= keys
             yield problem
     arriving = _arriving(points.values())
-    left = [one for one in silent if not (one.is_meant or one.key in moved or one.key in arriving)]
+    left = [
+        one
+        for one in silent
+        if not (one.is_meant or one.key in moved or one.key in arriving)
+        and _is_stepped(one, [at for at in applied if _is_at(one, points.get(at.point))])
+    ]
     yield from _no_gradient([one for one in left if one.status is not Status.DISCONNECTED])
     yield from _unused([one for one in left if one.status is Status.DISCONNECTED])
     for place in applied:
         yield from _raw(place)
         yield from _stays(place, points.get(place.point))
+
+
+def _is_at(one: Silent, point: Point | None) -> bool:
+    return point is not None and one.point.span is point.span
+
+
+def _is_stepped(one: Silent, applied: Sequence[Applied]) -> bool:
+    """Whether an optimizer is to move a leaf, as far as is known: nobody makes its update a constant of zero."""
+    return not applied or any(
+        one.key == key and i not in (place.kept or ())
+        for place in applied
+        for i, key in enumerate(zip(place.tails, place.shapes, strict=True))
+    )
 
 
 def _arriving(points: Iterable[Point]) -> set[Key]:
