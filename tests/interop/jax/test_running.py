@@ -529,6 +529,23 @@ def test_numbers_and_random_states_are_those_without_us(tmp_path: Path) -> None:
     assert followed.random == plain.random
 
 
+def test_what_jax_traces_is_what_it_traces_without_us(tmp_path: Path) -> None:
+    text = """
+    def step(p, s, x, key):
+        def loss(p):
+            noise = jax.random.normal(jax.random.fold_in(key, 3), x.shape)
+            h = jnp.linalg.qr(jnp.round((x + noise) @ p["a"]))[0]
+            return ((h @ p["b"] - jnp.arange(5.0)) ** 2).mean()
+        g = jax.grad(loss)(p)
+        u, s = tx.update(g, s, p)
+        return optax.apply_updates(p, u), s
+    traced = str(jax.make_jaxpr(step)(p, s, x, jax.random.key(0)))
+    """
+    followed, plain = script(tmp_path, text), script(tmp_path, text, followed=False)
+    assert followed.kinds == ["no-gradient"]
+    assert followed.variables["traced"] == plain.variables["traced"]
+
+
 def test_functions_are_put_back_and_those_handed_out_still_work() -> None:
     before = jax.grad, jax.value_and_grad, optax.apply_updates
     one = session.Session()

@@ -257,7 +257,7 @@ class Calls:
             path, leaf = leaves[i]
             name = _BETWEEN.sub(r"\1.", path)
             tail = name.partition(".")[2]
-            outside = _outside(call.function, leaf) if is_zero else ""
+            outside = _outside(call, leaf) if is_zero else ""
             shown = name if is_own or not tail else tail
             found.append(Leaf(path, shown, np.shape(leaf), is_zero, tail, outside))
         title = "" if own is None else own.co_name
@@ -283,8 +283,9 @@ def _spare(function: Any) -> Any:
     return spare
 
 
-def _outside(function: Any, leaf: Any) -> str:
-    """The variable by which a function reads the very array that it is also given as an argument."""
+def _outside(call: Call, leaf: Any) -> str:
+    """The variable by which a function reads the very value that it is also given as an argument."""
+    function: Any = call.function
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
@@ -292,11 +293,8 @@ def _outside(function: Any, leaf: Any) -> str:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):  # It may be empty.
             held[name] = cell.cell_contents
-    for name, value in held.items():
-        with contextlib.suppress(Exception):
-            if any(one is leaf for one in jax.tree_util.tree_leaves(value)):
-                return name
-    return ""
+    given = [leaf, *[call.args[n] for n in call.positions]]
+    return next((name for name, value in held.items() if any(value is one for one in given)), "")
 
 
 def _line(error: BaseException) -> str:

@@ -131,7 +131,7 @@ def _is_at(one: Silent, point: Point | None) -> bool:
 
 
 def _is_stepped(one: Silent, applied: Sequence[Applied]) -> bool:
-    """Whether an optimizer is to move a leaf, as far as is known: nobody makes its update a constant of zero."""
+    """Whether an optimizer is to move a leaf, as far as is known: its update is no constant zero."""
     return not applied or any(
         one.key == key and i not in (place.kept or ())
         for place in applied
