@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,59 +15,11 @@ optax = pytest.importorskip("optax")
 session = pytest.importorskip("stopgrad.interop.jax.training.session")
 notes = pytest.importorskip("stopgrad.flow.problems.notes")
 following = pytest.importorskip("stopgrad.tools.running.following")
+scripts = pytest.importorskip("jax_scripts")
+Run, script = scripts.Run, scripts.script
 
 SCRIPTS = Path(__file__).parents[2] / "tools" / "run" / "scripts"
 CORPUS = sorted(SCRIPTS.glob("jax-*/*.py"))
-START = """
-import jax, jax.numpy as jnp, optax
-p = {"a": jnp.full((3, 4), 0.1), "b": jnp.ones(4)}
-x = jnp.ones((5, 3))
-tx = optax.sgd(0.1)
-s = tx.init(p)
-"""
-
-
-class Run:
-    """A script that was followed: its findings, its error, its variables."""
-
-    def __init__(self, path: Path, followed: bool = True) -> None:
-        self.source = path.read_text()
-        self.error: BaseException | None = None
-        self.variables: dict[str, Any] = {"__name__": "__main__"}
-        self.problems: list[Any] = []
-        random.seed(0)
-        np.random.seed(0)
-        code = compile(self.source, str(path), "exec")
-        self.session = session.Session() if followed else None
-        try:
-            exec(code, self.variables)
-        except Exception as error:
-            self.error = error
-        self.random = random.random(), np.random.random()
-        if self.session is not None:
-            self.session.close()
-            self.problems = self.session.problems(self.error)
-
-    @property
-    def kinds(self) -> list[str]:
-        return [one.kind for one in self.problems]
-
-    def marked(self) -> dict[str, int]:
-        """The lines that the script marks, by their part."""
-        lines = enumerate(self.source.splitlines(), 1)
-        return {role: n for n, line in lines for role in re.findall(r"#.*<(\w+)>", line)}
-
-    def check_places(self) -> None:
-        """Every line that is marked is one of the finding's, in that part."""
-        (problem,) = self.problems
-        told = {(site.role, site.location.line) for site in problem.sites}
-        assert set(self.marked().items()) <= told
-
-
-def script(folder: Path, text: str, followed: bool = True, start: str = START) -> Run:
-    path = folder / ("followed.py" if followed else "plain.py")
-    path.write_text(start + textwrap.dedent(text))
-    return Run(path, followed)
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=[path.stem for path in CORPUS])
@@ -208,6 +158,38 @@ def test_scripts_that_raise_are_explained_and_their_right_twins_are_not(
                 return jax.lax.fori_loop(0, n, lambda i, c: c * 1.1, v)  # <needed>
             step = jax.jit(jax.grad(loss))
             step(2.0, 3)  # <called>
+            """,
+        ),
+        (
+            "wrong-gradient",
+            """
+            @jax.custom_vjp
+            def f(v, t):
+                return v * t
+            def forward(v, t):
+                return v * t, (v, t)
+            def backward(kept, g):
+                return (g * kept[1],)  # <wrong>
+            f.defvjp(forward, backward)
+            jax.grad(lambda v: f(v, 3.0) + 1.0)(2.0)  # <needed> <called>
+            """,
+        ),
+        (
+            "not-twice",
+            """
+            @jax.custom_vjp
+            def f(v):
+                return v ** 2
+            f.defvjp(lambda v: (v ** 2, v), lambda v, g: (2 * v * g,))
+            jax.jacfwd(f)(2.0)  # <called>
+            """,
+        ),
+        (
+            "leaves-graph",
+            """
+            def loss(v):
+                return jax.pure_callback(lambda v: v, jax.ShapeDtypeStruct((), jnp.float32), v)  # <cut>
+            jax.grad(loss)(2.0)
             """,
         ),
     ],

@@ -303,15 +303,9 @@ def _told_in(message: str) -> Location | None:
 
 def while_loop(failed: Failed) -> Problem | None:
     """A while loop is differentiated in reverse."""
-    loop: list[Site] = []
-    error: BaseException | None = failed.error
-    for _ in range(CHAIN):
-        error = None if error is None else error.__cause__ or error.__context__
-        if error is None:
-            break
-        steps = steps_of(error)
-        if type(error).__name__ == "JaxStackTraceBeforeTransformation" and steps:
-            loop = [Site("needed", "the loop, whose number of steps only its run knows", steps[-1].location)]
+    step = _before(failed.error)
+    told = "the loop, whose number of steps only its run knows"
+    loop = [] if step is None else [Site("needed", told, step.location)]
     return Problem(
         "jax-while-loop",
         "a loop whose number of steps is known only when it runs is differentiated in reverse, which would "
@@ -321,6 +315,76 @@ def while_loop(failed: Failed) -> Problem | None:
         {},
         "jax.lax.scan, or jax.lax.fori_loop whose bounds are numbers of Python; forwards, jax.jvp and "
         "jax.jacfwd can; for a fixed point, jax.lax.custom_root",
+    )
+
+
+def _before(error: BaseException) -> Step | None:
+    """The user's line that computed what JAX then failed to transform, as JAX remembers it."""
+    one: BaseException | None = error
+    for _ in range(CHAIN):
+        one = None if one is None else one.__cause__ or one.__context__
+        if type(one).__name__ == "JaxStackTraceBeforeTransformation" and one is not None:
+            steps = steps_of(one)
+            return steps[-1] if steps else None
+    return None
+
+
+# ------------------------------------------------------------------------------------------- custom rules
+
+
+def wrong_rule(failed: Failed) -> Problem | None:
+    """The backward rule of a custom function returns something that does not fit its arguments."""
+    step = _before(failed.error)
+    found: list[Site] = []
+    names: list[str] = []
+    for name in () if step is None else names_at(step.location):
+        rules = [getattr(value_of(name, one.frame), "bwd", None) for one in reversed(failed.steps)]
+        code = own_code(next(filter(None, rules), None))
+        if code is not None and kind_of(code.co_filename) == OWN:
+            at = returned_at(code)
+            found = [] if at is None else [Site("wrong", f"returned here, by the rule of {name}", at)]
+            names = [name]
+            break
+    if step is not None:
+        found.append(Site("needed", "the custom function is called here", step.location))
+    shape = re.search(
+        r"output\[(\d+)\].* type (\S+) corresponding to an input of type (\S+),", failed.message
+    )
+    fact = "returns not one gradient for each argument"
+    if shape:
+        fact = f"returns {shape[2]} as the gradient of argument {shape[1]}, which is {shape[3]}"
+    return Problem(
+        "wrong-gradient",
+        f"the backward rule of {names[0] if names else 'a custom_vjp function'} {fact}",
+        [*found, *failed.site("called", "differentiated here")],
+        names,
+        {},
+        "return a tuple with a gradient for each argument, of its shape and dtype; zeros for one without",
+    )
+
+
+def no_forward(failed: Failed) -> Problem | None:
+    """A function with a backward rule only is differentiated forwards."""
+    return Problem(
+        "not-twice",
+        "a custom_vjp function, which has a rule for reverse mode only, is differentiated forwards",
+        failed.site("called", "called here, inside of jvp, jacfwd, hessian or linearize"),
+        [],
+        {},
+        "jax.jacrev in place of jax.jacfwd; for both modes, write the rule with jax.custom_jvp",
+    )
+
+
+def callback(failed: Failed) -> Problem | None:
+    """A callback to Python is differentiated."""
+    return Problem(
+        "leaves-graph",
+        "a value leaves JAX for a callback to Python, and a gradient is to pass it",
+        failed.site("cut", "leaves for Python here"),
+        [],
+        {},
+        "write it with jax.numpy, or give it a rule by jax.custom_jvp or jax.custom_vjp; if no gradient is "
+        "meant to pass, jax.lax.stop_gradient(...) around its arguments",
     )
 
 
@@ -341,6 +405,9 @@ RULES: tuple[tuple[Any, str, Tells], ...] = (
         concrete,
     ),
     (TypeError, r"concrete values? (of integer type|is expected)|Shapes must be 1D sequences", concrete),
+    ((TypeError, ValueError), r"Custom VJP bwd rule must produce", wrong_rule),
+    (TypeError, r"can't apply forward-mode .* to a custom_vjp function", no_forward),
+    (ValueError, r"callbacks do not support JVP", callback),
     (ValueError, r"Reverse-mode differentiation does not work for lax\.while_loop", while_loop),
 )
 """What explains an error, by its type and by what its message contains; the first that fits is asked."""
