@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -257,15 +258,22 @@ def question(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
+    within: bool = False,
 ) -> Question:
     """Trace a function, and ask about its arguments.
+
+    Args:
+        what: names the caller in errors.
+        f, args, kwargs, argnums: as for :func:`explain`.
+        within: whether the function may use values of a trace around, which then count as constants.
 
     Raises:
         ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
     """
-    program = program_of(what, f, args, kwargs)
+    program = program_of(what, f, args, kwargs, within)
     asked = chosen(what, program, len(args), argnums)
-    graph, inputs, outputs = _built(what, f, program)
+    with jax.ensure_compile_time_eval() if within else contextlib.nullcontext():
+        graph, inputs, outputs = _built(what, f, program)
     if not outputs:
         raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
     xs = {program.paths[i]: inputs[i] for i in asked}

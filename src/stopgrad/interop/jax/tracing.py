@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
@@ -132,8 +134,12 @@ def path_of(first: str, entries: Sequence[Any]) -> str:
     return ".".join(parts)
 
 
-def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+def program_of(
+    what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], within: bool = False
+) -> Program:
     """Trace a function with JAX on arguments like these; *what* names the caller in errors.
+
+    With *within*, it may use values of a trace around this call: they become constants of zero.
 
     Raises:
         ArgumentError: JAX cannot trace it.
@@ -164,7 +170,7 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
         returned["fixed"] = {i: y for i, (_, y) in enumerate(found) if not is_traced(y)}
         return [y for _, y in found if is_traced(y)]
 
-    closed = _traced(what, f, flat, [leaves[i] for i in traced])
+    closed = _traced(what, f, flat, [leaves[i] for i in traced], within)
     spec, fixed = returned["spec"], returned["fixed"]
     total = len(returned["paths"])
     arrays = [i for i in range(total) if i not in fixed]
@@ -197,7 +203,9 @@ def _unique(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def _traced(what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
+def _traced(
+    what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: Sequence[Any], within: bool
+) -> Any:
     try:
         closed = jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
     except _UNTRACEABLE as error:
@@ -211,6 +219,8 @@ def _traced(what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: 
             f"{what}: JAX cannot trace {_name(f)}: a value that was traced earlier has left its function "
             f"through a global variable or an attribute{_at(error)}; return it instead"
         ) from error
+    if within:
+        return jex.ClosedJaxpr(closed.jaxpr, [_constant(x) for x in closed.consts])
     if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
         raise ArgumentError(
             f"{what}: {_name(f)} uses a value of another trace of JAX's: one that has left its function "
@@ -218,6 +228,16 @@ def _traced(what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: 
             "this call (pass it as an argument, and call outside)"
         )
     return closed
+
+
+def _constant(x: Any) -> Any:
+    """A constant in place of a value of a trace around: zeros, for keys those of the seed zero."""
+    if not isinstance(x, jax.core.Tracer):
+        return x
+    if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+    with jax.ensure_compile_time_eval():
+        return jnp.broadcast_to(jax.random.key(0, impl=str(jax.random.key_impl(x))), x.shape)
 
 
 def _stand_in(x: object) -> Any:

@@ -12,7 +12,10 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.tools.running.imports import Awaited
 
-SESSIONS = {"torch": "stopgrad.interop.torch.training.session"}
+SESSIONS = {
+    "torch": "stopgrad.interop.torch.training.session",
+    "jax": "stopgrad.interop.jax.training.session",
+}
 """The modules that follow a training, by the package that it is written with."""
 
 

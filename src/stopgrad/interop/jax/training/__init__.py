@@ -1,0 +1,1 @@
+"""Follows trainings written with JAX: the causes of errors, which gradients arrive, what optax does."""

@@ -1,0 +1,286 @@
+"""Findings about a training in JAX: each states what was compared, and nothing beyond it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.base.source import Location, RawLocation, decode
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.parts import ARRIVES
+from stopgrad.flow.problems.problem import Problem, Site
+from stopgrad.flow.words import some
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.op import Status
+from stopgrad.interop.jax.training.calls import Leaf, Point
+from stopgrad.interop.jax.training.optimizing import Applied
+from stopgrad.interop.jax.training.written import read_at
+from stopgrad.ops.gates.stopping import StopGradient
+
+MOST = 4
+"""The most cutting lines that are named."""
+SEVERAL = 3
+"""The fewest calls in which the same must have happened for it to be told."""
+DEEPEST = 50
+Key = tuple[str, tuple[int, ...]]
+"""What a parameter is known by at other points: its path in the argument, and its shape."""
+
+
+class Silent(NamedTuple):
+    """A leaf at which no gradient arrives, for a reason that a report gives.
+
+    Attributes:
+        point: where it was asked for.
+        leaf: the leaf.
+        status: of the report.
+        cuts: the lines that cut it off.
+        is_meant: whether it is stopped itself, before anything is computed from it.
+    """
+
+    point: Point
+    leaf: Leaf
+    status: Status
+    cuts: tuple[Site, ...]
+    is_meant: bool
+
+    @property
+    def key(self) -> Key:
+        return self.leaf.tail, self.leaf.shape
+
+
+def silent_leaves(point: Point, flow: Flow) -> list[Silent]:
+    """The leaves whose gradient was zero, and to which a report knows no open path."""
+    found = []
+    for leaf in point.leaves:
+        path = _path_in(flow, leaf)
+        if leaf.is_zero and path:
+            reach = flow[path]
+            if reach.status not in ARRIVES:
+                found.append(Silent(point, leaf, reach.status, _cutting(flow, path), _is_meant(flow, path)))
+    return found
+
+
+def _path_in(flow: Flow, leaf: Leaf) -> str:
+    return leaf.path if leaf.path in flow.xs else ""
+
+
+def _cutting(flow: Flow, path: str) -> tuple[Site, ...]:
+    found: dict[tuple[str, int], Site] = {}
+    operations = [(cut.operation, f"cut here: {cut.reason}") for cut in flow[path].cuts]
+    operations += [(op, one.message) for one in flow.noted if path in one.keys for op in one.operations]
+    for op, told in operations:
+        at = flow.location(op)
+        if at is not None:
+            found.setdefault((at.own.file, at.own.line), Site("cut", told, at.own))
+    return tuple(list(found.values())[:MOST])
+
+
+def _is_meant(flow: Flow, path: str) -> bool:
+    """Whether all that cuts is a stop of the parameter itself, as one writes to freeze it."""
+    cuts = flow[path].cuts
+    return bool(cuts) and all(
+        op.definition is StopGradient and _is_of(op, flow) for cut in cuts for op in cut.operations
+    )
+
+
+def _is_of(op: Operation, flow: Flow) -> bool:
+    """Whether an operation's operand is an argument, as it is given or in another shape or dtype."""
+    given = set(flow.xs.values())
+    for _ in range(DEEPEST):
+        if len(op.inputs) != 1:
+            return False
+        if op.inputs[0] in given:
+            return True
+        op = op.inputs[0].op
+    return False
+
+
+# ------------------------------------------------------------------------------------------- findings
+
+
+def problems_of(
+    points: Mapping[Any, Point], silent: Sequence[Silent], applied: Sequence[Applied]
+) -> Iterator[Problem]:
+    """All findings of a training."""
+    moved: set[Key] = set()
+    for place in applied:
+        point = points.get(place.point)
+        others = [] if point is None else [one for one in points.values() if _is_interleaved(one, point)]
+        known = _arriving(others)
+        mine = [one for one in silent if _is_at(one, point) and one.key not in known]
+        for problem, keys in _moved(place, mine):
+            moved |= keys
+            yield problem
+    arriving = _arriving(points.values())
+    left = [
+        one
+        for one in silent
+        if not (one.is_meant or one.key in moved or one.key in arriving)
+        and _is_stepped(one, [at for at in applied if _is_at(one, points.get(at.point))])
+    ]
+    yield from _no_gradient([one for one in left if one.status is not Status.DISCONNECTED])
+    yield from _unused([one for one in left if one.status is Status.DISCONNECTED])
+    for place in applied:
+        yield from _raw(place)
+        yield from _stays(place, points.get(place.point))
+
+
+def _is_at(one: Silent, point: Point | None) -> bool:
+    return point is not None and one.point.span is point.span
+
+
+def _is_stepped(one: Silent, applied: Sequence[Applied]) -> bool:
+    """Whether an optimizer is to move a leaf, as far as is known: its update is no constant zero."""
+    return not applied or any(
+        one.key == key and i not in (place.kept or ())
+        for place in applied
+        for i, key in enumerate(zip(place.tails, place.shapes, strict=True))
+    )
+
+
+def _arriving(points: Iterable[Point]) -> set[Key]:
+    return {(leaf.tail, leaf.shape) for point in points for leaf in point.leaves if not leaf.is_zero}
+
+
+def _is_interleaved(one: Point, other: Point) -> bool:
+    """Whether two program points are parts of one training: one is called between calls of the other."""
+    return one.span[0] <= other.span[1] and other.span[0] <= one.span[1]
+
+
+def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
+    groups: dict[tuple[object, ...], list[Silent]] = {}
+    for one in silent:
+        groups.setdefault((one.point.place, one.cuts), []).append(one)
+    for held in groups.values():
+        names = [one.leaf.name for one in held]
+        receive = "receives" if len(names) == 1 else "receive"
+        yield Problem(
+            "no-gradient",
+            f"{some(names, 3)} {receive} no gradient: all ways from the loss to {_it(names)} are cut",
+            [*held[0].cuts, *_sites("called", "differentiated here", held[0].point.place)],
+            names,
+            {"gradient": 0.0, "status": str(held[0].status.value)},
+            "take the cut out, or, if it is meant, freeze the parameters themselves: "
+            "stop_gradient(params[...]), or optax.multi_transform with set_to_zero",
+        )
+
+
+def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
+    groups: dict[int, list[Silent]] = {}
+    for one in silent:
+        groups.setdefault(id(one.point), []).append(one)
+    for held in groups.values():
+        names, point = [one.leaf.name for one in held], held[0].point
+        is_whole = len(held) == len(point.leaves) and sum(math.prod(one.leaf.shape) for one in held) > 1
+        outside = list(dict.fromkeys(one.leaf.outside for one in held if one.leaf.outside))
+        what = f"{point.name or 'the function'}, which is differentiated"
+        instead = f": it reads {some(outside, 3)} from outside of it instead" if outside else ""
+        found = [site for name in outside for site in _read_in(point, name)]
+        found += [site for one in held for site in one.cuts]
+        use = f"let {point.name or 'the function'} use its argument"
+        yield Problem(
+            "no-gradient" if is_whole else "held-unused",
+            f"{some(names, 3)} {_play(names)} no part in the result of {what}{instead}",
+            [*list(dict.fromkeys(found))[:MOST], *_sites("called", "differentiated here", point.place)],
+            names,
+            {"gradient": 0.0},
+            f"{use}, in place of {some(outside, 3)} from outside"
+            if outside
+            else "use it in the loss, or leave it out of what is differentiated",
+        )
+
+
+def _read_in(point: Point, name: str) -> list[Site]:
+    at = None if point.code is None else read_at(point.code, name)
+    return [] if at is None else [Site("cut", f"{name} is read here, which is not the argument", at)]
+
+
+def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, set[Key]]]:
+    """Parameters without gradient that updates change all the same."""
+    by_key = {one.key: one for one in silent}
+    keys = list(zip(place.tails, place.shapes, strict=True))
+    indices = [i for i, key in enumerate(keys) if key in by_key and place.moved.get(i, 0) == place.looked > 0]
+    if not indices or len(silent[0].point.leaves) != len(place.paths):
+        return
+    held = [by_key[place.tails[i], place.shapes[i]] for i in indices]
+    names = [one.leaf.name for one in held]
+    cuts = list(dict.fromkeys(site for one in held for site in one.cuts))[:MOST]
+    yield (
+        Problem(
+            "moves-frozen",
+            f"no gradient arrives at {some(names, 3)}, and each step moves {_it(names)} all the same, as "
+            "weight decay does",
+            [*cuts, *_sites("step", f"optax.apply_updates moves {_it(names)} here", place.place)],
+            names,
+            {"steps": place.looked, "moved": place.moved[indices[0]]},
+            "leave them out: optax.adamw(..., mask=...), or optax.multi_transform with set_to_zero for them",
+        ),
+        {one.key for one in held},
+    )
+
+
+def _raw(place: Applied) -> Iterator[Problem]:
+    """Parameters to which their gradient itself is added, since optax.masked passes it on as it is."""
+    raw = sorted(place.raw or ())
+    if not raw or len(raw) == len(place.paths):
+        return
+    names = [place.paths[i] for i in raw]
+    yield Problem(
+        "moves-frozen",
+        f"the gradient of {some(names, 3)} is added to {_it(names)} as it is, without a step size or a "
+        "sign: no part of the optimizer treats it",
+        _sites("step", "added here", place.place),
+        names,
+        {"calls": place.calls, "moved": place.moved.get(raw[0], 0)},
+        "optax.masked passes on what its mask leaves out: put optax.masked(optax.set_to_zero(), rest) behind "
+        "it, or use optax.multi_transform with set_to_zero",
+    )
+
+
+def _stays(place: Applied, point: Point | None) -> Iterator[Problem]:
+    """Parameters that never change, although gradients arrive."""
+    if point is None or all(leaf.is_zero for leaf in point.leaves):
+        return
+    if place.dropped:
+        yield Problem(
+            "never-stepped",
+            "the result of optax.apply_updates is thrown away: the parameters stay as they are",
+            _sites("step", "called here, and its result is not used", place.place),
+            place.paths if len(place.paths) < MOST else [],
+            {"calls": place.calls},
+            "arrays of JAX are not changed in place: params = optax.apply_updates(params, updates)",
+        )
+    elif place.looked >= SEVERAL and place.zero == place.looked and not place.accumulates:
+        yield Problem(
+            "no-learning-rate",
+            f"gradients arrive, but all updates are exactly zero, in each of {place.looked} steps",
+            _sites("step", "applied here", place.place),
+            place.paths if len(place.paths) < MOST else [],
+            {"steps": place.looked, "zero": place.zero, "moved": 0},
+            "set the learning rate, or look at what the schedule makes of it at the first steps",
+        )
+    elif place.looked >= SEVERAL and place.same == place.looked:
+        dtypes = sorted(set(place.dtypes))
+        yield Problem(
+            "lost-in-rounding",
+            f"updates are lost in rounding: added to {some(dtypes)} parameters they change no element, "
+            f"in each of {place.looked} steps",
+            _sites("step", "applied here, and no element changes", place.place),
+            place.paths if len(place.paths) < MOST else [],
+            {"dtypes": dtypes, "steps": place.looked, "moved": 0},
+            "keep the parameters in float32 and convert them in the loss, or raise the learning rate",
+        )
+
+
+def _play(names: Sequence[str]) -> str:
+    return "plays" if len(names) == 1 else "play"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _sites(role: str, told: str, place: RawLocation | None) -> list[Site]:
+    at: Location | None = None if place is None else decode(place).own
+    return [] if at is None else [Site(role, told, at)]
