@@ -27,8 +27,10 @@ def main(out: str, packages: list[str], scripts: list[str]) -> None:
             torch = sys.modules["torch"]
             torch.set_num_threads(1)
             torch.optim.Adam([torch.ones(1, requires_grad=True)])  # It imports more when the first is made.
-    for module in ("rich.console", "stopgrad.tools.cli.run", "stopgrad.interop.torch.training.session"):
+    for module in ("rich.console", "stopgrad.tools.cli.run"):
         importlib.import_module(module)
+    for package in packages:
+        importlib.import_module(f"stopgrad.interop.{package}.training.session")
     found = {script: ran(script) for script in scripts}
     Path(out).write_text(json.dumps(found), encoding="utf-8")
 

@@ -77,6 +77,11 @@ def test_every_script(part: int) -> None:
     check(of_torch(sorted(SCRIPTS.rglob("*.py")))[part::PARTS])
 
 
+def test_scripts_in_jax() -> None:
+    pytest.importorskip("jax")
+    check([path for kind in KINDS if kind.startswith("jax") for path in sorted((SCRIPTS / kind).glob("*.py"))])
+
+
 def test_every_wrong_script_has_a_right_twin() -> None:
     for kind in KINDS:
         for path in (SCRIPTS / kind).glob("*.py"):

@@ -101,12 +101,23 @@ def run(script: Script) -> BaseException | None:
     try:
         code = script.compile()
     except BaseException as error:
-        return error.with_traceback(_inside(error.__traceback__))
+        return _without_us(error)
     try:
         exec(code, script.module.__dict__)  # noqa: S102 - this is what it is for
     except BaseException as error:
-        return error.with_traceback(_inside(error.__traceback__))
+        return _without_us(error)
     return None
+
+
+def _without_us(error: BaseException) -> BaseException:
+    """An error, and those that caused it, with the tracebacks that they have without us."""
+    at: BaseException | None = error
+    seen: set[int] = set()
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        at.__traceback__ = _inside(at.__traceback__)
+        at = at.__cause__ or at.__context__
+    return error
 
 
 def _inside(traceback: TracebackType | None) -> TracebackType | None:
