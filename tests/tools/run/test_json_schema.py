@@ -1,4 +1,4 @@
-"""The JSON of findings has the form that its schema and docs/findings.md describe; the page has every kind."""
+"""The JSON of findings has the form that its schema and docs/findings.md describe, and the page every kind."""
 
 from __future__ import annotations
 
