@@ -1,4 +1,4 @@
-"""The JSON of findings has the form that its schema and docs/findings.md describe, and the page every kind."""
+"""The JSON of findings is as its schema and docs/findings.md describe it, and the page has every kind."""
 
 from __future__ import annotations
 
