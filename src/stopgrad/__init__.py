@@ -206,6 +206,9 @@ _LATER = {
 Functions of operations are not among them: all other names are looked up in ``ops.functions``.
 """
 
+_UNLISTED = {"load_ipython_extension": "tools.notebook"}
+"""What others look for in the package, and users do not."""
+
 bool = bool_
 
 _sys.modules[f"{__name__}.errors"] = errors  # Their public name; tracebacks show it.
@@ -218,7 +221,7 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     _HERE = [name for name in _HERE if name not in {"TYPE_CHECKING", "annotations"}]
 
     def __getattr__(name):
-        module = _MODULE.get(name)
+        module = _MODULE.get(name, _UNLISTED.get(name))
         if module is not None:
             found = _imported(f"{__name__}.{module or name}")
             if module:

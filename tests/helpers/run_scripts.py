@@ -1,6 +1,7 @@
 """Runs scripts by ``stopgrad run``, each in a fork of a process that has imported the frameworks already.
 
 ``python run_scripts.py OUT PACKAGE... -- SCRIPT...`` writes what was found in each to OUT, as JSON by script.
+In place of a script, a list in JSON gives options, the script and its arguments.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -22,8 +24,10 @@ def main(out: str, packages: list[str], scripts: list[str]) -> None:
     for package in packages:
         importlib.import_module(package)
         if package == "torch":
-            sys.modules["torch"].set_num_threads(1)
-    for module in ("stopgrad.tools.cli.run", "stopgrad.interop.torch.training.session"):
+            torch = sys.modules["torch"]
+            torch.set_num_threads(1)
+            torch.optim.Adam([torch.ones(1, requires_grad=True)])  # It imports more when the first is made.
+    for module in ("rich.console", "stopgrad.tools.cli.run", "stopgrad.interop.torch.training.session"):
         importlib.import_module(module)
     found = {script: ran(script) for script in scripts}
     Path(out).write_text(json.dumps(found), encoding="utf-8")
@@ -42,7 +46,10 @@ def ran(script: str) -> dict[str, Any]:
                     os.dup2(stream.fileno(), 1)
                     os.dup2(stream.fileno(), 2)
                 with contextlib.chdir(folder):
-                    status = _command(["run", "--json", str(path), script])
+                    words = json.loads(script) if script.startswith("[") else [script]
+                    status = _command(["run", "--json", str(path), *words])
+            except SystemExit as error:
+                status = error.code if isinstance(error.code, int) else 1
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -57,6 +64,19 @@ def ran(script: str) -> dict[str, Any]:
 def _command(arguments: list[str]) -> int:
     main = importlib.import_module("stopgrad.tools.cli").main
     return int(main(arguments))
+
+
+def in_forks(*jobs: str | list[str], packages: tuple[str, ...] = ("torch",)) -> dict[str, Any]:
+    """Run scripts, or lists of options, a script and its arguments; what was found, by job."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "found.json"
+        given = [job if isinstance(job, str) else json.dumps(job) for job in jobs]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        subprocess.run(
+            [sys.executable, __file__, str(out), *packages, "--", *given], check=True, env=environment
+        )
+        found: dict[str, Any] = json.loads(out.read_text())
+        return found
 
 
 if __name__ == "__main__":

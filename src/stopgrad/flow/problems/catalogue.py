@@ -41,6 +41,8 @@ KINDS: dict[str, KindOfProblem] = {
     "not-real": KindOfProblem(ERROR, "only real floating-point numbers have gradients", True),
     "leaves-graph": KindOfProblem(ERROR, "a value that requires a gradient leaves the graph", True),
     "checkpoint-differs": KindOfProblem(ERROR, "a checkpoint computes something else again", True),
+    "no-derivative": KindOfProblem(ERROR, "an operation has no derivative in this form", True),
+    "transformed-requires": KindOfProblem(ERROR, "requires_grad_ in a function of torch.func", True),
     "transformed-write": KindOfProblem(ERROR, "a function of torch.func writes in place", True),
     "ddp-unused": KindOfProblem(ERROR, "DDP waits for parameters without gradient", True),
     "ddp-twice": KindOfProblem(ERROR, "DDP sees a parameter twice", True),

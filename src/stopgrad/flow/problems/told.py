@@ -8,7 +8,7 @@ from stopgrad.flow.problems.catalogue import KINDS, page_of
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Excerpt, Paragraph, Part, Section
-from stopgrad.flow.words import names
+from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
 
 WIDTH = 80
@@ -32,7 +32,7 @@ def part_of(problem: Problem, apart: bool = True) -> Section:
     title = Paragraph((f"{problem.kind}: ", style), (problem.message, STRONG))
     below: list[Part] = []
     if len(problem.names) > 1:
-        below.append(Paragraph(names(list(problem.names)), indent=2))
+        below.append(Paragraph(some(list(problem.names)), indent=2))
     for sites in _by_line(problem.sites):
         at = sites[0].location.own
         told = "; ".join(dict.fromkeys([site.told for site in sites]))

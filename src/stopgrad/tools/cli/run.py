@@ -16,14 +16,13 @@ from stopgrad.flow.problems.catalogue import ERROR, KINDS, NOTE, WARNING
 from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.reports.notices import github, sarif
 from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_text
-from stopgrad.tools.running.following import Following
+from stopgrad.tools.running.following import EVERY, Following
 from stopgrad.tools.running.page import write_page
 from stopgrad.tools.running.ranks import of_other_ranks
 from stopgrad.tools.running.script import USAGE, Ending, NoScriptError, Script, module_of, run, script_of
 
 MACHINES = {"github": github, "sarif": sarif}
 WIDTH = 80
-EVERY = 100
 
 
 def add_run(commands: Commands) -> None:

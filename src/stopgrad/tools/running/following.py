@@ -16,6 +16,10 @@ SESSIONS = {"torch": "stopgrad.interop.torch.training.session"}
 """The modules that follow a training, by the package that it is written with."""
 
 
+EVERY = 100
+"""Of the steps after the first ones, one in so many is recorded unless that is said."""
+
+
 class Session(Protocol):
     """Follows a training in one framework."""
 

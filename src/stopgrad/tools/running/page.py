@@ -91,7 +91,7 @@ def _drawn(norms: dict[str, list[tuple[int, float]]]) -> str:
         ordered = [*ordered[: LAYERS // 2], *ordered[-LAYERS // 2 :]]
     figure = figures.Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
-    for name in ordered:
+    for name in [name for name in norms if name in ordered]:
         steps = [step for step, norm in norms[name] if norm > 0]
         axes.plot(steps, [norm for _, norm in norms[name] if norm > 0], marker=".", label=name)
     axes.set_yscale("log")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.explaining.context import Context, reachable, sites, variable_of
+from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, reachable, sites, variable_of
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
 
@@ -21,6 +21,9 @@ class _Tie(NamedTuple):
 
 def second(context: Context) -> Problem | None:
     """The finding; None where no backward pass through the graph was recorded."""
+    if not context.is_recorded:
+        told = "the loss hangs on a graph that was differentiated before"
+        return Problem("second-backward", told, context.here("second", "again here"), cure=UNRECORDED)
     tie = _tie(context)
     if tie is None:
         return None
@@ -94,15 +97,14 @@ def _form(context: Context, tie: _Tie, name: str) -> tuple[str, str]:
             "the first call only if both gradients of the same values are meant",
         )
     roots = {value for call in context.recorder.backwards for value in call.losses}
-    if any(value in roots for value in tie.values):
+    repeated = any(event.place in {value.event.place for value in tie.values} for event in _events(context))
+    if any(value in roots or (repeated and len(value.sizes) == 1) for value in tie.values):
         return (
-            f"{name} is a loss that was differentiated before, and the new one is made of it",
+            f"{name} is a number kept from an earlier step, with its graph, and the new loss is made of it",
             f"keep {name}.detach() or {name}.item(): what is kept for a sum or an average needs no graph",
         )
-    again = _events(context)
-    places = {value.event.place for value in tie.values}
     began = tie.first.number
-    if any(event.place in places for event in again):
+    if repeated:
         return (
             f"{name} is kept from an earlier step, with the graph of that step",
             f"{name} = {name}.detach() before it is used in the next step"

@@ -12,11 +12,14 @@ from stopgrad.flow.problems.problem import Site
 from stopgrad.flow.problems.variables import variable_at
 from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.nodes import node_of
+from stopgrad.interop.torch.recording.places import user_frame
 from stopgrad.interop.torch.recording.record import Kind, Value
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.recording.used import parameters_of
 
 Tensor = torch.Tensor
+UNRECORDED = "this step was not recorded: stopgrad run --every 1 names the lines"
+"""What helps where a step that was not recorded raised an error."""
 MOST = 200_000
 """The most nodes of autograd's that are looked at."""
 
@@ -56,8 +59,13 @@ class Context(NamedTuple):
         return iter(reachable(self.roots()))
 
     def here(self, role: str, told: str) -> list[Site]:
-        """The line that raised it."""
-        return sites(role, told, self.place)
+        """The line that raised it: the user's last one, where no call of PyTorch's was recorded."""
+        return sites(role, told, self.place or _last_place(self.error))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the call that raised it was recorded."""
+        return self.place is not None
 
     def name_of(self, tensor: Tensor) -> str:
         """The name of a parameter or buffer in the modules that were called; else of the value; or empty."""
@@ -85,6 +93,17 @@ def reachable(roots: Sequence[Any], without: Collection[Any] = ()) -> list[Any]:
                 seen[node] = None
                 stack.append(node)
     return sorted(seen, key=lambda node: -node._sequence_nr())
+
+
+def _last_place(error: BaseException) -> RawLocation | None:
+    """The user's last line in the traceback of an error."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if user_frame(traceback.tb_frame) is traceback.tb_frame:
+            found = code, traceback.tb_lasti
+        traceback = traceback.tb_next
+    return found
 
 
 def located(place: RawLocation | None) -> Location | None:

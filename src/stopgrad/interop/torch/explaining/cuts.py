@@ -8,7 +8,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import ARRIVES
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.reaches import FROZEN
-from stopgrad.interop.torch.explaining.context import Context, sites
+from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, sites
 from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.record import Kind, Region
 
@@ -19,6 +19,9 @@ MOST = 4
 def no_graph(context: Context) -> Problem | None:
     """The finding about a loss that has no graph: what cut it off, or which mode was on."""
     recorder = context.recorder
+    if not context.is_recorded:
+        told = "the loss depends on nothing that requires a gradient"
+        return Problem("no-graph", told, context.here("second", "no graph here"), cure=UNRECORDED)
     tensors = [x for x in context.tensors[:1] if x.grad_fn is None and not x.requires_grad]
     if not tensors:
         return None

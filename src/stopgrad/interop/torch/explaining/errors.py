@@ -14,6 +14,7 @@ from stopgrad.interop.torch.explaining.again import second
 from stopgrad.interop.torch.explaining.context import Context
 from stopgrad.interop.torch.explaining.cuts import no_graph
 from stopgrad.interop.torch.explaining.in_place import modified
+from stopgrad.interop.torch.explaining.parallel import ready_twice, unfinished
 from stopgrad.interop.torch.explaining.told import (
     no_parameters,
     non_leaf,
@@ -37,6 +38,8 @@ RULES: tuple[tuple[str, Explains], ...] = (
         wrong_gradient,
     ),
     (r"once_differentiable|is not implemented.*derivative|derivative for .* is not implemented", not_twice),
+    (r"Expected to have finished reduction in the prior iteration", unfinished),
+    (r"Expected to mark a variable ready only once", ready_twice),
     (r"", told),
 )
 """What explains an error, by what its message contains; the first that does is asked."""

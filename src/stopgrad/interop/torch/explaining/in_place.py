@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.explaining.context import Context, located, sites, variable_of
+from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, located, sites, variable_of
 from stopgrad.interop.torch.recording.memory import Store, Write
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.observed import STEP
@@ -27,6 +27,10 @@ class _Stale(NamedTuple):
 
 def modified(context: Context) -> Problem | None:
     """The finding; None where it is not known which value that was."""
+    if not context.is_recorded:
+        told = "a value was changed in place before a derivative that needs it was computed"
+        here = context.here("second", "this backward needs the old value")
+        return Problem("modified-in-place", told, here, cure=UNRECORDED)
     stale = _stale(context)
     if stale is None:
         return None
@@ -134,9 +138,10 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
         )
     source = located(write.place)
     line = "" if source is None else source.source
-    if call.startswith("__i"):
-        sign = _SIGNS.get(call, "...")
-        return f"write {what} = {what} {sign} ... in place of {line or 'it'}: that makes a new tensor"
+    augmented = re.match(r"([\w.\[\]]+)\s*([-+*/%@&|^]|\*\*|//)=\s*(.*)", line)
+    if augmented is not None:
+        name, sign, right = augmented.groups()
+        return f"write {name} = {name} {sign} {right} in place of {line}: that makes a new tensor"
     if call == "__setitem__":
         return (
             f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or "
@@ -145,14 +150,3 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
     if call.endswith("_"):
         return f"use {call.rstrip('_')} in place of {call}: that makes a new tensor"
     return "without inplace=True the line makes a new tensor; or clone() what the derivative needs"
-
-
-_SIGNS = {
-    "__iadd__": "+",
-    "__isub__": "-",
-    "__imul__": "*",
-    "__itruediv__": "/",
-    "__ipow__": "**",
-    "__ifloordiv__": "//",
-    "__imod__": "%",
-}

@@ -14,7 +14,7 @@ from stopgrad.interop.torch.explaining.context import Context, sites, variable_o
 from stopgrad.interop.torch.explaining.cuts import cutting
 from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.nodes import kind_of, node_of
-from stopgrad.interop.torch.recording.record import Kind, Value
+from stopgrad.interop.torch.recording.record import Kind, Value, above
 
 Tensor = torch.Tensor
 
@@ -129,6 +129,38 @@ TOLD = (
         r"assigned grad has (data of a different|a layout|dtype)|assigned grad has",
         "the gradient assigned to {what} does not fit it",
         "assign a tensor of the same shape, dtype and device, or None",
+    ),
+    Told(
+        "grad-refused",
+        r"Mismatch in shape: grad_output\[\d+\] has a shape|gradients argument and the number of tensors",
+        "the gradient given for {what} does not have its shape",
+        "give a tensor of the same shape, such as torch.ones_like({what})",
+        role="second",
+        here="this backward is given another shape",
+    ),
+    Told(
+        "no-derivative",
+        r"functions with out=\.\.\. arguments don't support automatic differentiation",
+        "a function that writes into out=... has no derivative, and {what} requires one",
+        "assign the result in place of out=...; under torch.no_grad() where no gradient is meant",
+        role="cut",
+        here="called with out= here",
+    ),
+    Told(
+        "no-derivative",
+        r"does not support automatic differentiation for outputs with complex dtype|"
+        r"is not differentiable with respect to argument",
+        "this operation has no derivative with respect to {what}",
+        "detach() what is not to be trained, or use an operation that has a derivative",
+        role="cut",
+        here="no derivative here",
+    ),
+    Told(
+        "transformed-requires",
+        r"attempting to call Tensor\.(requires_grad_|retain_grad)\(\)",
+        "a function of torch.func asks for gradients of its own tensors, which the transform does itself",
+        "leave out requires_grad_() and backward(): torch.func.grad differentiates with respect to arguments",
+        made="",
     ),
     Told(
         "transformed-write",
@@ -399,6 +431,11 @@ def not_twice(context: Context) -> Problem | None:
             value = next(iter(context.recorder.values_at(node).values()), None)
             found += [] if value is None else sites("called", f"{name} is applied here", value.event.place)
             break
+    calls = context.recorder.backwards
+    for event in above(calls[-2].losses) if once and len(calls) > 1 else ():
+        if event.kind is Kind.OPERATION and not event.call.startswith("torch."):
+            name = event.call
+            found += sites("called", f"{name} is applied here", event.place)
     if once and not found:
         name = ""
     found += context.here("second", "its derivative is asked for here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Observer
 from stopgrad.interop.torch.recording.values import Values
 
@@ -28,20 +30,25 @@ class Observed(Values):
 
     def __init__(self) -> None:
         super().__init__()
-        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._modules: dict[int, tuple[weakref.ref[torch.nn.Module], RawLocation | None]] = {}
         self.observer: Observer | None = None
         self.explain: Explains = _explains_nothing
 
     @property
     def modules(self) -> list[torch.nn.Module]:
         """The modules that were called, as far as they are still there."""
-        return [module for known in self._modules.values() if (module := known()) is not None]
+        return [module for known, _ in self._modules.values() if (module := known()) is not None]
+
+    def called_at(self, module: torch.nn.Module) -> RawLocation | None:
+        """The line that called a module first; None if none did."""
+        known = self._modules.get(id(module))
+        return None if known is None or known[0]() is not module else known[1]
 
     def called(self, module: torch.nn.Module) -> None:
         """Note that a module is called."""
         known = self._modules.get(id(module))
-        if known is None or known() is not module:
-            self._modules[id(module)] = weakref.ref(module)
+        if known is None or known[0]() is not module:
+            self._modules[id(module)] = weakref.ref(module), place_of(user_frame(sys._getframe(1)))
         if self.observer is not None:
             self.observer.called(module)
 

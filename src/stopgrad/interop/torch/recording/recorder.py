@@ -158,7 +158,7 @@ class Recorder(Observed):
             return function(*args, **kwargs)
         place = self._callers.enter(user_frame(sys._getframe(1)))
         if act is Act.REQUIRE and _transformed() is not None:
-            return function(*args, **kwargs)  # This concerns the wrapper alone.
+            return self._call(function, args, kwargs, place)  # This concerns the wrapper alone.
         # Whatever fails in here is told in the report. The program that is watched goes on.
         try:
             used = (
@@ -190,6 +190,20 @@ class Recorder(Observed):
         except Exception as error:
             self.lose(call, place, error)
         return result
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: RawLocation | None,
+    ) -> Any:
+        """Call a function of which nothing is recorded but why it fails."""
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            self.explain(self, error, place, (*args, *kwargs.values()))
+            raise
 
     def lose(self, call: Call, place: RawLocation | None, error: Exception) -> None:
         """Note that a call could not be recorded."""

@@ -297,6 +297,7 @@ class Audit:
         known = self._known(optimizer)
         known.all_steps += 1
         self.differs = self.differs or known.required != self._required(optimizer)
+        self._listen(optimizer)
         if known.steps and known.steps == known.idle_steps:
             known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
         for one in self._suspects:
@@ -304,6 +305,16 @@ class Audit:
             if grad is not None and one.arrived == one.zeros and bool(grad.any()):
                 one.arrived += 1
         self._suspects = [one for one in self._suspects if one.is_suspect]
+
+    def _listen(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look at the smallest gradient: where one is no number, most become none."""
+        if self._broke:
+            return
+        given = [x for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
+        smallest = min(given, key=Tensor.numel, default=None)
+        if smallest is not None and not measures.is_finite(measures.gradient_norms([smallest])[0]):
+            self._broke = True
+            self.problems.append(certain.not_finite_unseen(self.steps + 1))
 
     @staticmethod
     def _required(optimizer: torch.optim.Optimizer) -> tuple[bool, ...]:

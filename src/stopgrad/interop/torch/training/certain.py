@@ -50,6 +50,16 @@ def not_finite(recorder: Recorder, call: Backward, tensors: dict[str, Tensor], s
     )
 
 
+def not_finite_unseen(step: int) -> Problem:
+    """Gradients became no numbers in a step that was not recorded."""
+    return Problem(
+        "nan-gradient",
+        f"gradients are NaN or infinite since step {step}, which was not recorded",
+        step=step,
+        cure="stopgrad run --every 1 --steps N names the line where that begins",
+    )
+
+
 def read_of_non_leaf(value: Value, place: Any) -> Problem:
     """The ``grad`` of what is no leaf was read, which is always None."""
     name = variable_of(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class Session:
         self._recorders: list[Recorder] = []
         self._token: Any = None
         self._held: switches.Lifetime | None = None
-        self._thread = threading.get_ident()
+        self._here = os.getpid(), threading.get_ident()
         self._counts: dict[int, int] = {}
         self._last = 0  # The optimizer whose step ends a step of the training.
         self._before = 0
@@ -96,15 +97,19 @@ class Session:
     # -------------------------------------------------------------------------------------- the steps
 
     def _steps(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+        if not self._is_here():
             return
         if self.is_recording:
             self.audit.before_step(optimizer)
         else:
             self.audit.look(optimizer)
 
+    def _is_here(self) -> bool:
+        """Whether this is the thread that is followed, and no fork of its process."""
+        return (os.getpid(), threading.get_ident()) == self._here and not torch.compiler.is_compiling()
+
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+        if not self._is_here():
             return
         if self.is_recording:
             self.audit.after_step(optimizer, place_of(user_frame(sys._getframe(1))))
@@ -161,7 +166,8 @@ class Session:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""
         with internals.DisableTorchFunction():
             cause = [] if error is None else self._cause(error)
-            return [*cause, *problems_of(self.audit, self._recorders)]
+            found = problems_of(self.audit, self._recorders, cause)
+            return [*cause, *found]
 
     def _cause(self, error: BaseException) -> list[Problem]:
         found = problem_of(error)

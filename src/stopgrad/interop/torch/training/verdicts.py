@@ -29,17 +29,18 @@ MANY = 3
 UNUSED = (Status.DISCONNECTED,)
 
 
-def problems_of(audit: Audit, recorders: Sequence[Recorder]) -> list[Problem]:
-    """All findings of a training."""
+def problems_of(audit: Audit, recorders: Sequence[Recorder], cause: Sequence[Problem] = ()) -> list[Problem]:
+    """All findings of a training that the cause of the error which ended it does not explain."""
     found = [*audit.problems, *audit.losses.problems()]
     known = _Known(audit, recorders)
     for verdict in VERDICTS:
         found += verdict(known)
-    kinds = {one.kind for one in found}
+    kinds = {one.kind for one in (*found, *cause)}
     return [one for one in found if not EXPLAINED.get(one.kind, frozenset()) & kinds]
 
 
 EXPLAINED = {
+    "held-unused": frozenset(["ddp-unused"]),
     "zero-gradient": frozenset(["empty-loss"]),
     "never-stepped": frozenset(["not-held"]),
 }

@@ -7,7 +7,7 @@ torch.manual_seed(0)
 backbone = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
 head = nn.Linear(64, 2)
 for p in backbone.parameters():
-    p.requires_grad = False  # <frozen>
+    p.requires_grad = False
 optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
 backbone.train()
 head.train()

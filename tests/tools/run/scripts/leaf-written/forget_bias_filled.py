@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 torch.manual_seed(0)
-lstm = nn.LSTM(3, 5)  # <made>
+lstm = nn.LSTM(3, 5)
 head = nn.Linear(5, 1)
 forget = lstm.bias_hh_l0[5:10]
 forget.fill_(1.0)  # <written>

@@ -7,7 +7,7 @@ torch.manual_seed(0)
 model = nn.Linear(8, 1)
 nn.init.uniform_(model.weight, 0.5, 1.0)
 nn.init.constant_(model.bias, 1.0)
-model = model.to(torch.bfloat16)  # <made>
+model = model.to(torch.bfloat16)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
 x = torch.randn(32, 8, dtype=torch.bfloat16)
 y = x[:, :1] * 2

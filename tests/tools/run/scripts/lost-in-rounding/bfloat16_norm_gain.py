@@ -7,7 +7,7 @@ from torch import nn
 class RMSNorm(nn.Module):
     def __init__(self, dim, dtype):
         super().__init__()
-        self.gain = nn.Parameter(torch.ones(dim, dtype=dtype))  # <made>
+        self.gain = nn.Parameter(torch.ones(dim, dtype=dtype))
 
     def forward(self, x):
         return self.gain * x / x.pow(2).mean(-1, keepdim=True).add(1e-6).sqrt()

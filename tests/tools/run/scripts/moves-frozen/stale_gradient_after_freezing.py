@@ -17,6 +17,6 @@ def train_step(part):
 for _ in range(3):
     train_step(model)
 for p in model["body"].parameters():
-    p.requires_grad = False  # <frozen>
+    p.requires_grad = False
 for _ in range(3):
     train_step(model["head"])

@@ -21,4 +21,4 @@ for step in range(6):
     loss.backward()
     optimizer.step()  # <step>
     if step == 0:
-        model.emb.weight.requires_grad = False  # <frozen>
+        model.emb.weight.requires_grad = False

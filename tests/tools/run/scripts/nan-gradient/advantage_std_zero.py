@@ -9,7 +9,7 @@ optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
 episodes = [torch.ones(10), torch.arange(10.0), torch.randn(10), torch.arange(10.0)]
 for returns in episodes:
     dist = torch.distributions.Categorical(logits=policy(torch.randn(10, 4)))
-    advantages = (returns - returns.mean()) / returns.std()  # <computed>
+    advantages = (returns - returns.mean()) / returns.std()
     loss = -(dist.log_prob(dist.sample()) * advantages).mean()
     optimizer.zero_grad()
     loss.backward()

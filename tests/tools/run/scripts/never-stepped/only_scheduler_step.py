@@ -12,5 +12,5 @@ for epoch in range(6):
     loss = nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
-    scheduler.step()  # <called>
+    scheduler.step()
     print(epoch, scheduler.get_last_lr(), loss.item())

@@ -14,7 +14,7 @@ class ScaleFn(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        return grad * weight, None  # <cut>
+        return grad * weight, None
 scale, fc = nn.Parameter(torch.ones(6)), nn.Linear(6, 6)
 opt = torch.optim.SGD([scale, *fc.parameters()], lr=0.1)
 for _ in range(5):

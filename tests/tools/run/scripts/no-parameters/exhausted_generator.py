@@ -5,7 +5,7 @@ from torch import nn
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 1))
-params = model.parameters()  # <made>
+params = model.parameters()
 print("trainable parameters:", sum(p.numel() for p in params if p.requires_grad))
 optimizer = torch.optim.SGD(params, lr=0.1)
 for _ in range(4):

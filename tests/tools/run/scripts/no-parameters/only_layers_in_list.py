@@ -7,7 +7,7 @@ from torch import nn
 class DeepNet(nn.Module):
     def __init__(self, sizes):
         super().__init__()
-        self.layers = []  # <made>
+        self.layers = []
         for a, b in zip(sizes, sizes[1:]):
             self.layers.append(nn.Linear(a, b))
     def forward(self, x):

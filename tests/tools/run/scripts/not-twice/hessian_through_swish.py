@@ -18,7 +18,7 @@ class Swish(torch.autograd.Function):
         return grad * (s + x * s * (1 - s))
 torch.manual_seed(0)
 x = torch.linspace(-3, 3, 7, requires_grad=True)
-y = torch.tanh(Swish.apply(x)).sum()  # <called>
+y = torch.tanh(Swish.apply(x)).sum()
 first, = torch.autograd.grad(y, x, create_graph=True)
 first.sum().backward()  # <second>
 print(first.tolist(), x.grad.tolist())

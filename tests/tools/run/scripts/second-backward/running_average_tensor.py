@@ -11,7 +11,7 @@ avg_loss = 0.0
 
 for it in range(6):
     data, target = torch.randn(16, 5), torch.randint(0, 2, (16,))
-    loss = loss_fn(model(data), target)  # <computed>
+    loss = loss_fn(model(data), target)
     avg_loss = 0.9 * avg_loss + 0.1 * loss
     optimizer.zero_grad()
     avg_loss.backward()  # <second>

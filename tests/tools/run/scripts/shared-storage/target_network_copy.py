@@ -8,7 +8,7 @@ from torch import nn
 class DQN:
     def __init__(self):
         self.online = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
-        self.target = copy.copy(self.online)  # <made>
+        self.target = copy.copy(self.online)
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=1e-3)
     def learn(self, s, a, r, s2):
         goal = r + 0.9 * self.target(s2).max(1).values.detach()

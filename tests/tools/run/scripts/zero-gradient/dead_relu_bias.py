@@ -10,7 +10,7 @@ def init_weights(m):
         nn.init.xavier_uniform_(m.weight)
         nn.init.constant_(m.bias, -100.0)
 
-model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))  # <made>
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
 model.apply(init_weights)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 for epoch in range(5):
