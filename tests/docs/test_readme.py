@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,25 @@ def blocks_of(language: str) -> list[str]:
 
 def test_it_can_be_read_in_a_few_minutes() -> None:
     assert len(README.read_text().splitlines()) <= 150
+
+
+@pytest.mark.slow
+def test_the_command_says_of_the_broken_script_what_is_shown(tmp_path: Path) -> None:
+    (script,), (shown,) = blocks_of("py"), blocks_of("console")
+    assert len([*script.splitlines(), *shown.splitlines()]) <= 24
+    first, _, expected = shown.partition("\n")
+    assert first == "$ stopgrad run train.py"
+    (tmp_path / "train.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "-m", "stopgrad", "run", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert doctest.OutputChecker().check_output(expected, done.stderr, doctest.ELLIPSIS), done.stderr
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What docs/command-line.md shows is what the commands print. Run as a program, this writes the page anew."""
+"""What the pages on commands show is what these print. Run as a program, this writes the pages anew."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from stopgrad.tools import cli
 pytestmark = pytest.mark.slow
 
 PAGE = "command-line.md"
+PAGES = (PAGE, "findings.md", "tutorials/why-does-it-not-train.md")
 
 # Where one of these is set, pytest prints a failure's whole message in its summary; at a desk it does not.
 ON_A_SERVER = ("CI", "BUILD_NUMBER")
+FRAMES = re.compile(r"^(Traceback \(most recent call last\):\n)(?:  .*\n)+", re.MULTILINE)
+"""A traceback's frames, which the pages leave out: PyTorch's own are other lines in each of its releases."""
 
 
-def write_files(folder: Path) -> None:
-    """The files of the page, which say what they are called; and the command, as a shell finds it."""
-    for block in blocks(PAGE, "python"):
+def write_files(folder: Path, page: str) -> None:
+    """The files of a page, which say what they are called; and the command, as a shell finds it."""
+    for block in blocks(page, "python"):
         name = re.match(r"# (\S+)\n", block)
         assert name is not None, block
         (folder / name[1]).write_text(block.split("\n", 1)[1])
@@ -56,7 +59,8 @@ def printed(folder: Path, command: str) -> str:
         text=True,
         timeout=300,
     )
-    return re.sub(r" +$", "", done.stdout.replace(f"{folder}/", ""), flags=re.MULTILINE)
+    told = re.sub(r" +$", "", done.stdout.replace(f"{folder}/", ""), flags=re.MULTILINE)
+    return FRAMES.sub(r"\1  ...\n", told)
 
 
 def steady(text: str) -> str:
@@ -66,46 +70,50 @@ def steady(text: str) -> str:
     return text
 
 
-def commands() -> list[tuple[str, str]]:
-    """The commands of the page, and what it says that they print."""
+def commands() -> list[tuple[str, str, str]]:
+    """The pages and their commands, and what they say that these print."""
     found = []
-    for block in blocks(PAGE, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            found.append((command, output))
+    for page in PAGES:
+        for block in blocks(page, "console"):
+            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, output = part.partition("\n")
+                found.append((page, command, output))
     return found
 
 
-@pytest.mark.parametrize(("command", "output"), commands(), ids=[command for command, _ in commands()])
-def test_a_command_prints_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
-    write_files(tmp_path)
+@pytest.mark.parametrize(
+    ("page", "command", "output"), commands(), ids=[f"{page}: {command}" for page, command, _ in commands()]
+)
+def test_a_command_prints_what_the_page_shows(page: str, command: str, output: str, tmp_path: Path) -> None:
+    write_files(tmp_path, page)
     found = printed(tmp_path, command)
     assert steady(output) == steady(found)
 
 
 def test_every_command_and_option_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / PAGE).read_text()
-    for name in ("explain", "check", "trace-nan", "ablate", "train-graph", "launch"):
+    for name in ("explain", "check", "trace-nan", "ablate", "train-graph", "launch", "run"):
         with pytest.raises(SystemExit):
             cli.main([name, "--help"])
         for option in set(re.findall(r"(?<![\w-])--[a-z-]+", capsys.readouterr().out)) - {"--help"}:
             assert option in text, f"{name} {option}"
 
 
-def rewrite() -> None:
-    """Put what the commands print now on the page."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name).resolve()
-        write_files(folder)
+def rewrite(name: str) -> None:
+    """Put what the commands print now on a page."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary).resolve()
+        write_files(folder, name)
 
         def printing(block: re.Match[str]) -> str:
             lines = re.findall(r"^\$ (.*)\n", block[1], re.MULTILINE)
             return f"```console\n{''.join(f'$ {line}{chr(10)}{printed(folder, line)}' for line in lines)}```"
 
-        page = DOCS / PAGE
+        page = DOCS / name
         text = re.sub(r"```console\n(.*?)```", printing, page.read_text(), flags=re.DOTALL)
         page.write_text(re.sub(r"time: .*", "time: ...", text))  # Of a machine that does other things, too.
 
 
 if __name__ == "__main__":
-    rewrite()
+    for given in sys.argv[1:] or PAGES:
+        rewrite(given)
