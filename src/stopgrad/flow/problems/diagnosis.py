@@ -141,4 +141,4 @@ def _identity(problem: Problem) -> tuple[str, ...]:
     """What a finding is known by in another run: its kind, names and source, and no line's number."""
     at = None if problem.location is None else problem.location.own
     where = () if at is None else (relative_file(at.file), at.source)
-    return (problem.kind, *where, *problem.names)
+    return (problem.kind, *where, *sorted(problem.names))

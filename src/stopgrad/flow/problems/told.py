@@ -31,7 +31,7 @@ def part_of(problem: Problem, apart: bool = True) -> Section:
     style = {"error": Status.STOPPED, "warning": Status.PARTLY_STOPPED}.get(severity, IDLE)
     title = Paragraph((f"{problem.kind}: ", style), (problem.message, STRONG))
     below: list[Part] = []
-    if len(problem.names) > 1:
+    if not all(name in problem.message for name in problem.names):
         below.append(Paragraph(some(list(problem.names)), indent=2))
     for sites in _by_line(problem.sites):
         at = sites[0].location.own
@@ -60,4 +60,6 @@ def _by_line(sites: Sequence[Site]) -> list[list[Site]]:
 
 def text_of_problem(problem: Problem) -> str:
     """A finding as the text of a note on an exception."""
-    return "stopgrad: " + text_of([part_of(problem, apart=False)], WIDTH)
+    section = part_of(problem, apart=False)
+    section.title.pieces = ("stopgrad: ", *section.title.pieces)
+    return text_of([section], WIDTH)

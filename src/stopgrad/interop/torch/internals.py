@@ -261,6 +261,8 @@ def _refused(node: Any, attribute: str) -> str:
     return ""
 
 
+UNNAMED = "torch._VariableFunctionsClass."
+"""Where PyTorch says that functions of ``torch`` are which have no public name, such as those of lists."""
 preserve_version: Callable[[Any], Any] = _need(
     "torch.autograd.grad_mode._unsafe_preserve_version_counter",
     "a function's backward on trial leaves no trace",

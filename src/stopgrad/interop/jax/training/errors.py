@@ -342,7 +342,7 @@ def wrong_rule(failed: Failed) -> Problem | None:
         code = own_code(next(filter(None, rules), None))
         if code is not None and kind_of(code.co_filename) == OWN:
             at = returned_at(code)
-            found = [] if at is None else [Site("wrong", f"returned here, by the rule of {name}", at)]
+            found = [] if at is None else [Site("made", f"returned here, by the rule of {name}", at)]
             names = [name]
             break
     if step is not None:

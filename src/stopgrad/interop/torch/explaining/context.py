@@ -69,6 +69,10 @@ class Context(NamedTuple):
 
     def name_of(self, tensor: Tensor) -> str:
         """The name of a parameter or buffer in the modules that were called; else of the value; or empty."""
+        observer = self.recorder.observer
+        known = "" if observer is None else observer.name_of(tensor)
+        if known:
+            return known
         for name, one in self.recorder.seen().items():
             if one is tensor and not name.startswith("leaf"):
                 return name

@@ -59,7 +59,7 @@ def modified(context: Context) -> Problem | None:
         found,
         [name] if name else [],
         {"version": stale.found, "expected version": stale.expected},
-        _cure(what, write, needing),
+        _cure(name, write, needing),
     )
 
 
@@ -123,7 +123,7 @@ def _first_write(store: Store, stale: _Stale) -> Write | None:
     return later[0] if later else None
 
 
-def _cure(what: str, write: Write | None, needing: Event | None) -> str:
+def _cure(name: str, write: Write | None, needing: Event | None) -> str:
     """What helps against this kind of write."""
     if write is None:
         return (
@@ -140,13 +140,13 @@ def _cure(what: str, write: Write | None, needing: Event | None) -> str:
     line = "" if source is None else source.source
     augmented = re.match(r"([\w.\[\]]+)\s*([-+*/%@&|^]|\*\*|//)=\s*(.*)", line)
     if augmented is not None:
-        name, sign, right = augmented.groups()
-        return f"write {name} = {name} {sign} {right} in place of {line}: that makes a new tensor"
+        target, sign, right = augmented.groups()
+        return f"write {target} = {target} {sign} {right} in place of {line}: that makes a new tensor"
     if call == "__setitem__":
-        return (
-            f"write into a copy, {what} = {what}.clone(), or build it with torch.where, torch.stack or "
-            "torch.cat"
-        )
+        copied = f"{name} = {name}.clone()" if name else "made by clone()"
+        return f"write into a copy, {copied}, or build it with torch.where, torch.stack or torch.cat"
+    if call in ("copy_", "fill_", "zero_", "set_"):
+        return "write it after backward, or compute the loss again with the new value"
     if call.endswith("_"):
         return f"use {call.rstrip('_')} in place of {call}: that makes a new tensor"
     return "without inplace=True the line makes a new tensor; or clone() what the derivative needs"

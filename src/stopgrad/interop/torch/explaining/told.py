@@ -44,7 +44,7 @@ class Told(NamedTuple):
 TOLD = (
     Told(
         "leaf-written",
-        r"a leaf Variable that requires grad is being used in an in-place operation",
+        r"^a leaf Variable that requires grad is being used in an in-place operation",
         "{what} is a leaf that requires a gradient, and is written into while gradients are on",
         "update it under torch.no_grad() (with torch.no_grad(): {what} -= ...), or let an optimizer step",
         role="written",

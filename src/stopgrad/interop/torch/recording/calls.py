@@ -99,7 +99,7 @@ def _name(function: Callable[..., Any]) -> str:
         module = getattr(function, "__module__", None) or "torch"
         name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
         found = f"{module}.{name}"
-    return str(found)
+    return str(found).replace(internals.UNNAMED, "torch.")
 
 
 def _act(short: str, name: str) -> Act:

@@ -237,6 +237,9 @@ class Observer(Protocol):
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
+    def name_of(self, tensor: Any) -> str:
+        """The user's name for a parameter; empty if none is known."""
+
     def gradient(self, tensor: Any, sets: bool, place: RawLocation | None) -> None:
         """The ``grad`` of a tensor is read, or set."""
 

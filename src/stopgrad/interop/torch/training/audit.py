@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -22,11 +23,15 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training import certain, measures
 from stopgrad.interop.torch.training.facts import Module, Optimizer, Parameter
 from stopgrad.interop.torch.training.losses import Losses
-from stopgrad.interop.torch.training.names import named, variable_in
+from stopgrad.interop.torch.training.names import container_of, named, variable_in
 
 Tensor = torch.Tensor
 MOST = 100_000
 """The most parameters that are followed."""
+PASSES = 100
+"""Without a step of any optimizer, so many backward passes are recorded."""
+MANY = 20
+"""The most findings that are made while the training runs."""
 POINTS = 1000
 """The most steps of which norms are noted."""
 WATCHED = 32
@@ -74,12 +79,12 @@ class Audit:
         self.unknown: dict[str, None] = {}
         self.busy = False
         self.passes = self.steps = 0
-        self.reads: dict[RawLocation, str] = {}
         self._before: dict[int, tuple[int, int] | None] = {}
         self._suspects: list[Parameter] = []
         self._broke = False
         self._alive: list[Any] = []  # What was met in the first steps, which lives until it is judged.
         self.keeps = True
+        self.enough: Callable[[], None] | None = None
         self.norms: dict[str, list[tuple[int, float]]] = {}
         self.differs = False
 
@@ -88,6 +93,8 @@ class Audit:
     @_quietly
     def called(self, module: torch.nn.Module) -> None:
         """A module is called."""
+        if self.passes >= PASSES and not self.steps and self.enough is not None:
+            self.enough()
         known = self.modules.get(id(module))
         if known is None or known.ref() is not module:
             frame = user_frame(sys._getframe(2))
@@ -172,7 +179,7 @@ class Audit:
             known.cleared_at = place
         elif not sets and not tensor.is_leaf and not tensor.retains_grad and place is not None:
             value = None if self.recorder is None else self.recorder.target(tensor).value
-            if value is not None and value.event.place is not None and len(self.reads) < 8:
+            if value is not None and value.event.place is not None and len(self.problems) < MANY:
                 self.problems.append(certain.read_of_non_leaf(value, place))
 
     @_quietly
@@ -375,6 +382,13 @@ class Audit:
         if owner is not None and known.owner is None:
             known.name, known.owner = name, weakref.ref(owner)
 
+    def name_of(self, tensor: Tensor) -> str:
+        """The user's name for a parameter; empty if none is known."""
+        with contextlib.suppress(Exception):  # Modules may do anything when they are asked.
+            self._meet()
+        known = self.parameters.get(id(tensor))
+        return known.name if known is not None and known.tensor is tensor else ""
+
     def _loose_name(self, tensor: Tensor) -> str:
         """The name of a parameter that no module holds which was called."""
         held = None if self.recorder is None else self.recorder.memory.held(tensor)
@@ -388,7 +402,8 @@ class Audit:
         tops = [(module, one) for module, one in called if id(module) not in below]
         found: dict[str, torch.nn.Module] = {}
         for module, one in tops:
-            title = one.name or (type(module).__name__ if len(tops) > 1 else "")
+            title = container_of(module, called) or one.name
+            title = title or (type(module).__name__ if len(tops) > 1 else "")
             while title in found:
                 title += "_"
             found[title] = module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -19,6 +19,23 @@ def variable_in(thing: object, frame: FrameType | None) -> str:
         for name, value in list(names.items()):
             if value is thing and not name.startswith("_"):
                 return name
+    owner = None if frame is None else frame.f_locals.get("self")
+    for name, value in list(getattr(owner, "__dict__", {}).items()):
+        if value is thing and not name.startswith("_"):
+            return f"self.{name}"
+    return ""
+
+
+def container_of(module: torch.nn.Module, called: Iterable[tuple[torch.nn.Module, Any]]) -> str:
+    """The name of a module that lies in a list or dict of another one: ``net.blocks[0]``; else empty."""
+    for owner, known in called:
+        for name, held in list(vars(owner).items()):
+            if name.startswith("_") or not isinstance(held, (list, tuple, dict)):
+                continue
+            parts = held.items() if isinstance(held, dict) else enumerate(held)
+            for key, part in parts:
+                if part is module:
+                    return f"{known.name or type(owner).__name__}.{name}[{key!r}]"
     return ""
 
 

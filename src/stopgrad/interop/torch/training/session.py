@@ -23,8 +23,6 @@ from stopgrad.interop.torch.training.verdicts import problems_of
 
 FIRST = 3
 """The steps at the beginning that are recorded."""
-PASSES = 100
-"""Without any step of an optimizer, recording ends after so many backward passes."""
 UNLIKE = 20
 """The most steps that are recorded because they differ from those before."""
 
@@ -46,6 +44,7 @@ class Session:
         self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None
     ) -> None:
         self.audit = Audit()
+        self.audit.enough = self._rest
         self._every, self._until, self._told = every, until, told
         self._recorders: list[Recorder] = []
         self._token: Any = None

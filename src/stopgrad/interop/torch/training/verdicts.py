@@ -27,6 +27,8 @@ SEVERAL = 2
 MANY = 3
 """The same of what may be so at the beginning of a training that is well."""
 UNUSED = (Status.DISCONNECTED,)
+COPIES = ("copy.deepcopy", "nn.Parameter makes a new leaf", "a new leaf")
+"""Why values are others from then on, though made from these."""
 
 
 def problems_of(audit: Audit, recorders: Sequence[Recorder], cause: Sequence[Problem] = ()) -> list[Problem]:
@@ -89,7 +91,7 @@ class _Known:
         for recorder in self._recorders:
             held = None if tensor is None else recorder.memory.held(tensor)
             if held is not None and held.root is not None and held.root.event.place is not None:
-                return sites("made", f"{one.name} is made here", held.root.event.place)
+                return sites("made", "made here", held.root.event.place)
         return []
 
     def name_of_module(self, part: torch.nn.Module) -> str:
@@ -124,7 +126,7 @@ def no_gradient(known: _Known) -> Iterator[Problem]:
         flow = known.flow(known.pass_of(held[0]), held)
         if flow is None:
             continue
-        cut = [one for one in held if one.name in flow and flow[one.name].status not in UNUSED]
+        cut = [one for one in held if one.name in flow and not _is_unused(flow, one.name)]
         groups: dict[tuple[Site, ...], list[Parameter]] = {}
         for one in cut:
             groups.setdefault(tuple(cutting(flow, [one.name])), []).append(one)
@@ -133,6 +135,12 @@ def no_gradient(known: _Known) -> Iterator[Problem]:
         unused = [one for one in held if one not in cut]
         if unused:
             yield _unused(known, optimizer, unused)
+
+
+def _is_unused(flow: Flow, name: str) -> bool:
+    """Whether no loss uses a parameter; one that was only copied from it is another."""
+    copied = all(cut.reason in COPIES for cut in flow[name].cuts) and bool(flow[name].cuts)
+    return flow[name].status in UNUSED or copied
 
 
 def _no_gradient(held: Sequence[Parameter], places: Sequence[Site]) -> Problem:
@@ -195,12 +203,18 @@ def zero_gradient(known: _Known) -> Iterator[Problem]:
             found,
             _names(dead),
             {"passes": dead[0].arrived, "zero": dead[0].zeros},
-            "what is dead at the beginning stays so: a bias of ordinary size, normalised inputs, another "
-            "activation (leaky_relu, gelu), or no clamp between weights and loss",
+            FLAT if any("zero everywhere" in site.told for site in found) else DEAD,
         )
 
 
 # -------------------------------------------------------------------------------- who holds what
+
+
+DEAD = (
+    "what is dead at the beginning stays so: a bias of ordinary size, normalised inputs, another activation "
+    "(leaky_relu, gelu), or no clamp between weights and loss"
+)
+FLAT = "pass the gradient on by a straight-through estimator: x + (torch.round(x) - x).detach()"
 
 
 def not_held(known: _Known) -> Iterator[Problem]:
