@@ -169,7 +169,7 @@ def test_scripts_that_raise_are_explained_and_their_right_twins_are_not(
             def forward(v, t):
                 return v * t, (v, t)
             def backward(kept, g):
-                return (g * kept[1],)  # <wrong>
+                return (g * kept[1],)  # <made>
             f.defvjp(forward, backward)
             jax.grad(lambda v: f(v, 3.0) + 1.0)(2.0)  # <needed> <called>
             """,

@@ -76,11 +76,8 @@ def test_every_script(part: int) -> None:
     pytest.importorskip("torch")
     check(of_torch(sorted(SCRIPTS.rglob("*.py")))[part::PARTS])
 
-
     folders = [SCRIPTS / kind for kind in KINDS if kind.startswith("jax")]
     check([path for folder in folders for path in sorted(folder.glob("*.py"))])
-        [path for kind in KINDS if kind.startswith("jax") for path in sorted((SCRIPTS / kind).glob("*.py"))]
-    )
 
 
 def test_every_wrong_script_has_a_right_twin() -> None:
