@@ -205,6 +205,8 @@ class Audit:
                 if changed and one.cleared_at is None and tensor.grad is not None:
                     one.cleared_at = self._writer(tensor.grad)
             one.before = before
+            one.given += norm is not None and not one.since_step
+            one.stepped_by = norm or 0.0
             self._look_for_old(one, tensor)
             one.used += one.since_step and one.steps > 0
             one.kept += one.since_step and one.old is not None
@@ -228,7 +230,7 @@ class Audit:
             moved = after is not None and one.before is not None and after != one.before
             one.moved += moved
             one.frozen_moves += moved and not tensor.requires_grad
-            one.still += not moved and one.norm > 0.0 and tensor.grad is not None
+            one.still += not moved and one.stepped_by > 0.0
             one.last = after
             one.samples = one.samples[0], measures.sample_of(tensor)
             one.old, one.since_step = measures.state_of(tensor.grad), False

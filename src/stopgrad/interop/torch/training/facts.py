@@ -33,6 +33,7 @@ class Parameter:
         kept: before how many steps what the step before had used was still in the gradient.
         used: before how many it could have been.
         still: how many of the steps left its values as they were although there was a gradient.
+        given: before how many steps there was a gradient that no recorded pass had brought.
         dropped: how often a gradient was taken away before any optimizer used it.
         first, last: fingerprints of the first and of the last values that were seen.
     """
@@ -46,13 +47,14 @@ class Parameter:
         self.holders: set[int] = set()
         self.passes = self.arrived = self.zeros = self.broken = 0
         self.steps = self.moved = self.cleared = self.clipped = self.frozen_moves = 0
-        self.put_back = self.kept = self.used = self.still = self.dropped = 0
+        self.put_back = self.kept = self.used = self.still = self.dropped = self.given = 0
         self.required = bool(tensor.requires_grad)
         self.first: int | None = None
         self.last: int | None = None
         self.before: int | None = None  # Its values before the last step.
         self.samples: tuple[Tensor | None, Tensor | None] = (None, None)
-        self.norm = 0.0
+        self.norm = 0.0  # Of the gradient that arrived last.
+        self.stepped_by = 0.0  # The norm of the gradient at the last step.
         self.arrival: tuple[int, int] | None = None  # The gradient after the last backward that reached it.
         self.since_step = False  # Whether a gradient arrived since the last step.
         self.old: tuple[int, int] | None = None  # The gradient with what the last step has used in it.
@@ -106,6 +108,10 @@ class Optimizer:
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
         return self.ref()
+
+    def holds(self, one: Parameter) -> bool:
+        """Whether it holds a parameter."""
+        return id(self.optimizer) in one.holders
 
     @property
     def title(self) -> str:
