@@ -33,6 +33,7 @@ class Parameter:
         kept: before how many steps what the step before had used was still in the gradient.
         used: before how many it could have been.
         still: how many of the steps left its values as they were although there was a gradient.
+        used_twice: before how many steps the gradient was the one that another optimizer had stepped by.
         given: before how many steps there was a gradient that no recorded pass had brought.
         dropped: how often a gradient was taken away before any optimizer used it.
         first, last: fingerprints of the first and of the last values that were seen.
@@ -47,7 +48,8 @@ class Parameter:
         self.holders: set[int] = set()
         self.passes = self.arrived = self.zeros = self.broken = 0
         self.steps = self.moved = self.cleared = self.clipped = self.frozen_moves = 0
-        self.put_back = self.kept = self.used = self.still = self.dropped = self.given = 0
+        self.put_back = self.kept = self.used = self.still = self.dropped = self.given = self.used_twice = 0
+        self.stepper = 0  # The optimizer that stepped it last, by its key.
         self.required = bool(tensor.requires_grad)
         self.first: int | None = None
         self.last: int | None = None
@@ -125,6 +127,8 @@ class Module:
     Attributes:
         name: the variable that holds it, if it is known.
         place: the line that called it first.
+        statistics, weight: fingerprints of a normalisation's running mean and of its weight.
+        moving, follows: in how many steps they changed.
         with_gradients, without: how often it was called with gradients on, and off.
     """
 
@@ -133,4 +137,5 @@ class Module:
         self.name, self.place = name, place
         self.with_gradients = self.without = 0
         self.statistics: int | None = None
-        self.moving = 0
+        self.weight: int | None = None
+        self.moving = self.follows = 0

@@ -116,9 +116,10 @@ class _Known:
     def cancels(self, one: Parameter) -> bool:
         """Whether a gradient is zero as a sum only: that of a bias beside a weight whose gradient is not."""
         owner = None if one.owner is None else one.owner()
-        weight, bias = getattr(owner, "weight", None), getattr(owner, "bias", None)
-        beside = self.audit.parameters.get(id(weight))
-        return bias is one.tensor and beside is not None and beside.arrived > beside.zeros
+        if owner is None or getattr(owner, "bias", None) is not one.tensor:
+            return False
+        beside = [self.audit.parameters.get(id(tensor)) for tensor in owner.parameters()]
+        return any(other is not None and other.arrived > other.zeros for other in beside)
 
     def has_changed(self, one: Parameter) -> bool:
         """Whether a parameter's values are others than at the beginning."""
@@ -268,12 +269,8 @@ def not_held(known: _Known) -> Iterator[Problem]:
 
 
 def held_twice(known: _Known) -> Iterator[Problem]:
-    """Parameters that two optimizers step."""
-    twice = [
-        one
-        for one in known.parameters
-        if sum(known.stepping[key].steps >= SEVERAL for key in one.holders & known.stepping.keys()) > 1
-    ]
+    """Parameters that two optimizers step by the same gradient."""
+    twice = [one for one in known.parameters if one.used_twice >= SEVERAL]
     if twice:
         optimizers = [known.stepping[key] for key in known.stepping if key in twice[0].holders]
         found = [x for one in optimizers for x in sites("made", f"{one.title} is made here", one.made)]
@@ -468,7 +465,8 @@ def frozen_statistics(known: _Known) -> Iterator[Problem]:
     for module in known.audit.modules.values():
         part = module.ref()
         own = [] if part is None else list(part.parameters(recurse=False))
-        if part is not None and module.moving and own and not any(p.requires_grad for p in own):
+        moves = module.moving and not module.follows  # A teacher's own weights follow the student's.
+        if part is not None and moves and own and not any(p.requires_grad for p in own):
             names.append(known.name_of_module(part) or type(part).__name__)
             found += sites("called", "called here, in training mode", module.place)
     if names:
