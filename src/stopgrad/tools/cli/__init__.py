@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     try:
         status = int(arguments.run(arguments))
-        sys.stdout.flush()
+        if getattr(arguments, "flushes", True):  # A script's own output ends as Python ends it.
+            sys.stdout.flush()
         return status
     except BrokenPipeError:  # The reader of the output, such as head, has left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,7 +19,7 @@ from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_
 from stopgrad.tools.running.following import EVERY, Following
 from stopgrad.tools.running.page import write_page
 from stopgrad.tools.running.ranks import of_other_ranks
-from stopgrad.tools.running.script import USAGE, Ending, NoScriptError, Script, module_of, run, script_of
+from stopgrad.tools.running.script import Ending, NoScriptError, Script, module_of, run, script_of
 
 MACHINES = {"github": github, "sarif": sarif}
 WIDTH = 80
@@ -65,7 +65,7 @@ def add_run(commands: Commands) -> None:
     parser.add_argument(
         "script", nargs=argparse.REMAINDER, metavar="script.py ...", help="the script and its arguments"
     )
-    parser.set_defaults(run=run_script, parser=parser)
+    parser.set_defaults(run=run_script, parser=parser, flushes=False)
 
 
 def run_script(arguments: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def run_script(arguments: argparse.Namespace) -> int:
         script = _script(arguments)
     except NoScriptError as error:
         print(f"{sys.executable}: {error}", file=sys.stderr)
-        return USAGE
+        return error.status
     reporting = _Reporting(arguments, shown, old, sys.stderr)
     following = Following(arguments.every, arguments.steps, lambda: reporting.report(following.end(None)))
     ending, process = Ending(), os.getpid()

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import importlib.util
 import io
 import os
+import pkgutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-USAGE = 2
-"""Python's own exit status where there is no such file."""
+from stopgrad.base import tracebacks
 
 
 class NoScriptError(Exception):
-    """There is nothing to run. Its text is what Python prints."""
+    """There is nothing to run. Its text is what Python prints.
+
+    Attributes:
+        status: Python's own exit status.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Script(NamedTuple):
@@ -43,25 +54,45 @@ def script_of(path: str, arguments: Sequence[str]) -> Script:
     Raises:
         NoScriptError: there is none.
     """
-    if os.path.isdir(path):
-        inner = os.path.join(path, "__main__.py")
-        if not os.path.isfile(inner):
-            raise NoScriptError(f"can't find '__main__' module in {path!r}")
-        found = script_of(inner, arguments)
-        return found._replace(argv=[path, *arguments], folder=path)
+    whole = os.path.join(os.getcwd(), path)
+    importer = pkgutil.get_importer(whole)
+    if importer is not None:
+        found = importer.find_spec("__main__", None)
+        loader: Any = None if found is None else found.loader
+        if found is None or loader is None:
+            raise NoScriptError(f"can't find '__main__' module in {whole!r}", 1)
+        return Script(
+            _main(found.origin, found, loader),
+            [path, *arguments],
+            whole,
+            lambda: loader.get_code("__main__"),
+        )
     try:
-        with io.open_code(os.path.abspath(path)) as file:
+        with io.open_code(whole) as file:
             source = file.read()
     except OSError as error:
-        raise NoScriptError(
-            f"can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}"
-        ) from None
-    module, whole = ModuleType("__main__"), os.path.abspath(path)
-    module.__dict__.update(__file__=whole, __builtins__=__builtins__, __spec__=None, __loader__=None)
-    folder = os.path.dirname(os.path.realpath(path))
+        raise NoScriptError(f"can't open file {whole!r}: [Errno {error.errno}] {error.strerror}", 2) from None
     return Script(
-        module, [path, *arguments], folder, lambda: compile(source, whole, "exec", dont_inherit=True)
+        _main(whole, None, SourceFileLoader("__main__", whole)),
+        [path, *arguments],
+        os.path.dirname(os.path.realpath(path)),
+        lambda: compile(source, whole, "exec", dont_inherit=True),
     )
+
+
+def _main(file: str | None, spec: ModuleSpec | None, loader: object) -> ModuleType:
+    """A new ``__main__``, with all names that Python gives it."""
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=file,
+        __builtins__=builtins,
+        __spec__=spec,
+        __loader__=loader,
+        __package__=None if spec is None else spec.parent,
+        __cached__=None if spec is None else spec.cached,
+    )
+    module.__annotations__ = {}
+    return module
 
 
 def module_of(name: str, arguments: Sequence[str]) -> Script:
@@ -76,19 +107,12 @@ def module_of(name: str, arguments: Sequence[str]) -> Script:
             name = f"{name}.__main__"
             spec = importlib.util.find_spec(name)
     except (ImportError, ValueError) as error:
-        raise NoScriptError(f"Error while finding module specification for {name!r} ({error})") from None
+        text = f"Error while finding module specification for {name!r} ({error})"
+        raise NoScriptError(text, 1) from None
     loader = None if spec is None else spec.loader
     if spec is None or loader is None or not hasattr(loader, "get_code"):
-        raise NoScriptError(f"No module named {name}")
-    module = ModuleType("__main__")
-    module.__dict__.update(
-        __file__=spec.origin,
-        __builtins__=__builtins__,
-        __spec__=spec,
-        __loader__=loader,
-        __package__=spec.parent,
-        __cached__=spec.cached,
-    )
+        raise NoScriptError(f"No module named {name}", 1)
+    module = _main(spec.origin, spec, loader)
     return Script(module, [spec.origin or name, *arguments], os.getcwd(), lambda: loader.get_code(name))
 
 
@@ -98,6 +122,8 @@ def run(script: Script) -> BaseException | None:
     sys.argv[:] = script.argv
     if not sys.flags.safe_path:
         sys.path[0] = script.folder
+    if sys.excepthook is tracebacks.in_terminal:  # Which only those get who import the library.
+        sys.excepthook = sys.__excepthook__
     try:
         code = script.compile()
     except BaseException as error:
@@ -120,15 +146,15 @@ def _without_us(error: BaseException) -> BaseException:
     return error
 
 
-def _inside(traceback: TracebackType | None) -> TracebackType | None:
+def _inside(at: TracebackType | None) -> TracebackType | None:
     """A traceback as it is without us.
 
     Our own frames are left out, and those by which PyTorch hands a call to us and then makes it again.
     """
     frames = []
-    while traceback is not None:
-        frames.append(traceback)
-        traceback = traceback.tb_next
+    while at is not None:
+        frames.append(at)
+        at = at.tb_next
     kept: list[TracebackType] = []
     for one in frames:
         code = one.tb_frame.f_code
@@ -166,7 +192,15 @@ class Ending:
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         if hasattr(sys.stdout, "flush"):
             sys.stdout.flush()
-        sys.excepthook(type(error), error, error.__traceback__)
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            print("Error in sys.excepthook:", file=sys.stderr)
+            traceback.print_exception(failure.with_traceback(_inside(failure.__traceback__)))
+            print("\nOriginal exception was:", file=sys.stderr)
+            traceback.print_exception(error)
 
     def status(self, error: BaseException | None) -> int:
         """The exit status, after SystemExit's own message was printed."""

@@ -123,7 +123,8 @@ class Audit:
                 continue
             grad = tensor.grad
             self._before[key] = measures.state_of(grad)
-            self._look_for_old(one, tensor)
+            if measures.state_of(grad) != one.old:  # Made zero, or made smaller by hand.
+                one.old = None
             if one.since_step and not one.is_same_gradient(grad, one.arrival):
                 one.dropped += 1
                 one.since_step = False
@@ -212,6 +213,10 @@ class Audit:
                 if changed and one.cleared_at is None and tensor.grad is not None:
                     one.cleared_at = self._writer(tensor.grad)
             one.before = before
+            one.given += norm is not None and not one.since_step
+            is_old = norm is not None and measures.state_of(tensor.grad) == one.old
+            one.used_twice += is_old and not one.since_step and one.stepper != id(optimizer)
+            one.stepped_by = norm or 0.0
             self._look_for_old(one, tensor)
             one.used += one.since_step and one.steps > 0
             one.kept += one.since_step and one.old is not None
@@ -235,11 +240,12 @@ class Audit:
             moved = after is not None and one.before is not None and after != one.before
             one.moved += moved
             one.frozen_moves += moved and not tensor.requires_grad
-            one.still += not moved and one.norm > 0.0 and tensor.grad is not None
+            one.still += not moved and one.stepped_by > 0.0
             one.last = after
             one.samples = one.samples[0], measures.sample_of(tensor)
             one.old, one.since_step = measures.state_of(tensor.grad), False
             one.holders.add(id(optimizer))
+            one.stepper = id(optimizer)
         for module in list(self.modules.values()):
             self._statistics(module)
         self.losses.stepped()
@@ -287,9 +293,11 @@ class Audit:
         found = module.ref()
         mean = getattr(found, "running_mean", None)
         if found is not None and isinstance(mean, Tensor) and found.training:
-            (now,) = measures.fingerprints([mean])
+            weight = getattr(found, "weight", None)
+            now, held = measures.fingerprints([mean, weight if isinstance(weight, Tensor) else mean])
             module.moving += module.statistics is not None and now != module.statistics
-            module.statistics = now
+            module.follows += module.statistics is not None and weight is not None and held != module.weight
+            module.statistics, module.weight = now, held
 
     # -------------------------------------------------------------------------- between recorded steps
 

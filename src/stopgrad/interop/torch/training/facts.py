@@ -33,6 +33,8 @@ class Parameter:
         kept: before how many steps what the step before had used was still in the gradient.
         used: before how many it could have been.
         still: how many of the steps left its values as they were although there was a gradient.
+        used_twice: before how many steps the gradient was the one that another optimizer had stepped by.
+        given: before how many steps there was a gradient that no recorded pass had brought.
         dropped: how often a gradient was taken away before any optimizer used it.
         first, last: fingerprints of the first and of the last values that were seen.
     """
@@ -46,13 +48,15 @@ class Parameter:
         self.holders: set[int] = set()
         self.passes = self.arrived = self.zeros = self.broken = 0
         self.steps = self.moved = self.cleared = self.clipped = self.frozen_moves = 0
-        self.put_back = self.kept = self.used = self.still = self.dropped = 0
+        self.put_back = self.kept = self.used = self.still = self.dropped = self.given = self.used_twice = 0
+        self.stepper = 0  # The optimizer that stepped it last, by its key.
         self.required = bool(tensor.requires_grad)
         self.first: int | None = None
         self.last: int | None = None
         self.before: int | None = None  # Its values before the last step.
         self.samples: tuple[Tensor | None, Tensor | None] = (None, None)
-        self.norm = 0.0
+        self.norm = 0.0  # Of the gradient that arrived last.
+        self.stepped_by = 0.0  # The norm of the gradient at the last step.
         self.arrival: tuple[int, int] | None = None  # The gradient after the last backward that reached it.
         self.since_step = False  # Whether a gradient arrived since the last step.
         self.old: tuple[int, int] | None = None  # The gradient with what the last step has used in it.
@@ -107,6 +111,10 @@ class Optimizer:
     def optimizer(self) -> torch.optim.Optimizer | None:
         return self.ref()
 
+    def holds(self, one: Parameter) -> bool:
+        """Whether it holds a parameter."""
+        return id(self.optimizer) in one.holders
+
     @property
     def title(self) -> str:
         """How messages call it."""
@@ -119,6 +127,8 @@ class Module:
     Attributes:
         name: the variable that holds it, if it is known.
         place: the line that called it first.
+        statistics, weight: fingerprints of a normalisation's running mean and of its weight.
+        moving, follows: in how many steps they changed.
         with_gradients, without: how often it was called with gradients on, and off.
     """
 
@@ -127,4 +137,5 @@ class Module:
         self.name, self.place = name, place
         self.with_gradients = self.without = 0
         self.statistics: int | None = None
-        self.moving = 0
+        self.weight: int | None = None
+        self.moving = self.follows = 0

@@ -9,6 +9,7 @@ import torch
 
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import sites
 from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
 
@@ -70,8 +71,10 @@ class Losses:
 
 
 def _is_all(classes: Tensor, number: int) -> bool:
-    """Whether there are classes, and all are this one."""
-    return not classes.is_floating_point() and classes.numel() > 0 and bool((classes == number).all())
+    """Whether there are classes, and all are this one. What a transform of torch.func hides is not known."""
+    if classes.is_floating_point() or not classes.numel() or internals.is_functorch_wrapped_tensor(classes):
+        return False
+    return bool((classes == number).all())
 
 
 def _count(table: dict[Any, tuple[Event, int]], place: RawLocation | None, event: Event) -> None:

@@ -25,7 +25,8 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def fingerprints(tensors: Sequence[Tensor]) -> list[int | None]:
     """For each tensor a number that changes when any of its elements does; None where it cannot be read.
 
-    It is made of the sums of all elements' bits, read as integers, and of every third one's.
+    It is made of the sums of all elements' bits, read as integers, of every third one's and every fifth
+    one's: opposite changes of two elements leave the first as it was.
     """
     with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
         return [_fingerprint(x) for x in tensors]
@@ -39,7 +40,7 @@ def _fingerprint(x: Tensor) -> int | None:
         if plain.is_complex():
             plain = torch.view_as_real(plain)
         bits = plain.contiguous().view(_INTEGERS[plain.element_size()]).flatten()
-        return int(bits.sum(dtype=torch.int64)) ^ int(bits[::3].sum(dtype=torch.int64)) << 1
+        return hash(tuple([int(part.sum(dtype=torch.int64)) for part in (bits, bits[::3], bits[1::5])]))
     except (KeyError, NotImplementedError, RuntimeError, TypeError):
         return None
 
@@ -48,7 +49,9 @@ def sample_of(x: Tensor) -> Tensor | None:
     """A copy of a tensor's first elements; None where they cannot be read."""
     with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
         try:
-            return internals.local_part(x).detach().flatten()[:SAMPLE].to(torch.float64, copy=True)
+            plain = internals.local_part(x).detach()
+            plain = torch.view_as_real(plain) if plain.is_complex() else plain
+            return plain.flatten()[:SAMPLE].to(torch.float64, copy=True)
         except (NotImplementedError, RuntimeError, TypeError):
             return None
 

@@ -26,6 +26,8 @@ SEVERAL = 2
 """The fewest steps in which the same must have happened for it to be told."""
 MANY = 3
 """The same of what may be so at the beginning of a training that is well."""
+NOISE = 0.75
+"""A gradient is noise if it is to the largest one as this power of the dtype's rounding is to 1."""
 UNUSED = (Status.DISCONNECTED,)
 COPIES = ("copy.deepcopy", "nn.Parameter makes a new leaf", "a new leaf")
 """Why values are others from then on, though made from these."""
@@ -102,6 +104,25 @@ class _Known:
                     return ".".join(filter(None, [title, path]))
         return ""
 
+    def root_of(self, one: Parameter) -> str:
+        """The module that holds a parameter and is part of no other, by name."""
+        return next(
+            (
+                title
+                for title, root in self.audit.roots().items()
+                if any(tensor is one.tensor for tensor in root.parameters())
+            ),
+            one.name,
+        )
+
+    def cancels(self, one: Parameter) -> bool:
+        """Whether a gradient is zero as a sum only: that of a bias beside a weight whose gradient is not."""
+        owner = None if one.owner is None else one.owner()
+        if owner is None or getattr(owner, "bias", None) is not one.tensor:
+            return False
+        beside = [self.audit.parameters.get(id(tensor)) for tensor in owner.parameters()]
+        return any(other is not None and other.arrived > other.zeros for other in beside)
+
     def has_changed(self, one: Parameter) -> bool:
         """Whether a parameter's values are others than at the beginning."""
         tensor = one.tensor
@@ -120,7 +141,7 @@ def tensors_of(some: Iterable[Parameter]) -> dict[str, Tensor]:
 
 def no_gradient(known: _Known) -> Iterator[Problem]:
     """Parameters that are stepped, and that no backward pass has reached."""
-    silent = [one for one in known.trained() if one.required and not one.arrived]
+    silent = [one for one in known.trained() if one.required and not one.arrived and not one.given]
     silent = [one for one in silent if not (one.tensor is not None and one.tensor.grad is not None)]
     for optimizer, held in known.by_optimizer(silent):
         flow = known.flow(known.pass_of(held[0]), held)
@@ -184,6 +205,7 @@ def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> P
 def zero_gradient(known: _Known) -> Iterator[Problem]:
     """Parameters whose gradient was exactly zero in every pass."""
     held = [one for one in known.trained() if one.arrived >= MANY and one.zeros == one.arrived]
+    held = [one for one in held if not known.cancels(one)]
     for _, dead in known.by_optimizer(held):
         flow = known.flow(dead[0].reached_by, dead)
         found: list[Site] = []
@@ -229,8 +251,9 @@ def not_held(known: _Known) -> Iterator[Problem]:
         and not one.holders
         and one.arrived >= SEVERAL
         and one.zeros < one.arrived
-        and not known.has_changed(one)
     ]
+    by_hand = {known.root_of(one) for one in loose if known.has_changed(one)}  # Such as copies of others.
+    loose = [one for one in loose if known.root_of(one) not in by_hand and not known.has_changed(one)]
     if not loose:
         return
     hidden = [
@@ -260,12 +283,8 @@ def not_held(known: _Known) -> Iterator[Problem]:
 
 
 def held_twice(known: _Known) -> Iterator[Problem]:
-    """Parameters that two optimizers step."""
-    twice = [
-        one
-        for one in known.parameters
-        if sum(known.stepping[key].steps >= SEVERAL for key in one.holders & known.stepping.keys()) > 1
-    ]
+    """Parameters that two optimizers step by the same gradient."""
+    twice = [one for one in known.parameters if one.used_twice >= SEVERAL]
     if twice:
         optimizers = [known.stepping[key] for key in known.stepping if key in twice[0].holders]
         found = [x for one in optimizers for x in sites("made", f"{one.title} is made here", one.made)]
@@ -294,12 +313,18 @@ def does_not_move(known: _Known) -> Iterator[Problem]:
 
 
 def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
+    largest = max([one.stepped_by for one in known.trained() if optimizer.holds(one)], default=0.0)
+
+    def noise(one: Parameter) -> float:
+        """What rounding leaves where a gradient cancels, as that of a bias before a normalisation."""
+        return largest * torch.finfo(one.dtype).eps ** NOISE
+
     forms: tuple[tuple[Callable[[Parameter], bool], Callable[..., Problem]], ...] = (
         (lambda one: one.cleared == one.steps, _zeroed),
         (lambda one: one.clipped == one.steps, _clipped),
         (lambda one: one.put_back >= one.steps - 1, _put_back),
         (lambda one: optimizer.idle_steps == optimizer.steps, _no_rate),
-        (lambda one: one.still == one.steps and optimizer.rate > 0, _rounded),
+        (lambda one: one.still == one.steps and optimizer.rate > 0 and one.stepped_by > noise(one), _rounded),
     )
     left = list(held)
     for is_so, told in forms:
@@ -454,7 +479,8 @@ def frozen_statistics(known: _Known) -> Iterator[Problem]:
     for module in known.audit.modules.values():
         part = module.ref()
         own = [] if part is None else list(part.parameters(recurse=False))
-        if part is not None and module.moving and own and not any(p.requires_grad for p in own):
+        moves = module.moving and not module.follows  # A teacher's own weights follow the student's.
+        if part is not None and moves and own and not any(p.requires_grad for p in own):
             names.append(known.name_of_module(part) or type(part).__name__)
             found += sites("called", "called here, in training mode", module.place)
     if names:
