@@ -76,6 +76,9 @@ def test_every_script(part: int) -> None:
     pytest.importorskip("torch")
     check(of_torch(sorted(SCRIPTS.rglob("*.py")))[part::PARTS])
 
+
+def test_scripts_in_jax() -> None:
+    pytest.importorskip("jax")
     folders = [SCRIPTS / kind for kind in KINDS if kind.startswith("jax")]
     check([path for folder in folders for path in sorted(folder.glob("*.py"))])
 

@@ -18,7 +18,7 @@ from stopgrad.flow.reports.notices import github, sarif
 from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_text
 from stopgrad.tools.running.following import EVERY, Following
 from stopgrad.tools.running.page import write_page
-from stopgrad.tools.running.ranks import of_other_ranks
+from stopgrad.tools.running.ranks import is_first, of_other_ranks
 from stopgrad.tools.running.script import Ending, NoScriptError, Script, module_of, run, script_of
 
 MACHINES = {"github": github, "sarif": sarif}
@@ -154,9 +154,9 @@ class _Reporting:
             diagnosis, gone = diagnosis.since(self._old)
         self.told = diagnosis
         arguments = self._arguments
-        if arguments.json is not None:
+        if arguments.json is not None and is_first():
             write_text(arguments.json, diagnosis.to_json(indent=2) + "\n")
-        if arguments.html is not None:
+        if arguments.html is not None and is_first():
             write_page(arguments.html, diagnosis)
         with contextlib.suppress(OSError, ValueError):  # Standard error may be closed.
             self._print(diagnosis, gone)

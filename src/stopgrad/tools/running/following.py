@@ -11,6 +11,7 @@ from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.tools.running.imports import Awaited
+from stopgrad.tools.running.warned import Warned
 
 SESSIONS = {
     "torch": "stopgrad.interop.torch.training.session",
@@ -57,11 +58,13 @@ class Following:
         self._options: dict[str, Any] = {"every": every, "until": until, "told": told}
         self.sessions: list[Session] = []
         self.failed: list[str] = []
+        self._warned = Warned()
         self._awaited = Awaited({name: self._beginner(name) for name in SESSIONS})
 
     def begin(self) -> None:
         """Begin to wait for frameworks."""
         self._awaited.begin()
+        self._warned.begin()
 
     def _beginner(self, package: str) -> Callable[[], None]:
         def begin() -> None:
@@ -76,6 +79,7 @@ class Following:
     def end(self, error: BaseException | None) -> Diagnosis:
         """Follow no more; what is known."""
         self._awaited.end()
+        self._warned.end()
         found: list[Problem] = []
         unknown = list(self.failed)
         for session in self.sessions:

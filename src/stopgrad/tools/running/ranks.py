@@ -20,19 +20,27 @@ def of_other_ranks(diagnosis: Diagnosis) -> Diagnosis:
     if not rank.isdigit() or not count.isdigit() or int(count) < 2:
         return diagnosis
     shared = _shared()
-    if int(rank) == 0:
-        written = shared.with_suffix(f".{os.getpid()}")
-        written.write_text(json.dumps(diagnosis.identities()), encoding="utf-8")
-        written.replace(shared)
+    if is_first():
+        number, written = tempfile.mkstemp(prefix=shared.name)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            json.dump(diagnosis.identities(), file)
+        os.replace(written, shared)
         return diagnosis
     until = time.monotonic() + WAIT
     while not shared.exists() and time.monotonic() < until:
         time.sleep(0.05)
     try:
+        if hasattr(os, "getuid") and shared.stat().st_uid != os.getuid():
+            return diagnosis  # Somebody else's file of that name.
         known = json.loads(shared.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return diagnosis
     return diagnosis.without(known)
+
+
+def is_first() -> bool:
+    """Whether this is the only process of a training, or the first of several."""
+    return os.environ.get("RANK", "0") in ("", "0")
 
 
 def _shared() -> Path:
