@@ -29,3 +29,9 @@ def cured(actor, critic, states):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 2), nn.Linear(5, 1), torch.randn(4, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

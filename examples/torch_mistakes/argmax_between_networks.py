@@ -27,3 +27,9 @@ def cured(writer, words, reader, x, y):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 4), nn.Embedding(4, 2), nn.Linear(2, 1), torch.randn(5, 3), torch.randn(5, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -28,3 +28,9 @@ def cured(norm, head, x, y):
 def example():
     torch.manual_seed(0)
     return nn.BatchNorm1d(3), nn.Linear(3, 1), torch.randn(4, 3), torch.randn(4, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -29,3 +29,9 @@ def example():
     torch.manual_seed(0)
     embedding = nn.Embedding(5, 3).requires_grad_(False)
     return embedding, nn.Linear(3, 3), nn.Linear(3, 1), torch.tensor([0, 3, 1])
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

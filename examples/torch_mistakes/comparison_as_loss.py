@@ -26,3 +26,9 @@ def cured(model, x):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 2), torch.randn(5, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -32,3 +32,9 @@ def example():
     torch.manual_seed(0)
     actions = torch.tensor([[0], [1], [1], [0]])
     return nn.Linear(3, 2), nn.Linear(3, 2), torch.randn(4, 3), actions, torch.randn(4, 1), torch.randn(4, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -26,3 +26,9 @@ def cured(head, vectors, sentence):
 def example():
     torch.manual_seed(0)
     return nn.Linear(2, 1), torch.randn(5, 2), torch.tensor([0, 3, 1])
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -27,3 +27,9 @@ def cured(encoder, head, x, labels):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 4), nn.Linear(4, 2), torch.randn(5, 3), torch.tensor([0, 1, 1, 0, 1])
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

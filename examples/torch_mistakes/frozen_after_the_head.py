@@ -31,3 +31,9 @@ def example():
     torch.manual_seed(0)
     model = nn.ModuleDict({"body": nn.Linear(3, 4), "head": nn.Linear(4, 10)})
     return model, torch.randn(5, 3), torch.randn(5, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

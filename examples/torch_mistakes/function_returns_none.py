@@ -46,3 +46,9 @@ def example():
     model = nn.Sequential(nn.Linear(3, 2))
     model.slope = nn.Parameter(torch.tensor(0.1))
     return model, torch.randn(6, 3), torch.randn(6, 2)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

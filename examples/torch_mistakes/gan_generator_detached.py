@@ -28,3 +28,9 @@ def cured(generator, discriminator, noise):
 def example():
     torch.manual_seed(0)
     return nn.Linear(2, 3), nn.Linear(3, 1), torch.randn(4, 2)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

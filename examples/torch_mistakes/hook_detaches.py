@@ -42,3 +42,9 @@ def example():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     return model, torch.randn(5, 3), torch.randn(5, 4)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

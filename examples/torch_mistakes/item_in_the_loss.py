@@ -34,3 +34,9 @@ def cured(policy, states, actions, rewards):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 1, 0]), torch.randn(4)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

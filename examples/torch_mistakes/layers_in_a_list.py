@@ -42,3 +42,9 @@ def cured(x, y):
 def example():
     torch.manual_seed(0)
     return torch.randn(5, 3), torch.randn(5, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

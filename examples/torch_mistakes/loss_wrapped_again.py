@@ -28,3 +28,9 @@ def cured(model, xs, ys):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 1), torch.randn(2, 4, 3), torch.randn(2, 4, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

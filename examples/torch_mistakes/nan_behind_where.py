@@ -41,3 +41,9 @@ def ask(program):
     module = Broken() if program is broken else Cured()
     (x,) = [x.detach() for x in example()]
     return sg.trace_nan(sgt.load(module, x), x.numpy())
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -31,3 +31,9 @@ def cured(x, labels):
 def example():
     torch.manual_seed(0)
     return torch.randn(5, 3), torch.tensor([0, 3, 1, 2, 2])
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -27,3 +27,9 @@ def cured(generator, code, x, y):
 def example():
     torch.manual_seed(0)
     return nn.Linear(2, 3), torch.randn(2), torch.randn(4, 3), torch.randn(4, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -27,3 +27,9 @@ def cured(model, x, y):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 1), torch.randn(4, 3), torch.randn(4, 1)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -32,3 +32,9 @@ def example():
     torch.manual_seed(0)
     features = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
     return nn.Linear(3, 3), features, torch.randn(5, 3), torch.randn(5, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -31,3 +31,9 @@ def example():
     torch.manual_seed(0)
     critic = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
     return nn.Linear(3, 4), critic, torch.randn(2, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -32,3 +32,9 @@ def cured(encoder, predictor, view1, view2):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 2), nn.Linear(2, 2), torch.randn(5, 3), torch.randn(5, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

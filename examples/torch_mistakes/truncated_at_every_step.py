@@ -32,3 +32,9 @@ def example():
     torch.manual_seed(0)
     window = list(torch.randn(4, 5, 3))
     return nn.GRUCell(3, 2), window, torch.zeros(5, 2)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

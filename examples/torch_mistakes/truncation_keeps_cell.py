@@ -31,3 +31,9 @@ def cured(lstm, first, second):
 def example():
     torch.manual_seed(0)
     return nn.LSTM(3, 2), torch.randn(4, 5, 3, requires_grad=True), torch.randn(4, 5, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

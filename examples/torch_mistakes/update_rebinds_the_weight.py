@@ -29,3 +29,9 @@ def cured(w, x, y):
 def example():
     torch.manual_seed(0)
     return torch.randn(3, requires_grad=True), torch.randn(4, 3), torch.randn(4)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -31,3 +31,9 @@ def cured(encoder, codebook, decoder, x):
 def example():
     torch.manual_seed(0)
     return nn.Linear(3, 2), nn.Embedding(4, 2), nn.Linear(2, 3), torch.randn(5, 3)
+
+
+if __name__ == "__main__":
+    from _train import train
+
+    train(vars(), example)

@@ -71,7 +71,7 @@ class Gallery:
     @cached_property
     def mistakes(self) -> tuple[Mistake, ...]:
         """All programs, in the order of their symptoms."""
-        found = [Mistake(self, path.stem) for path in sorted(self.folder.glob("*.py"))]
+        found = [Mistake(self, path.stem) for path in sorted(self.folder.glob("[a-z]*.py"))]
         return tuple(sorted(found, key=lambda mistake: self.symptoms.index(mistake.symptom)))
 
     def page(self) -> str:

@@ -32,6 +32,9 @@ with sgt.watch() as seen:
     loss = broken(*example())
 print(seen.explain(loss, xs))
 ```
+
+Each file also trains for a few steps, as it stands: `stopgrad run examples/torch_mistakes/cast_to_long.py`, or with
+`cured` behind it.
 """
 
 
