@@ -20,8 +20,9 @@ import json, sys, time, torch
 from torch import nn
 torch.manual_seed(0)
 torch.set_num_threads(1)
-layers, width, batch, steps, out = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
-net = nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(width, width), nn.ReLU())], nn.Linear(width, 1))
+layers, width, batch, steps = map(int, sys.argv[1:5])
+blocks = [m for _ in range(layers) for m in (nn.Linear(width, width), nn.ReLU())]
+net = nn.Sequential(*blocks, nn.Linear(width, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-3)
 seconds = []
 for step in range(steps):
@@ -32,7 +33,8 @@ for step in range(steps):
     loss.backward()
     opt.step()
     seconds.append(time.thread_time() - begun)
-json.dump([seconds, float(loss), float(sum(p.sum() for p in net.parameters())), torch.rand(1).item()], open(out, "w"))
+numbers = [float(loss), float(sum(p.sum() for p in net.parameters())), torch.rand(1).item()]
+json.dump([seconds, *numbers], open(sys.argv[5], "w"))
 """
 SIZES = {"2 layers of 32": (2, 32, 16), "20 layers of 128": (20, 128, 64), "8 layers of 512": (8, 512, 64)}
 

@@ -33,8 +33,8 @@ with sgt.watch() as seen:
 print(seen.explain(loss, xs))
 ```
 
-Each file also trains for a few steps, as it stands: `stopgrad run examples/torch_mistakes/cast_to_long.py`, or with
-`cured` behind it.
+Each file also trains for a few steps: `stopgrad run examples/torch_mistakes/cast_to_long.py`, or with `cured`
+behind it.
 """
 
 

@@ -23,7 +23,7 @@ from stopgrad.tools.recipes.result import Check, Result
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["fly"], "there is no command 'fly'; there are explain, check"),
+        (["fly"], "there is no command 'fly'; there are run, explain, check"),
         (["expalin", "x.py:f"], "there is no command 'expalin'; did you mean explain?"),
         (["tour", "fly"], "there is no workload 'fly'; take any of softmax, em"),
         (["tour", "--engine", "steam"], "invalid choice: 'steam'"),
