@@ -34,6 +34,32 @@ print("done", sys.argv[1:])
 """
 
 
+DIES = """import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(9):
+    if step == 3:
+        with torch.no_grad():
+            net[0].bias.fill_(-100.0)
+    x = torch.randn(16, 4)
+    loss = (net(x) - x[:, :1] - 5).pow(2).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+SAME = """import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 3, bias=False)
+opt = torch.optim.SGD(net.parameters(), lr=1.0)
+x = torch.randn(16, 4)
+for step in range(5):
+    out = net(x)
+    loss = (out / out.detach()).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the commands of this module did, by name; one process runs them, which takes less time."""
@@ -41,6 +67,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     two, moved = folder / "two.py", folder / "moved.py"
     two.write_text(TWO)
     moved.write_text("# A comment more.\n\n" + TWO)
+    dies, same = folder / "dies.py", folder / "same.py"
+    dies.write_text(DIES)
+    same.write_text(SAME)
     old = folder / "old.json"
     old.write_text(json.dumps({"findings": [{"id": "gone|x", "kind": "not-held", "message": "of old"}]}))
     jobs = {
@@ -60,6 +89,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "no-kind": ["--only", "nonsense", str(two)],
         "no-script": [str(folder / "missing.py")],
         "every": ["--every", "2", str(two)],
+        "dies": ["--every", "1", str(dies)],
+        "same": [str(same)],
     }
     found = in_forks(*jobs.values())
     return {name: found[json.dumps(job)] for name, job in jobs.items()} | {"folder": folder}
@@ -139,6 +170,19 @@ def test_the_page(ran: dict[str, Any]) -> None:
 def test_what_is_new_and_what_is_gone(ran: dict[str, Any]) -> None:
     assert kinds(ran["baseline"]) == ["no-gradient", "broadcast-loss"]
     assert "gone: not-held: of old" in ran["baseline"]["printed"]
+
+
+def test_a_layer_that_dies_in_the_run_is_told_with_the_step(ran: dict[str, Any]) -> None:
+    (found,) = ran["dies"]["findings"]
+    assert (found["kind"], found["step"]) == ("zero-gradient", 4)
+    assert found["names"] == ["net.0.weight", "net.0.bias", "net.2.weight"]
+    assert "since step 4" in found["message"]
+    assert [place["source"] for place in found["places"]] == ["net(x)"]
+
+
+def test_a_loss_that_stays_though_weights_move_is_noted(ran: dict[str, Any]) -> None:
+    (found,) = ran["same"]["findings"]
+    assert (found["kind"], found["severity"], found["evidence"]["loss"]) == ("constant-loss", "note", 1.0)
 
 
 def test_no_script(ran: dict[str, Any]) -> None:

@@ -71,8 +71,8 @@ KINDS: dict[str, KindOfProblem] = {
     "shared-storage": KindOfProblem(WARNING, "a target shares its parameters with its source"),
     "broadcast-loss": KindOfProblem(WARNING, "the loss compares all with all"),
     "empty-loss": KindOfProblem(WARNING, "the loss is of nothing"),
-    "constant-loss": KindOfProblem(WARNING, "the loss stays the same"),
     "held-unused": KindOfProblem(NOTE, "the optimizer holds what no loss uses"),
+    "constant-loss": KindOfProblem(NOTE, "the loss stays the same"),
     "frozen-statistics": KindOfProblem(NOTE, "statistics of a frozen part move"),
 }
 """Every kind, the worst first."""

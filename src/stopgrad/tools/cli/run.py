@@ -86,7 +86,12 @@ def run_script(arguments: argparse.Namespace) -> int:
         print(f"{sys.executable}: {error}", file=sys.stderr)
         return error.status
     reporting = _Reporting(arguments, shown, old, sys.stderr)
-    following = Following(arguments.every, arguments.steps, lambda: reporting.report(following.end(None)))
+    following = Following(
+        arguments.every,
+        arguments.steps,
+        lambda: reporting.report(following.end(None)),
+        (lambda line: print(f"stopgrad: {line}", file=sys.stderr)) if sys.stderr.isatty() else None,
+    )
     ending, process = Ending(), os.getpid()
     following.begin()
     raised = run(script)

@@ -52,10 +52,17 @@ class Following:
         every: which of the later steps are recorded: one in so many.
         until: how many steps are followed; None for all.
         told: called when so many steps have been seen.
+        progress: told what is done, in a line.
     """
 
-    def __init__(self, every: int, until: int | None, told: Callable[[], None]) -> None:
-        self._options: dict[str, Any] = {"every": every, "until": until, "told": told}
+    def __init__(
+        self,
+        every: int,
+        until: int | None,
+        told: Callable[[], None],
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._options: dict[str, Any] = {"every": every, "until": until, "told": told, "progress": progress}
         self.sessions: list[Session] = []
         self.failed: list[str] = []
         self._warned = Warned()

@@ -33,7 +33,11 @@ class Session:
     """
 
     def __init__(
-        self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None
+        self,
+        every: int = 100,
+        until: int | None = None,
+        told: Callable[[], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self._until, self._told = until, told
         self._silent: list[Silent] = []

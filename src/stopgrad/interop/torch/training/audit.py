@@ -30,6 +30,8 @@ MOST = 100_000
 """The most parameters that are followed."""
 PASSES = 100
 """Without a step of any optimizer, so many backward passes are recorded."""
+KEPT = 16
+"""The backward passes that a recorder keeps."""
 MANY = 20
 """The most findings that are made while the training runs."""
 POINTS = 1000
@@ -150,13 +152,16 @@ class Audit:
             norm = self._norm(call, tensor)
             one.arrived += 1
             one.zeros += norm == 0.0
+            one.dead = one.dead + 1 if norm == 0.0 else 0
+            one.dead_from = one.dead_from if one.dead > 1 else self.steps + 1
             one.norm = norm
             if one.first is None and not one.holders:
                 (one.first,) = measures.fingerprints([tensor])
             one.arrival, one.since_step, one.reached_by = state, True, call
             one.cleared_at = None
+        self.losses.ended(call)
         if self.recorder is not None:
-            self.losses.ended(call, self.passes)
+            del self.recorder.backwards[:-KEPT]
 
     def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
         """Whether what a step has used is still in a gradient: the same tensor, which nobody made zero."""
@@ -206,6 +211,7 @@ class Audit:
                 one.written_at = self._writer(tensor)
                 one.put_back += measures.is_undone(one.samples, sample)
             one.samples = sample, sample
+            one.start = sample if one.start is None else one.start
             if one.since_step and one.norm > 0.0:
                 changed = not one.is_same_gradient(tensor.grad, one.arrival)
                 one.cleared += changed and (norm is None or (norm == 0.0 and self._was_cleared(one, tensor)))
@@ -248,7 +254,6 @@ class Audit:
             one.stepper = id(optimizer)
         for module in list(self.modules.values()):
             self._statistics(module)
-        self.losses.stepped()
 
     def _note_norms(self, held: Sequence[Parameter], norms: Sequence[float | None]) -> None:
         """Note the norms of the gradients of layers, each of all its parameters."""
@@ -317,8 +322,8 @@ class Audit:
             known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
         for one in self._suspects:
             grad = None if one.tensor is None else one.tensor.grad
-            if grad is not None and one.arrived == one.zeros and bool(grad.any()):
-                one.arrived += 1
+            if grad is not None and (one.dead or not one.arrived) and bool(grad.any()):
+                one.arrived, one.dead = one.arrived + 1, 0
         self._suspects = [one for one in self._suspects if one.is_suspect]
 
     def _listen(self, optimizer: torch.optim.Optimizer) -> None:

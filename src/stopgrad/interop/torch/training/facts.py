@@ -28,6 +28,7 @@ class Parameter:
         steps, moved: how many recorded steps of optimizers that hold it; how many changed its values.
         cleared, clipped: before how many of these steps the gradient that had arrived was taken away, or
             made exactly zero by something else.
+        dead, dead_from: for how many passes up to the last the gradient was zero, and since which step.
         frozen_moves: how many of these steps changed it although it required no gradient.
         put_back: how often hardly anything was left of a step's change when the next one began.
         kept: before how many steps what the step before had used was still in the gradient.
@@ -51,6 +52,8 @@ class Parameter:
         self.put_back = self.kept = self.used = self.still = self.dropped = self.given = self.used_twice = 0
         self.stepper = 0  # The optimizer that stepped it last, by its key.
         self.required = bool(tensor.requires_grad)
+        self.dead = self.dead_from = 0
+        self.start: Tensor | None = None  # Some of its values before the first step.
         self.first: int | None = None
         self.last: int | None = None
         self.before: int | None = None  # Its values before the last step.
@@ -70,7 +73,7 @@ class Parameter:
         """Whether it may become a finding that a later step would refute."""
         if not self.passes or not self.required:
             return False
-        return self.arrived == self.zeros or not self.moved
+        return self.arrived == self.zeros or self.dead > 0 or not self.moved
 
     @property
     def last_norm_is_broken(self) -> bool:

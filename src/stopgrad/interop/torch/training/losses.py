@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,12 +30,20 @@ class Losses:
         self.compared: dict[RawLocation | None, tuple[Event, int]] = {}
         self.emptied: dict[RawLocation | None, tuple[Event, int]] = {}
         self.ignored: dict[RawLocation | None, tuple[str, int]] = {}
+        self.numbers: dict[RawLocation | None, tuple[float, int]] = {}
         self.all_classified: dict[RawLocation | None, int] = {}
 
     def begins(self, call: Backward, losses: Sequence[Tensor]) -> None:
-        """A backward pass begins from losses."""
+        """A backward pass begins from losses: is one the same number as the last time at this line?"""
+        if call.kind != "backward" or len(losses) != 1 or losses[0].numel() != 1:
+            return
+        if internals.is_functorch_wrapped_tensor(losses[0]) or losses[0].is_meta:
+            return
+        number = float(losses[0].detach())
+        before, count = self.numbers.get(call.place, (math.nan, 0))
+        self.numbers[call.place] = number, count + 1 if number == before else 1
 
-    def ended(self, call: Backward, number: int) -> None:
+    def ended(self, call: Backward) -> None:
         """A backward pass has ended: what do its losses compare, and with what?"""
         self.count += 1
         for event in above(call.losses):
@@ -54,9 +63,6 @@ class Losses:
         self.all_classified[place] = self.all_classified.get(place, 0) + 1
         if isinstance(target, Tensor) and _is_all(target, ignored):
             self.ignored[place] = (name, self.ignored.get(place, (name, 0))[1] + 1)
-
-    def stepped(self) -> None:
-        """An optimizer has stepped."""
 
     def problems(self) -> list[Problem]:
         """What is wrong with the losses."""

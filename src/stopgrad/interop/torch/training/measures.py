@@ -17,6 +17,8 @@ from stopgrad.interop.torch.recording.measuring import norms_of
 Tensor = torch.Tensor
 SAMPLE = 4096
 """The elements of a parameter that are copied to compare it before and after a step."""
+FAR = 0.01
+"""The part of their size by which values differ that have moved far."""
 UNDONE = 0.05
 """The part of a step's change that is left when it counts as undone."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -64,6 +66,14 @@ def is_undone(step: tuple[Tensor | None, Tensor | None], now: Tensor | None) -> 
     with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
         changed, left = float((after - before).abs().sum()), float((now - before).abs().sum())
     return changed > 0 and left < UNDONE * changed
+
+
+def is_far(start: Tensor | None, now: Tensor | None) -> bool:
+    """Whether values differ by more than a hundredth of their size."""
+    if start is None or now is None or start.shape != now.shape:
+        return False
+    with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
+        return float((now - start).norm()) > FAR * float(start.norm())
 
 
 def gradient_norms(tensors: Sequence[Tensor]) -> list[float | None]:

@@ -38,14 +38,19 @@ class Session:
         every: which of the later steps are recorded: one in so many.
         until: how many steps are followed; None for all.
         told: called once, when so many steps have been seen.
+        progress: told what is done, in a line.
     """
 
     def __init__(
-        self, every: int = 100, until: int | None = None, told: Callable[[], None] | None = None
+        self,
+        every: int = 100,
+        until: int | None = None,
+        told: Callable[[], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.audit = Audit()
         self.audit.enough = self._rest
-        self._every, self._until, self._told = every, until, told
+        self._every, self._until, self._told, self._progress = every, until, told, progress
         self._recorders: list[Recorder] = []
         self._token: Any = None
         self._held: switches.Lifetime | None = None
@@ -140,6 +145,8 @@ class Session:
         self.audit.keeps = self.steps < FIRST
         differs = self._differs()
         wanted = self.steps < FIRST or (self.steps + 1) % self._every == 0 or differs
+        if self.steps == FIRST and self._progress is not None:
+            self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
         if wanted and not self.is_recording:
             self._record()
         elif not wanted and self.is_recording:

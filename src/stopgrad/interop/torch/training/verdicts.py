@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -19,7 +20,7 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit
 from stopgrad.interop.torch.training.certain import flow_of
 from stopgrad.interop.torch.training.facts import Optimizer, Parameter
-from stopgrad.interop.torch.training.measures import fingerprints
+from stopgrad.interop.torch.training.measures import fingerprints, is_far
 
 Tensor = torch.Tensor
 SEVERAL = 2
@@ -96,6 +97,10 @@ class _Known:
                 return sites("made", "made here", held.root.event.place)
         return []
 
+    def has_moved_far(self, one: Parameter) -> bool:
+        """Whether a parameter has moved by more than rounding would hide in a loss."""
+        return is_far(one.start, one.samples[1])
+
     def name_of_module(self, part: torch.nn.Module) -> str:
         """The path of a module in the one that was called."""
         for title, root in self.audit.roots().items():
@@ -121,7 +126,7 @@ class _Known:
         if owner is None or getattr(owner, "bias", None) is not one.tensor:
             return False
         beside = [self.audit.parameters.get(id(tensor)) for tensor in owner.parameters()]
-        return any(other is not None and other.arrived > other.zeros for other in beside)
+        return any(other is not None and other.arrived > 0 and not other.dead for other in beside)
 
     def has_changed(self, one: Parameter) -> bool:
         """Whether a parameter's values are others than at the beginning."""
@@ -203,9 +208,10 @@ def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> P
 
 
 def zero_gradient(known: _Known) -> Iterator[Problem]:
-    """Parameters whose gradient was exactly zero in every pass."""
-    held = [one for one in known.trained() if one.arrived >= MANY and one.zeros == one.arrived]
-    held = [one for one in held if not known.cancels(one)]
+    """Parameters whose gradient is exactly zero, from the beginning or since a step."""
+    held = [one for one in known.trained() if one.dead >= MANY and not known.cancels(one)]
+    alive = {key for one in known.trained() if not one.dead for key in one.holders}
+    held = [one for one in held if one.zeros == one.arrived or one.holders & alive]
     for _, dead in known.by_optimizer(held):
         flow = known.flow(dead[0].reached_by, dead)
         found: list[Site] = []
@@ -221,20 +227,42 @@ def zero_gradient(known: _Known) -> Iterator[Problem]:
         found = found or ([] if call is None else sites("first", "differentiated here", call.place))
         yield Problem(
             "zero-gradient",
-            f"the gradient of {_some(dead)} is exactly zero, in all of {dead[0].arrived} passes",
+            f"the gradient of {_some(dead)} is exactly zero, {_since(dead[0])}",
             found,
             _names(dead),
             {"passes": dead[0].arrived, "zero": dead[0].zeros},
             FLAT if any("zero everywhere" in site.told for site in found) else DEAD,
+            dead[0].dead_from,
         )
+
+
+def _since(one: Parameter) -> str:
+    return f"in all of {one.arrived} passes" if one.zeros == one.arrived else f"since step {one.dead_from}"
+
+
+def constant_loss(known: _Known) -> Iterator[Problem]:
+    """A loss that is the same number at each recorded step, though weights move."""
+    if not any(known.has_moved_far(one) for one in known.trained()):
+        return
+    for place, (number, count) in known.audit.losses.numbers.items():
+        if count >= MANY and math.isfinite(number) and number != 0:
+            yield Problem(
+                "constant-loss",
+                f"the loss is {number:.6g} in each of {count} recorded passes, though the weights move",
+                sites("first", "differentiated here", place),
+                [],
+                {"loss": number, "passes": count},
+                "let it be computed anew in each step, with the weights that are trained; a surrogate whose "
+                "gradient alone counts is the same number by design",
+            )
 
 
 # -------------------------------------------------------------------------------- who holds what
 
 
 DEAD = (
-    "what is dead at the beginning stays so: a bias of ordinary size, normalised inputs, another activation "
-    "(leaky_relu, gelu), or no clamp between weights and loss"
+    "what is dead stays so: keep biases of ordinary size, normalise inputs, take another activation "
+    "(leaky_relu, gelu), or leave out a clamp between weights and loss"
 )
 FLAT = "pass the gradient on by a straight-through estimator: x + (torch.round(x) - x).detach()"
 
@@ -548,6 +576,7 @@ VERDICTS: tuple[Callable[[_Known], Iterator[Problem]], ...] = (
     does_not_move,
     never_stepped,
     zero_gradient,
+    constant_loss,
     never_cleared,
     held_twice,
     moves_frozen,
