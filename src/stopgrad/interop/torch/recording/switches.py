@@ -162,8 +162,16 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     )
 
 
+def rest(recorder: Recorder) -> None:
+    """Let a recorder of this thread see nothing more, also while a call runs, where it cannot end."""
+    if recorder in _RUNNING.recorders:
+        _RUNNING.recorders.remove(recorder)
+
+
 def end_beneath(recorder: Recorder, held: Lifetime) -> None:
     """End a recorder whose mode is below those of the user's."""
+    if recorder not in _RUNNING.recorders:
+        _RUNNING.recorders.append(recorder)  # It rests.
     _rearrange([one for one in _modes() if not (isinstance(one, Mode) and one.recorder is recorder)])
     held.end()
 

@@ -16,6 +16,7 @@ from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import variable_of
+from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.observed import STEP
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Backward
@@ -86,7 +87,6 @@ class Audit:
         self._broke = False
         self._alive: list[Any] = []  # What was met in the first steps, which lives until it is judged.
         self.keeps = True
-        self.enough: Callable[[], None] | None = None
         self.norms: dict[str, list[tuple[int, float]]] = {}
         self.differs = False
 
@@ -95,8 +95,6 @@ class Audit:
     @_quietly
     def called(self, module: torch.nn.Module) -> None:
         """A module is called."""
-        if self.passes >= PASSES and not self.steps and self.enough is not None:
-            self.enough()
         known = self.modules.get(id(module))
         if known is None or known.ref() is not module:
             frame = user_frame(sys._getframe(2))
@@ -162,6 +160,8 @@ class Audit:
         self.losses.ended(call)
         if self.recorder is not None:
             del self.recorder.backwards[:-KEPT]
+            if self.passes == PASSES and not self.steps:
+                switches.rest(self.recorder)
 
     def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
         """Whether what a step has used is still in a gradient: the same tensor, which nobody made zero."""

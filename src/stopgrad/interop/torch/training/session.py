@@ -49,7 +49,6 @@ class Session:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.audit = Audit()
-        self.audit.enough = self._rest
         self._every, self._until, self._told, self._progress = every, until, told, progress
         self._recorders: list[Recorder] = []
         self._token: Any = None
