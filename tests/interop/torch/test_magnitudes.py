@@ -606,3 +606,27 @@ def test_scales_of_residual_branches_that_begin_small_are_not_accused() -> None:
     flow = sgt.explain(lambda: net(x).square().mean(), model=net, magnitudes=True)
     assert flow["0.body.weight"].magnitude.norm < 1e-7 * flow["2.weight"].magnitude.norm
     assert flow.troubles == ()
+
+
+def test_parameters_made_and_initialised_inside_have_magnitudes() -> None:
+    with sgt.watch() as seen:
+        net = torch.nn.Linear(3, 2)
+        loss = (net(torch.ones(4, 3)) * 0.0).sqrt().sum()
+        loss.backward()
+    flow = seen.backward_calls[-1].explain(net)
+    assert set(flow.magnitudes) == {"weight", "bias"}
+    (trouble,) = flow.troubles
+    assert (trouble.kind, trouble.keys) == ("not finite", ("weight", "bias"))
+    assert trouble.causes[0].location.source.endswith(".sqrt()")
+
+
+def test_each_tensor_of_a_list_is_written_into() -> None:
+    w = torch.ones(3, requires_grad=True)
+    one, two = w * 1.0, w * 2.0
+    with sgt.watch() as seen:
+        a, b = one * 1.0, two * 1.0
+        torch._foreach_mul_([a, b], 0.0)
+        loss = (a + b).sum()
+    assert seen.explain(loss, {"w": w})["w"].arrives
+    versions = [[write.version for write in seen._recorder.memory.store(x).writes] for x in (a, b)]
+    assert versions == [[1], [1]]
