@@ -209,7 +209,9 @@ def test_other_ranks_tell_what_the_first_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gan_with_detach", "spectral_norm", "vae", "truncated_bptt"])
+@pytest.mark.parametrize(
+    "name", ["gan_with_detach", "modes_around_the_loop", "spectral_norm", "vae", "truncated_bptt"]
+)
 def test_numbers_and_random_states_are_those_of_python(name: str, tmp_path: Path) -> None:
     source = (SCRIPTS / "correct" / f"{name}.py").read_text()
     script = tmp_path / "train.py"

@@ -292,8 +292,11 @@ def _making_optimizers(make: Original) -> Original:
 
 def _stepped(optimizer: Any, *_: object) -> None:
     """Tell recorders that an optimizer has stepped. It is a hook that stays."""
-    for recorder in _RUNNING.recorders:
-        recorder.stepped(optimizer, place_of(user_frame(sys._getframe(1))))
+    if _RUNNING.recorders:
+        place = place_of(user_frame(sys._getframe(1)))
+        with internals.DisableTorchFunction():  # No mode of the user's sees it.
+            for recorder in _RUNNING.recorders:
+                recorder.stepped(optimizer, place)
 
 
 def _asking_for_hooks(has_any: Original) -> Original:
