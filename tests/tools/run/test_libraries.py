@@ -1,4 +1,4 @@
-"""Libraries' own training loops under ``stopgrad run``: nothing is found in right scripts, the cause in wrong ones."""
+"""Libraries' own training loops under ``stopgrad run``: nothing in right scripts, the cause in wrong ones."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ MODEL = """
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 torch.manual_seed(0)
-config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-                    max_position_embeddings=16, num_labels=2)
+config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=16, num_labels=2)
 model = BertForSequenceClassification(config)
 """
 TRAINER = (
@@ -97,8 +97,8 @@ class Data(torch.utils.data.Dataset):
 
 # here
 with tempfile.TemporaryDirectory() as folder:
-    arguments = TrainingArguments(folder, per_device_train_batch_size=4, num_train_epochs=2, report_to=[], use_cpu=True,
-                                  save_strategy="no", disable_tqdm=True, learning_rate=1e-3, warmup_steps=2)
+    arguments = TrainingArguments(folder, per_device_train_batch_size=4, num_train_epochs=2, report_to=[],
+                                  use_cpu=True, save_strategy="no", disable_tqdm=True, learning_rate=1e-3, warmup_steps=2)
     trainer = Trainer(model=model, args=arguments, train_dataset=Data())
     trainer.remove_callback(PrinterCallback)
     trainer.train()
@@ -108,7 +108,8 @@ PEFT = (
     MODEL
     + """
 from peft import LoraConfig, get_peft_model
-model = get_peft_model(model, LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=["classifier"]))
+lora = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=["classifier"])
+model = get_peft_model(model, lora)
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
 for step in range(5):
     out = model(input_ids=torch.randint(0, 20, (4, 6)), labels=torch.randint(0, 2, (4,)))
@@ -146,8 +147,8 @@ import timm
 from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 torch.manual_seed(0)
-model = timm.create_model("vit_tiny_patch16_224", pretrained=False, img_size=16, patch_size=8, embed_dim=16, depth=2,
-                          num_heads=2, num_classes=3, drop_path_rate=0.1)
+model = timm.create_model("vit_tiny_patch16_224", pretrained=False, img_size=16, patch_size=8, embed_dim=16,
+                          depth=2, num_heads=2, num_classes=3, drop_path_rate=0.1)
 optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
 # here
 ema = ModelEmaV3(model, decay=0.9)
@@ -233,9 +234,15 @@ for step in range(5):
     optimizer.zero_grad()
     nn.functional.mse_loss(model(x), x[:, :1]).backward()
     optimizer.step()
-print("rank", dist.get_rank(), "done", flush=True)
+print(f"rank {dist.get_rank()} done", flush=True)
 dist.destroy_process_group()
 """
+VISION = f"""import sys
+sys.path.append({str(Path(in_forks.__code__.co_filename).parent)!r})
+import torch_libraries
+torch_libraries._let_torchvision_import()
+"""
+"""What the registry's torchvision, which several libraries import, needs beside a PyTorch for the CPU."""
 CLEARED = (("# here", "optimizer.zero_grad()"),)
 CASES = {
     "lightning": Case("pytorch_lightning", LIGHTNING, (("*self.head.p", "*self.old.p"),), "not-held"),
@@ -243,7 +250,11 @@ CASES = {
         "transformers",
         TRAINER,
         (
-            ("# here", "optimizer = torch.optim.AdamW(model.parameters(), 1e-3)\nmodel.classifier = torch.nn.Linear(8, 2)"),
+            (
+                "# here",
+                "optimizer = torch.optim.AdamW(model.parameters(), 1e-3)\n"
+                "model.classifier = torch.nn.Linear(8, 2)",
+            ),
             ("train_dataset=Data()", "train_dataset=Data(), optimizers=(optimizer, None)"),
         ),
         "not-held",
@@ -251,7 +262,12 @@ CASES = {
     "peft": Case(
         "peft",
         PEFT,
-        (("for p in model.parameters() if p.requires_grad]", "for n, p in model.named_parameters() if 'lora' in n]"),),
+        (
+            (
+                "for p in model.parameters() if p.requires_grad]",
+                "for n, p in model.named_parameters() if 'lora' in n]",
+            ),
+        ),
         "not-held",
     ),
     "accelerate": Case("accelerate", ACCELERATE, (("# here", "model[2] = nn.Linear(8, 2)"),), "not-held"),
@@ -287,8 +303,9 @@ def test_the_librarys_own_loop(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(case.library) is None:
         pytest.skip(f"{case.library} is not installed")
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
-    right.write_text(case.source)
-    wrong.write_text(changed(case))
+    before = "" if case.alone else VISION
+    right.write_text(before + case.source)
+    wrong.write_text(before + changed(case))
     paths = [right, wrong] if case.kind else [right]
     if case.alone:
         told = {str(path): run_alone(path) for path in paths}
@@ -306,11 +323,11 @@ def test_the_librarys_own_loop(name: str, tmp_path: Path) -> None:
 def test_ranks_of_torchrun(tmp_path: Path) -> None:
     for source, kind in (
         (RANKS, None),
-        (RANKS.replace("# here", "model.module[2] = nn.Linear(8, 1)"), "not-held"),
+        (RANKS.replace("model.parameters()", "model.module[0].parameters()"), "not-held"),
     ):
         path = tmp_path / "ranks.py"
         path.write_text(source)
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         done = subprocess.run(
             [*command, "-m", "stopgrad", "run", str(path)],
             env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -41,12 +41,15 @@ SCRIPTS = {
     "terminated": "import os, signal\nprint('x', flush=True)\nos.kill(os.getpid(), signal.SIGTERM)",
     "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     "hook": "import sys\nsys.excepthook = lambda t, e, at: print(t, e, at.tb_lineno, at.tb_next)\n1/0",
-    "hook_raises": "import sys\ndef hook(t, e, at): raise RuntimeError('in hook')\nsys.excepthook = hook\n1/0",
+    "hook_raises": "import sys\ndef hook(t, e, at): raise RuntimeError('in hook')\n"
+    "sys.excepthook = hook\n1/0",
     "hook_exits": "import sys\ndef hook(t, e, at): sys.exit(9)\nsys.excepthook = hook\n1/0",
     "hook_untouched": "import sys; print(sys.excepthook is sys.__excepthook__)",
     "at_exit": "import atexit, sys\nfor i in range(3): atexit.register(print, i)\nsys.exit(2)",
-    "at_exit_raises": "import atexit, sys\natexit.register(lambda: print(sys.last_type))\nraise ValueError('z')",
-    "deleted_at_exit": "import json\nclass A:\n    def __del__(self): print('del', json.dumps([1]), A)\na = A()",
+    "at_exit_raises": "import atexit, sys\natexit.register(lambda: print(sys.last_type))\n"
+    "raise ValueError('z')",
+    "deleted_at_exit": "import json\nclass A:\n    def __del__(self): print('del', json.dumps([1]), A)\n"
+    "a = A()",
     "unraisable": "class A:\n    def __del__(self): raise ValueError('d')\na = A(); del a\nprint('end')",
     # -------------------------------------------------------------------------------------- streams
     "streams": "import sys\nprint('out'); print('err', file=sys.stderr); sys.stdout.write('no newline')",
@@ -63,18 +66,25 @@ SCRIPTS = {
     "names": "print(sorted(globals()), __builtins__, type(__loader__), __cached__)\nx: int = 3\n"
     "print(__annotations__)",
     "docstring": "'''The doc.'''\nprint(__doc__)",
-    "own_module": "import sys, __main__\nprint(__main__.__file__, sys.modules['__main__'].__dict__ is globals())",
+    "own_module": "import sys, __main__\n"
+    "print(__main__.__file__, sys.modules['__main__'].__dict__ is globals())",
     "parser": "import argparse\np = argparse.ArgumentParser(); p.add_argument('--lr', type=float)\n"
-    "p.add_argument('x', nargs='*'); p.add_argument('--json'); p.add_argument('-m')\nprint(p.prog, p.parse_args())",
-    "parser_refuses": "import argparse\np = argparse.ArgumentParser(); p.add_argument('--lr', required=True)\n"
+    "p.add_argument('x', nargs='*'); p.add_argument('--json'); p.add_argument('-m')\n"
+    "print(p.prog, p.parse_args())",
+    "parser_refuses": "import argparse\n"
+    "p = argparse.ArgumentParser(); p.add_argument('--lr', required=True)\n"
     "p.parse_args()",
     "handlers": "import signal\nprint([signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGPIPE)])",
-    "handler": "import signal, os\nsignal.signal(signal.SIGUSR1, lambda s, f: print('got', s, f.f_code.co_name))\n"
+    "handler": "import signal, os\n"
+    "signal.signal(signal.SIGUSR1, lambda s, f: print('got', s, f.f_code.co_name))\n"
     "os.kill(os.getpid(), signal.SIGUSR1)\nprint('done')",
-    "limits": "import gc, sys\nprint(sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold(), sys.gettrace())",
-    "sources": "import inspect\ndef f(a):\n    return a\nprint(inspect.getsource(f), inspect.getmodule(f).__name__)",
+    "limits": "import gc, sys\n"
+    "print(sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold(), sys.gettrace())",
+    "sources": "import inspect\ndef f(a):\n    return a\n"
+    "print(inspect.getsource(f), inspect.getmodule(f).__name__)",
     "pickles": "import pickle\nclass A: x = 3\nprint(A.__module__, pickle.loads(pickle.dumps(A())).x)",
-    "hints": "from __future__ import annotations\nimport typing\ndef f(x: int): pass\nprint(typing.get_type_hints(f))",
+    "hints": "from __future__ import annotations\nimport typing\ndef f(x: int): pass\n"
+    "print(typing.get_type_hints(f))",
     "warns": "import warnings\nwarnings.warn('careful')\nwarnings.warn('old', DeprecationWarning)",
     "warns_as_error": "import warnings\nwarnings.simplefilter('error')\nwarnings.warn('careful')",
     "logs": "import logging\nlogging.basicConfig(); logging.warning('w'); print(len(logging.root.handlers))",
@@ -94,10 +104,12 @@ SCRIPTS = {
     "spawns": "import multiprocessing as mp\nclass K:\n    def __init__(self, v): self.v = v\n"
     "def f(k): return K(k.v + 1)\nif __name__ == '__main__':\n"
     "    with mp.get_context('spawn').Pool(1) as p: print([k.v for k in p.map(f, [K(1), K(2)])])",
-    "spawned_raises": "import multiprocessing as mp\ndef f(x): raise ValueError(x)\nif __name__ == '__main__':\n"
+    "spawned_raises": "import multiprocessing as mp\ndef f(x): raise ValueError(x)\n"
+    "if __name__ == '__main__':\n"
     "    p = mp.get_context('spawn').Process(target=f, args=(1,)); p.start(); p.join(); print(p.exitcode)",
     "replaces_itself": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(1)'])",
-    "async_interrupted": "import asyncio, os, signal\nasync def main():\n    os.kill(os.getpid(), signal.SIGINT)\n"
+    "async_interrupted": "import asyncio, os, signal\nasync def main():\n"
+    "    os.kill(os.getpid(), signal.SIGINT)\n"
     "    await asyncio.sleep(9)\nasyncio.run(main())",
 }
 ARGUMENTS = {
@@ -168,7 +180,10 @@ def ran(folder: Path) -> dict[str, Ended]:
     jobs = folder / "jobs.json"
     jobs.write_text(json.dumps(JOBS))
     subprocess.run(
-        [sys.executable, run_like_python.__file__, str(jobs)], check=True, cwd=folder, stdin=subprocess.DEVNULL
+        [sys.executable, run_like_python.__file__, str(jobs)],
+        check=True,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
     )
     return {
         name: Ended(
