@@ -98,7 +98,8 @@ class Data(torch.utils.data.Dataset):
 # here
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(folder, per_device_train_batch_size=4, num_train_epochs=2, report_to=[],
-                                  use_cpu=True, save_strategy="no", disable_tqdm=True, learning_rate=1e-3, warmup_steps=2)
+                                  use_cpu=True, save_strategy="no", disable_tqdm=True,
+                                  learning_rate=1e-3, warmup_steps=2)
     trainer = Trainer(model=model, args=arguments, train_dataset=Data())
     trainer.remove_callback(PrinterCallback)
     trainer.train()

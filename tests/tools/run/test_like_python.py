@@ -126,7 +126,9 @@ OTHERS = {
     "no_script": ["nothing.py"],
     "link": ["./empty/../linked.py"],
 }
-SHOWS = "import sys\nprint(__name__, repr(__package__), __spec__ and __spec__.name, sys.argv, sys.path[0], __file__)\n"
+SHOWS = """import sys
+print(__name__, repr(__package__), __spec__ and __spec__.name, sys.argv, sys.path[0], __file__)
+"""
 
 
 class Ended(NamedTuple):
@@ -213,7 +215,8 @@ def test_a_script_does_what_it_does_under_plain_python(
 def test_a_signal_from_outside_ends_it_as_it_ends_python(number: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(
-        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('cleaned')\n"
+        "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "finally:\n    print('cleaned')\n"
     )
     ended = []
     for command in ([], ["-m", "stopgrad", "run"]):
