@@ -16,6 +16,9 @@ import page_tools
 import pytest
 
 import stopgrad as sg
+from stopgrad.base.source import Location
+from stopgrad.flow.problems.diagnosis import Diagnosis
+from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.reports.base import FlowReport
 
 HOME = Path(sg.__file__).parent
@@ -42,6 +45,15 @@ def wrong(x: Any) -> Any:
 
 ARGS = ({"größe": np.ones(3), "v": np.ones(3)}, np.ones(3))
 X = np.array([0.0, 1.0])
+HERE = Location(__file__, 18, 18, 0, 20)
+UNHELD = Problem(
+    "not-held",
+    "w receives gradients",
+    [Site("made", "made here", HERE)],
+    ["w"],
+    {"norm": float("inf")},
+    "give it",
+)
 REPORTS = {
     "explain": lambda: sg.explain(loss, *ARGS),
     "a part of explain": lambda: sg.explain(loss, *ARGS)["params"],
@@ -54,6 +66,7 @@ REPORTS = {
     "trace_nan, finite": lambda: sg.trace_nan(root, np.ones(2)),
     "ablate": lambda: sg.ablate(loss, *ARGS, repeats=1),
     "ablate, not finite": lambda: sg.ablate(kept_out, X, repeats=1),
+    "run": lambda: Diagnosis([UNHELD, Problem("broadcast-loss", "n to n")], 5, 3, ["what a step did"]),
 }
 
 
@@ -64,7 +77,7 @@ def report(request: pytest.FixtureRequest) -> Any:
 
 def kinds() -> list[type]:
     found = FlowReport.__subclasses__()
-    assert {kind.__name__ for kind in found} == {"Flow", "GradientCheck", "NanTrace", "Ablation"}
+    assert {kind.__name__ for kind in found} == {"Flow", "GradientCheck", "NanTrace", "Ablation", "Diagnosis"}
     return found
 
 
@@ -182,7 +195,7 @@ def test_data_have_a_format_and_one_form_of_places_and_numbers(report: Any) -> N
     assert json.loads(report.to_json()) == json.loads(report.to_json(indent=2)) == data
     for key, one in dicts_in(data):
         assert type(one) in (dict, list, str, int, float, bool, type(None)), (key, type(one))
-        if isinstance(one, dict) and "file" in one:
+        if isinstance(one, dict) and "file" in one and "role" not in one:  # Those with a role are shorter.
             assert set(one) == PLACE, key
         if key in ("location", "origin_location", "rule"):
             assert one is None or set(one) == PLACE

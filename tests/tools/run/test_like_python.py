@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pytest
 import run_like_python
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = {
     # ---------------------------------------------------------------------------------- how it ends
     "exit_3": "import sys; print('a'); sys.exit(3)",
