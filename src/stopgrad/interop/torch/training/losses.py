@@ -39,7 +39,7 @@ class Losses:
             return
         if internals.is_functorch_wrapped_tensor(losses[0]) or losses[0].is_meta:
             return
-        number = float(losses[0].detach())
+        number = _number(losses[0])
         before, count = self.numbers.get(call.place, (math.nan, 0))
         self.numbers[call.place] = number, count + 1 if number == before else 1
 
@@ -80,7 +80,14 @@ def _is_all(classes: Tensor, number: int) -> bool:
     """Whether there are classes, and all are this one. What a transform of torch.func hides is not known."""
     if classes.is_floating_point() or not classes.numel() or internals.is_functorch_wrapped_tensor(classes):
         return False
-    return bool((classes == number).all())
+    with internals.DisableTorchDispatch():
+        return bool((internals.local_part(classes) == number).all())
+
+
+def _number(loss: Tensor) -> float:
+    """A loss as a number; no mode of the user's sees that it is read."""
+    with internals.DisableTorchDispatch():
+        return float(internals.local_part(loss).detach())
 
 
 def _count(table: dict[Any, tuple[Event, int]], place: RawLocation | None, event: Event) -> None:
