@@ -141,7 +141,7 @@ class Audit:
             if tensor is None or key not in self._before:
                 continue
             one.passes += 1
-            one.call = call
+            one.call, one.call_in = call, self.recorder
             one.required = bool(tensor.requires_grad)
             state = measures.state_of(tensor.grad)
             if state is None or state == self._before[key]:
@@ -155,7 +155,8 @@ class Audit:
             one.norm = norm
             if one.first is None and not one.holders:
                 (one.first,) = measures.fingerprints([tensor])
-            one.arrival, one.since_step, one.reached_by = state, True, call
+            one.arrival, one.since_step = state, True
+            one.reached_by, one.reached_in = call, self.recorder
             one.cleared_at = None
         self.losses.ended(call)
         if self.recorder is not None:

@@ -65,6 +65,8 @@ class Parameter:
         self.old: tuple[int, int] | None = None  # The gradient with what the last step has used in it.
         self.call: Backward | None = None  # The last backward pass that could have reached it.
         self.reached_by: Backward | None = None
+        self.call_in: Any = None  # The recorder that recorded that pass, and the one of the next line.
+        self.reached_in: Any = None
         self.cleared_at: RawLocation | None = None
         self.written_at: RawLocation | None = None
 

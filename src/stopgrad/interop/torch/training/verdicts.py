@@ -78,8 +78,13 @@ class _Known:
 
     def flow(self, call: Backward | None, some: Sequence[Parameter]) -> Flow | None:
         """The report on a backward pass and some parameters; None if it is not known any more."""
-        recorder = next((one for one in self._recorders if call in one.backwards), None)
-        return None if recorder is None or call is None else flow_of(recorder, call, tensors_of(some))
+        if call is None:
+            return None
+        for one in self.parameters:
+            if one.reached_by is call or one.call is call:
+                recorder = one.reached_in if one.reached_by is call else one.call_in
+                return flow_of(recorder, call, tensors_of(some))
+        return None
 
     def pass_of(self, one: Parameter) -> Backward | None:
         """The backward pass that should have reached it: one that reached others of its optimizer."""
