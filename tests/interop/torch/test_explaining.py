@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from stopgrad.interop.torch import internals  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import stopgrad.torch as sgt  # noqa: E402
@@ -313,6 +314,8 @@ def marks(program: Callable[[], None]) -> dict[int, str]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", KINDS, ids=lambda program: program.__name__)
 def test_names_the_cause_and_its_lines(program: Callable[[], None]) -> None:
+    if KINDS[program] == "modified-in-place" and internals.MISSING:
+        pytest.skip("this release of PyTorch does not show what is saved")
     plain = raised_by(program)
     with sgt.watch():
         error = raised_by(program)
@@ -340,6 +343,7 @@ def test_errors_of_others_get_no_note() -> None:
             assert not hasattr(raised_by(program), "__notes__")
 
 
+@pytest.mark.skipif(bool(internals.MISSING), reason="this release of PyTorch does not show what is saved")
 def test_the_name_of_the_value_is_told() -> None:
     with sgt.watch():
         problem = problem_of(raised_by(in_place_into_result))
