@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from stopgrad.interop.torch import internals  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import stopgrad.torch as sgt  # noqa: E402
 from stopgrad.flow.problems.notes import problem_of  # noqa: E402
+from stopgrad.interop.torch import internals  # noqa: E402
 
 nn = torch.nn
 

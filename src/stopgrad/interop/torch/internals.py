@@ -59,8 +59,8 @@ def not_known() -> list[str]:
     return [f"{release} does not tell {without}" for without in told]
 
 
-def _has(path: str, purpose: str, without: str = "") -> bool:
-    return _need(path, purpose, None, without) is not None
+def _has(path: str, purpose: str, without: str = "", since: str = "2.9") -> bool:
+    return _need(path, purpose, None, without, since) is not None
 
 
 # ----------------------------------------------------------------------------------- functions of torch.func
@@ -224,12 +224,14 @@ class SavedBy(NamedTuple):
 _SAVED = "_raw_saved_"
 _saved_data: Callable[[Any], Any] = (
     operator.attrgetter("data")
-    if _has("torch._C._autograd.SavedTensor.data", "which memory a derivative needs")
+    if _has("torch._C._autograd.SavedTensor.data", "which memory a derivative needs", since="2.10")
     else lambda _: None
 )
 _saved_hook: Callable[[Any], Any] = (
     operator.attrgetter("unpack_hook")
-    if _has("torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed is left alone")
+    if _has(
+        "torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed is left alone", since="2.10"
+    )
     else lambda _: True
 )
 
