@@ -229,9 +229,7 @@ _saved_data: Callable[[Any], Any] = (
 )
 _saved_hook: Callable[[Any], Any] = (
     operator.attrgetter("unpack_hook")
-    if _has(
-        "torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed is left alone", since="2.10"
-    )
+    if _has("torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed", since="2.10")
     else lambda _: True
 )
 
