@@ -261,8 +261,14 @@ class Writing:
     def _finish_own(self, part: str, futures: Sequence[Any]) -> None:
         """Wait until this process's part is written, and write its notes and checksums."""
         with self._explained():
-            for future in futures:
-                future.result()
+            failed: list[Exception] = []
+            for future in futures:  # All of them, so that none writes on after a failure.
+                try:
+                    future.result()
+                except Exception as error:
+                    failed.append(error)
+            if failed:
+                raise failed[0]
             index = process_index()
             sums = _sums(part, lambda path: f"process_{index}" in path.replace(".", os.sep).split(os.sep))
             note = os.path.join(part, _PARTS, f"{index}.json")
