@@ -279,6 +279,63 @@ CASES = {
 }
 
 
+LOSS = "nn.functional.cross_entropy(self(x), y)\n        self.log"
+STEP = "    optimizer.step()\n"
+TRAINED = "[p for p in model.parameters() if p.requires_grad]"
+MORE: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "lightning": (
+        ("self.body(x)", "self.body(x).detach()", "no-gradient"),
+        ("lr=1e-2)", "lr=0.0)", "no-learning-rate"),
+        (LOSS, LOSS.replace("self(x)", "(self(x) * 0).sqrt()"), "nan-gradient"),
+        (LOSS, "nn.functional.mse_loss(self(x)[:, :1], y.float())\n        self.log", "broadcast-loss"),
+        ("return loss\n", "return torch.tensor(loss.item())\n", "no-graph"),
+    ),
+    "transformers": (
+        ("learning_rate=1e-3, warmup_steps=2", "learning_rate=0.0", "no-learning-rate"),
+        ("# here", "model.bert.forward = torch.no_grad()(model.bert.forward)", "no-gradient"),
+        ("torch.tensor(i % 2)", "torch.tensor(-100)", "empty-loss"),
+    ),
+    "peft": (
+        (TRAINED, "[p for n, p in model.named_parameters() if 'query' in n]", "not-held"),
+        ("    optimizer.zero_grad()\n", "", "never-cleared"),
+        (STEP, f"    out.loss.backward()\n{STEP}", "second-backward"),
+    ),
+    "accelerate": (
+        ("lr=1e-2", "lr=0.0", "no-learning-rate"),
+        (f"    {STEP}", f"        optimizer.zero_grad()\n    {STEP}", "zeroed-before-step"),
+        ("model.parameters(), 1.0)", "model.parameters(), 0.0)", "clipped-away"),
+    ),
+    "timm": (
+        ("lr=1e-3", "lr=0.0", "no-learning-rate"),
+        ("    optimizer.zero_grad()\n", "", "never-cleared"),
+        ("torch.randint(0, 3, (4,))", "torch.full((4,), -100)", "empty-loss"),
+        ("ema.update(model)", "ema.update(model)\n    model.load_state_dict(ema.module.state_dict())", ""),
+    ),
+    "compiled": (
+        ("(model(x) - x", "(model(x).detach() - x", "no-graph"),
+        ("    optimizer.zero_grad()\n", "", "never-cleared"),
+    ),
+}
+"""Further mistakes in the loops: what is replaced, by what, and what is found then; one is none."""
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_other_mistakes_in_the_librarys_own_loop(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    if importlib.util.find_spec(case.library) is None:
+        pytest.skip(f"{case.library} is not installed")
+    kinds = {}
+    for i, (old, new, kind) in enumerate(MORE[name]):
+        assert old in case.source, old
+        path = tmp_path / f"wrong{i}.py"
+        path.write_text(VISION + case.source.replace(old, new))
+        kinds[str(path)] = kind
+    found = in_forks(*kinds)
+    for path, kind in kinds.items():
+        told = [one["kind"] for one in found[path]["findings"] if one["severity"] != "note"]
+        assert kind in told if kind else not told, found[path]["printed"][-2000:]
+
+
 def changed(case: Case) -> str:
     """The wrong variant of a script."""
     source = case.source

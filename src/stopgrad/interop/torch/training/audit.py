@@ -206,7 +206,8 @@ class Audit:
         prints = measures.fingerprints([tensor for _, tensor in held])
         for (one, tensor), norm, before in zip(held, norms, prints, strict=True):
             one.first = before if one.first is None else one.first
-            replaced = one.steps and one.last is not None and before is not None and before != one.last
+            one.followed += one.last is not None and before is not None
+            replaced = one.last is not None and before is not None and before != one.last
             sample = measures.sample_of(tensor)
             if replaced:
                 one.written_at = self._writer(tensor)
@@ -225,7 +226,7 @@ class Audit:
             one.used_twice += is_old and not one.since_step and one.stepper != id(optimizer)
             one.stepped_by = norm or 0.0
             self._look_for_old(one, tensor)
-            one.used += one.since_step and one.steps > 0
+            one.used += one.since_step and one.follows
             one.kept += one.since_step and one.old is not None
             one.since_step = False
             if norm is not None and not measures.is_finite(norm):
@@ -252,7 +253,7 @@ class Audit:
             one.samples = one.samples[0], measures.sample_of(tensor)
             one.old, one.since_step = measures.state_of(tensor.grad), False
             one.holders.add(id(optimizer))
-            one.stepper = id(optimizer)
+            one.stepper, one.follows = id(optimizer), True
         for module in list(self.modules.values()):
             self._statistics(module)
 
@@ -306,6 +307,12 @@ class Audit:
             module.statistics, module.weight = now, held
 
     # -------------------------------------------------------------------------- between recorded steps
+
+    def resume(self) -> None:
+        """Steps were not recorded: what was seen before is not what the next step is compared with."""
+        for one in self.parameters.values():
+            one.old = one.arrival = one.last = one.before = None
+            one.since_step = one.follows = False
 
     def suspect(self) -> None:
         """Note what may become a finding, to look at it until the training ends."""

@@ -61,6 +61,8 @@ class Parameter:
         self.norm = 0.0  # Of the gradient that arrived last.
         self.stepped_by = 0.0  # The norm of the gradient at the last step.
         self.arrival: tuple[int, int] | None = None  # The gradient after the last backward that reached it.
+        self.followed = 0  # Before how many steps it was looked whether the last one's change was there.
+        self.follows = False  # Whether the step before was recorded.
         self.since_step = False  # Whether a gradient arrived since the last step.
         self.old: tuple[int, int] | None = None  # The gradient with what the last step has used in it.
         self.call: Backward | None = None  # The last backward pass that could have reached it.
@@ -76,6 +78,11 @@ class Parameter:
         if not self.passes or not self.required:
             return False
         return self.arrived == self.zeros or self.dead > 0 or not self.moved
+
+    @property
+    def loses_gradients(self) -> bool:
+        """Whether each step found nothing of a gradient that had arrived; weight decay may move it still."""
+        return 0 < self.steps in (self.cleared, self.clipped)
 
     @property
     def last_norm_is_broken(self) -> bool:

@@ -75,6 +75,7 @@ class Session:
         return self._held is not None
 
     def _record(self) -> None:
+        self.audit.resume()
         recorder = Recorder()
         recorder.explain, recorder.observer = errors.explain, self.audit
         self.audit.recorder = recorder

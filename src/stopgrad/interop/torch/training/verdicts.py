@@ -338,10 +338,12 @@ def held_twice(known: _Known) -> Iterator[Problem]:
 def does_not_move(known: _Known) -> Iterator[Problem]:
     """Parameters that receive a gradient and are stepped, but keep their values: why."""
     still = [one for one in known.trained() if one.arrived > one.zeros and one.steps >= SEVERAL]
-    still = [one for one in still if not one.moved or one.put_back]
+    still = [one for one in still if not one.moved or one.put_back or one.loses_gradients]
     for optimizer, held in known.by_optimizer(still):
         yield from _does_not_move(
-            known, optimizer, [one for one in held if one.put_back or not known.has_changed(one)]
+            known,
+            optimizer,
+            [one for one in held if one.put_back or one.loses_gradients or not known.has_changed(one)],
         )
 
 
@@ -355,7 +357,7 @@ def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter
     forms: tuple[tuple[Callable[[Parameter], bool], Callable[..., Problem]], ...] = (
         (lambda one: one.cleared == one.steps, _zeroed),
         (lambda one: one.clipped == one.steps, _clipped),
-        (lambda one: one.put_back >= one.steps - 1, _put_back),
+        (lambda one: one.put_back == one.followed > 0, _put_back),
         (lambda one: optimizer.idle_steps == optimizer.steps, _no_rate),
         (lambda one: one.still == one.steps and optimizer.rate > 0 and one.stepped_by > noise(one), _rounded),
     )
