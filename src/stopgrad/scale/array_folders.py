@@ -261,14 +261,9 @@ class Writing:
     def _finish_own(self, part: str, futures: Sequence[Any]) -> None:
         """Wait until this process's part is written, and write its notes and checksums."""
         with self._explained():
-            failed: list[Exception] = []
-            for future in futures:  # All of them, so that none writes on after a failure.
-                try:
-                    future.result()
-                except Exception as error:
-                    failed.append(error)
-            if failed:
-                raise failed[0]
+            with contextlib.ExitStack() as all_of_them:  # So that none writes on after a failure.
+                for future in reversed(futures):
+                    all_of_them.callback(future.result)
             index = process_index()
             sums = _sums(part, lambda path: f"process_{index}" in path.replace(".", os.sep).split(os.sep))
             note = os.path.join(part, _PARTS, f"{index}.json")
