@@ -261,9 +261,8 @@ class Writing:
     def _finish_own(self, part: str, futures: Sequence[Any]) -> None:
         """Wait until this process's part is written, and write its notes and checksums."""
         with self._explained():
-            with contextlib.ExitStack() as all_of_them:  # So that none writes on after a failure.
-                for future in reversed(futures):
-                    all_of_them.callback(future.result)
+            with contextlib.ExitStack() as every:  # So that none writes on after a failure.
+                _ = [every.callback(future.result) for future in reversed(futures)]
             index = process_index()
             sums = _sums(part, lambda path: f"process_{index}" in path.replace(".", os.sep).split(os.sep))
             note = os.path.join(part, _PARTS, f"{index}.json")
