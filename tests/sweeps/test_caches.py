@@ -77,6 +77,8 @@ CHANGES = {
     "stopgrad.base.source._positions": "places in code: lru_cache(8)",
     "stopgrad.base.constructs._parsed": "files taken apart: lru_cache(8)",
     "stopgrad.base.folders._TOLD": "names of folders that are not used, each told once",
+    "stopgrad.flow.problems.variables._assigned": "targets of assignments in files: lru_cache(64)",
+    "stopgrad.interop.jax.training.written._parsed": "files taken apart: lru_cache",
     "stopgrad.interop.torch.recording.switches._LIVING": "watches that have not ended",
     "stopgrad.interop.torch.recording.switches._PATCHED": "names of PyTorch's functions that are patched",
     "stopgrad.transforms.gradients.custom_rules._RUNNING": "rules that are running",
@@ -94,6 +96,15 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.problems.catalogue.KINDS",
+    "stopgrad.flow.problems.diagnosis._ORDER",
+    "stopgrad.interop.torch.training.losses._ERRORS",
+    "stopgrad.interop.torch.training.losses._OPERATORS",
+    "stopgrad.interop.torch.training.losses._SUBTRACTS",
+    "stopgrad.interop.torch.training.measures._INTEGERS",
+    "stopgrad.interop.torch.training.verdicts.EXPLAINED",
+    "stopgrad.tools.cli.run.MACHINES",
+    "stopgrad.tools.running.following.SESSIONS",
     "stopgrad.base.constructs._ARTICLES",
     "stopgrad.base.constructs._BY_TEST",
     "stopgrad.base.constructs._FUNCTIONS",
