@@ -78,7 +78,7 @@ CHANGES = {
     "stopgrad.base.constructs._parsed": "files taken apart: lru_cache(8)",
     "stopgrad.base.folders._TOLD": "names of folders that are not used, each told once",
     "stopgrad.flow.problems.variables._assigned": "targets of assignments in files: lru_cache(64)",
-    "stopgrad.interop.jax.training.written._parsed": "files taken apart: lru_cache",
+    "stopgrad.interop.jax.training.written._parsed": "files taken apart: lru_cache(64)",
     "stopgrad.interop.torch.recording.switches._LIVING": "watches that have not ended",
     "stopgrad.interop.torch.recording.switches._PATCHED": "names of PyTorch's functions that are patched",
     "stopgrad.transforms.gradients.custom_rules._RUNNING": "rules that are running",
