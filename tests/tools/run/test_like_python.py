@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -231,6 +232,7 @@ def test_a_signal_from_outside_ends_it_as_it_ends_python(number: signal.Signals,
         )
         assert process.stdout is not None
         ready = process.stdout.readline()
+        time.sleep(1.0)  # Until it sleeps, so that the signal comes in that line.
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
         ended.append((process.returncode, ready + out, without_report(err)))
