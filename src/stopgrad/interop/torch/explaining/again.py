@@ -39,14 +39,12 @@ def second(context: Context) -> Problem | None:
 def _tie(context: Context) -> _Tie | None:
     earlier = [call for call in context.recorder.backwards if not _is_current(context, call)]
     freed = _freed(context)
-    best: _Tie | None = None
     for call in reversed(earlier):
         covered = set(above(call.losses))
         values, is_root = _edges(context, covered, freed)
         if values:
-            best = _Tie(values, call, is_root)
-            break
-    return best
+            return _Tie(values, call, is_root)
+    return None
 
 
 def _is_current(context: Context, call: Backward) -> bool:
@@ -111,7 +109,7 @@ def _form(context: Context, tie: _Tie, name: str) -> tuple[str, str]:
             if " and " not in name
             else f"detach {name} before they are used in the next step",
         )
-    if context.roots() and all(node._sequence_nr() < began for node in context.roots()):
+    if context.roots() and all(internals.number_of(node) < began for node in context.roots()):
         return (
             f"two losses share {name}, and the first backward has freed the graph behind it",
             "add the losses and call backward once; or retain_graph=True on the first call",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import dis
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.problems.problem import Site
 from stopgrad.flow.problems.variables import variable_at
+from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.recording.places import user_frame
@@ -63,6 +65,16 @@ class Context(NamedTuple):
         return sites(role, told, self.place or _last_place(self.error))
 
     @property
+    def is_raised_by_the_user(self) -> bool:
+        """Whether a ``raise`` of the user's own raised it, whatever its message says."""
+        last = self.error.__traceback__
+        while last is not None and last.tb_next is not None:
+            last = last.tb_next
+        if last is None or user_frame(last.tb_frame) is not last.tb_frame:
+            return False
+        return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+    @property
     def is_recorded(self) -> bool:
         """Whether the call that raised it was recorded."""
         return self.place is not None
@@ -87,16 +99,16 @@ class Context(NamedTuple):
         return "" if value is None else variable_of(value)
 
 
-def reachable(roots: Sequence[Any], without: Collection[Any] = ()) -> list[Any]:
+def reachable(roots: Sequence[Any]) -> list[Any]:
     """The nodes that a backward pass from some runs, those made last first."""
     seen = dict.fromkeys(roots)
     stack = list(seen)
     while stack and len(seen) < MOST:
         for node, _ in stack.pop().next_functions:
-            if node is not None and node not in seen and node not in without:
+            if node is not None and node not in seen:
                 seen[node] = None
                 stack.append(node)
-    return sorted(seen, key=lambda node: -node._sequence_nr())
+    return sorted(seen, key=lambda node: -internals.number_of(node))
 
 
 def _last_place(error: BaseException) -> RawLocation | None:

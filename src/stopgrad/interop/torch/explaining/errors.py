@@ -60,6 +60,8 @@ def explain(recorder: Recorder, error: BaseException, place: RawLocation | None,
 
 def found(context: Context) -> Problem | None:
     """The explanation of an error; None if its cause is not known."""
+    if context.is_raised_by_the_user:
+        return None
     for pattern, explains in RULES:
         if re.search(pattern, context.message):
             return explains(context)
