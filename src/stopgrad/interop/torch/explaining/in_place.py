@@ -11,7 +11,7 @@ from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, locat
 from stopgrad.interop.torch.recording.memory import Store, Write
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.observed import STEP
-from stopgrad.interop.torch.recording.record import Event, Kind, Value
+from stopgrad.interop.torch.recording.record import Kind, Value
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 
@@ -59,7 +59,7 @@ def modified(context: Context) -> Problem | None:
         found,
         [name] if name else [],
         {"version": stale.found, "expected version": stale.expected},
-        _cure(name, write, needing),
+        _cure(name, write),
     )
 
 
@@ -123,7 +123,7 @@ def _first_write(store: Store, stale: _Stale) -> Write | None:
     return later[0] if later else None
 
 
-def _cure(name: str, write: Write | None, needing: Event | None) -> str:
+def _cure(name: str, write: Write | None) -> str:
     """What helps against this kind of write."""
     if write is None:
         return (

@@ -271,7 +271,6 @@ class Audit:
 
     def _breaks(self, one: Parameter, tensor: Tensor, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step by a gradient that is no number."""
-        one.broken += 1
         if not self._broke and self.recorder is not None and one.reached_by is not None:
             self._broke = True
             bad = {
@@ -363,7 +362,6 @@ class Audit:
             self._keep(optimizer)
         if not known.name:
             known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
-        known.held = sum(len(group["params"]) for group in optimizer.param_groups)
         return known
 
     def _held(self, optimizer: torch.optim.Optimizer) -> list[tuple[Parameter, Tensor]]:

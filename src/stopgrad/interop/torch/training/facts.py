@@ -47,7 +47,7 @@ class Parameter:
         self.is_parameter = isinstance(tensor, torch.nn.Parameter)
         self.owner: weakref.ref[torch.nn.Module] | None = None
         self.holders: set[int] = set()
-        self.passes = self.arrived = self.zeros = self.broken = 0
+        self.passes = self.arrived = self.zeros = 0
         self.steps = self.moved = self.cleared = self.clipped = self.frozen_moves = 0
         self.put_back = self.kept = self.used = self.still = self.dropped = self.given = self.used_twice = 0
         self.stepper = 0  # The optimizer that stepped it last, by its key.
@@ -115,7 +115,6 @@ class Optimizer:
         self.made = made
         self.stepped: RawLocation | None = None
         self.steps = self.idle_steps = self.all_steps = 0
-        self.held = 0
         self.rate = 0.0
         self.required: tuple[bool, ...] = ()
 

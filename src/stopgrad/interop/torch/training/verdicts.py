@@ -538,12 +538,12 @@ def shared_storage(known: _Known) -> Iterator[Problem]:
     ]
     trained = {id(one.tensor) for one in known.trained() if one.moved}
     for name, target, facts in tops:
-        for other, source, _ in tops:
+        for other, source, others in tops:
             own, theirs = list(target.parameters()), {id(p) for p in source.parameters()}
             if (
                 type(source) is not type(target)
                 or source is target
-                or facts.with_gradients > _.with_gradients
+                or facts.with_gradients > others.with_gradients
             ):
                 continue
             if all(id(p) in theirs and id(p) in trained for p in own):
