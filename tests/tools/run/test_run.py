@@ -60,6 +60,11 @@ for step in range(5):
 """
 
 
+OWN = """import torch
+raise ValueError("Trying to backward through the graph a second time")
+"""
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the commands of this module did, by name; one process runs them, which takes less time."""
@@ -70,6 +75,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     dies, same = folder / "dies.py", folder / "same.py"
     dies.write_text(DIES)
     same.write_text(SAME)
+    own = folder / "own.py"
+    own.write_text(OWN)
     old = folder / "old.json"
     old.write_text(json.dumps({"findings": [{"id": "gone|x", "kind": "not-held", "message": "of old"}]}))
     jobs = {
@@ -91,6 +98,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "every": ["--every", "2", str(two)],
         "dies": ["--every", "1", str(dies)],
         "same": [str(same)],
+        "own": [str(own)],
     }
     found = in_forks(*jobs.values())
     return {name: found[json.dumps(job)] for name, job in jobs.items()} | {"folder": folder}
@@ -183,6 +191,11 @@ def test_a_layer_that_dies_in_the_run_is_told_with_the_step(ran: dict[str, Any])
 def test_a_loss_that_stays_though_weights_move_is_noted(ran: dict[str, Any]) -> None:
     (found,) = ran["same"]["findings"]
     assert (found["kind"], found["severity"], found["evidence"]["loss"]) == ("constant-loss", "note", 1.0)
+
+
+def test_an_error_of_the_users_own_is_not_explained_by_its_words(ran: dict[str, Any]) -> None:
+    assert (ran["own"]["findings"], ran["own"]["status"]) == ([], 1)
+    assert "stopgrad: nothing found" in ran["own"]["printed"]
 
 
 def test_no_script(ran: dict[str, Any]) -> None:
