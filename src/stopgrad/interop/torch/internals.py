@@ -222,11 +222,9 @@ class SavedBy(NamedTuple):
 
 
 _SAVED = "_raw_saved_"
-_saved_data: Callable[[Any], Any] = (
-    operator.attrgetter("data")
-    if _has("torch._C._autograd.SavedTensor.data", "which memory a derivative needs", since="2.10")
-    else lambda _: None
-)
+SHOWS_SAVED = _has("torch._C._autograd.SavedTensor.data", "which memory a derivative needs", since="2.10")
+"""Whether this release shows what derivatives need."""
+_saved_data: Callable[[Any], Any] = operator.attrgetter("data") if SHOWS_SAVED else lambda _: None
 _saved_hook: Callable[[Any], Any] = (
     operator.attrgetter("unpack_hook")
     if _has("torch._C._autograd.SavedTensor.unpack_hook", "what hooks have packed", since="2.10")

@@ -15,6 +15,9 @@ from stopgrad.interop.torch.recording.record import Kind, Value
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 
+UNSHOWN = "this release of PyTorch does not show what derivatives need: from 2.10 on, the lines are named"
+"""What helps where PyTorch does not tell which value it is."""
+
 
 class _Stale(NamedTuple):
     """A node whose saved tensor was changed."""
@@ -27,10 +30,10 @@ class _Stale(NamedTuple):
 
 def modified(context: Context) -> Problem | None:
     """The finding; None where it is not known which value that was."""
-    if not context.is_recorded:
+    if not context.is_recorded or not internals.SHOWS_SAVED:
         told = "a value was changed in place before a derivative that needs it was computed"
         here = context.here("second", "this backward needs the old value")
-        return Problem("modified-in-place", told, here, cure=UNRECORDED)
+        return Problem("modified-in-place", told, here, cure=UNRECORDED if internals.SHOWS_SAVED else UNSHOWN)
     stale = _stale(context)
     if stale is None:
         return None
