@@ -79,7 +79,7 @@ CHANGES = {
     "stopgrad.base.folders._TOLD": "names of folders that are not used, each told once",
     "stopgrad.flow.problems.variables._assigned": "targets of assignments in files: lru_cache(64)",
     "stopgrad.interop.jax.training.written._parsed": "files taken apart: lru_cache(64)",
-    "stopgrad.interop.torch.recording.switches._LIVING": "watches that have not ended",
+    "stopgrad.interop.shared.lifetimes._LIVING": "watches that have not ended",
     "stopgrad.interop.torch.recording.switches._PATCHED": "names of PyTorch's functions that are patched",
     "stopgrad.transforms.gradients.custom_rules._RUNNING": "rules that are running",
     "stopgrad.base.structure._LEAVES": "types of leaves, users' too",

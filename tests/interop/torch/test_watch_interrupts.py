@@ -22,6 +22,7 @@ from fault_tools import Injection
 from torch import nn
 
 import stopgrad.torch as sgt
+from stopgrad.interop.shared import lifetimes
 from stopgrad.interop.torch.recording import switches
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Of weak sets.
@@ -45,7 +46,7 @@ def state() -> tuple[object, ...]:
         torch._C._len_torch_function_stack(),
         tuple(modules._global_forward_pre_hooks),
         tuple(switches._RUNNING.recorders),
-        tuple(switches._LIVING),
+        tuple(lifetimes._LIVING),
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         nn.Module.__call__,

@@ -16,6 +16,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
+from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.differentiating import differentiated
 from stopgrad.interop.torch.explaining.errors import explain
@@ -90,7 +91,7 @@ class Watch(Block):
         super().__init__()
         self._recorder = Recorder()
         self._recorder.explain = explain
-        self._held: switches.Lifetime | None = None
+        self._held: Lifetime | None = None
 
     def changes(self) -> dict[str, Any]:
         return {}  # What our own graphs are built with is as it was.
@@ -99,7 +100,7 @@ class Watch(Block):
         if self._is_running:
             raise GraphError("watch: this watch is running already; make another with sgt.watch()")
         super().__enter__()
-        self._held = switches.Lifetime(CURRENT.get()())
+        self._held = Lifetime(CURRENT.get()())
         self._recorder.begin()
         RECORDERS.add(self._recorder)
         switches.begin(self._recorder, self._held)

@@ -20,8 +20,8 @@ import torch
 from torch.autograd.function import FunctionCtx
 
 from stopgrad.base.errors import GraphError
+from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.switches import Lifetime
 
 Tensor = torch.Tensor
 _Function: Any = torch.autograd.Function

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining import errors
 from stopgrad.interop.torch.recording import switches
@@ -52,7 +53,7 @@ class Session:
         self._every, self._until, self._told, self._progress = every, until, told, progress
         self._recorders: list[Recorder] = []
         self._token: Any = None
-        self._held: switches.Lifetime | None = None
+        self._held: Lifetime | None = None
         self._here = os.getpid(), threading.get_ident()
         self._counts: dict[int, int] = {}
         self._last = 0  # The optimizer whose step ends a step of the training.
@@ -81,7 +82,7 @@ class Session:
         self.audit.recorder = recorder
         self._recorders = [*self._recorders[:1], recorder]
         self._token = _Token()
-        self._held = switches.Lifetime(self._token)
+        self._held = Lifetime(self._token)
         recorder.begin()
         switches.begin(recorder, self._held, beneath=True)
 
