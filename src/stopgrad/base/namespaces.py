@@ -42,9 +42,9 @@ def attribute_at(path: str) -> Any:
     at = found.__name__
     for name in path.split(".")[1:]:
         at = f"{at}.{name}"
-        if not hasattr(found, name) and isinstance(found, ModuleType):
-            importlib.import_module(at)
-        found = getattr(found, name)
+        inner = not hasattr(found, name) and isinstance(found, ModuleType)
+        # A package may have deleted the name of a module in it, as TensorFlow's does.
+        found = importlib.import_module(at) if inner else getattr(found, name)
     return found
 
 

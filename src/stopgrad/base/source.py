@@ -25,7 +25,7 @@ _TRAINER = f"{_PACKAGE[:-1]}_trainer{os.sep}"
 _BETWEEN = (
     _TRAINER,
     contextlib.__file__,
-    *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch")],
+    *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch", "tensorflow", "keras")],
 )
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 

@@ -1,4 +1,8 @@
-"""Loads and saves TensorFlow's graphs, without TensorFlow: ``import stopgrad.tensorflow as sgtf``.
+"""For TensorFlow and Keras: which line of live code ends a gradient, and TensorFlow's graphs, in and out.
+
+:func:`explain` watches a single call of a function and :func:`watch` any code with tapes; :func:`assert_flows` and
+:func:`assert_blocked` are for tests. These need TensorFlow, and are imported when they are first used; :func:`load`,
+:func:`save` and :func:`to_graph` read and write files without it.
 
 Examples:
     >>> import stopgrad.tensorflow as sgtf
@@ -8,7 +12,43 @@ Examples:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from stopgrad.base.later import imported
 from stopgrad.interop.tensorflow.loading import load
 from stopgrad.interop.tensorflow.saving import save, to_graph
 
+if TYPE_CHECKING:
+    from stopgrad.interop.tensorflow.asking import (
+        assert_blocked as assert_blocked,
+        assert_flows as assert_flows,
+        explain as explain,
+    )
+    from stopgrad.interop.tensorflow.watching import GradientCall as GradientCall, Watch as Watch, watch as watch
+
+LIVE = {
+    "GradientCall": "watching",
+    "Watch": "watching",
+    "assert_blocked": "asking",
+    "assert_flows": "asking",
+    "explain": "asking",
+    "watch": "watching",
+}
+"""The names that need TensorFlow, and their modules."""
+
 __all__ = ["load", "save", "to_graph"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LIVE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    try:
+        return getattr(imported(f"{__name__}.{LIVE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "tensorflow":
+            raise
+        raise ImportError(f"stopgrad.tensorflow.{name} needs TensorFlow: pip install tensorflow") from error
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *LIVE])

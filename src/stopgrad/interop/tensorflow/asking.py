@@ -1,0 +1,204 @@
+"""Public functions on live TensorFlow: ``explain``, which asks in one call, and the assertions for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from stopgrad.base.errors import ArgumentError, FlowError
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.patterns import matching
+from stopgrad.graph.arguments import argument_names
+from stopgrad.graph.public import call, guarded
+from stopgrad.interop.tensorflow.recording.recorder import Recorder
+from stopgrad.interop.tensorflow.watching import (
+    RECORDERS,
+    Asked,
+    Names,
+    Watch,
+    asked_about,
+    losses_in,
+)
+
+__tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
+
+
+@guarded("explain")
+def explain(
+    f: Callable[..., Any],
+    *args: Any,
+    model: Asked | None = None,
+    only: Names | None = None,
+    magnitudes: bool = False,
+    **kwargs: Any,
+) -> Flow:
+    """Watch one call of a function under a tape: do gradients arrive, and which lines end them?
+
+    The function runs once, eagerly or as the ``tf.function`` that it is, and TensorFlow's own tape
+    differentiates what it returns.
+
+    Args:
+        f: a function, or a model, that returns a tensor or a structure with tensors.
+        args, kwargs: its arguments. The tape watches the tensors of floating-point numbers among them.
+        model: what is asked about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or list
+            of these. Unless given, the trainable variables that are read, and the tensors among the arguments.
+        only: a pattern, or patterns, of the names that are asked about.
+        magnitudes: whether to tell how large the gradients are.
+
+    Returns:
+        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: paths of Keras' weights, names of variables,
+        paths of arguments.
+
+    Raises:
+        ArgumentError: *f* returns no tensor, or there is nothing to ask about.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import stopgrad.tensorflow as sgtf
+        >>> w = tf.Variable([1.0, 2.0], name="w")
+        >>> print(sgtf.explain(lambda x: tf.reduce_sum(w * tf.stop_gradient(x)), tf.ones(2)))
+        1 of 2 tensors gets no gradient...
+    """
+    if not callable(f):
+        raise ArgumentError(
+            f"explain: takes a function and its arguments, not {type(f).__name__}; for a loss that is there "
+            "already, compute it inside 'with sgtf.watch() as seen:' and ask seen.explain(loss, model)"
+        )
+    given = _arguments(f, args, kwargs)
+    with Watch() as seen, tf.GradientTape(persistent=True) as tape:
+        tape.watch(list(given.values()))
+        made = call(f, *args, **kwargs)
+    losses = losses_in("explain", made)
+    recorder = seen._recorder
+    xs = model if model is not None else {**_variables(recorder), **given}
+    if model is None and not xs:
+        raise ArgumentError(
+            "explain: the function reads no trainable variable and has no tensor of floating-point numbers among "
+            "its arguments; say with model= what is asked about"
+        )
+    sources = {name: x for name, x in ({**_variables(recorder), **given}).items()}
+    with seen:
+        gradients = tape.gradient(losses, list(sources.values()))
+    sizes = _sizes(sources, gradients) if magnitudes else None
+    return asked_about("explain", recorder, losses, xs, only, sizes)
+
+
+def _variables(recorder: Recorder) -> dict[str, Any]:
+    """The trainable variables that were read, by name."""
+    found: dict[str, Any] = {}
+    for known, value in recorder.variables.values():
+        variable = None if known is None else known()
+        if variable is not None and variable.trainable:
+            name, n = value.event.call, 1
+            while name in found:
+                n += 1
+                name = f"{value.event.call}_{n}"
+            found[name] = variable
+    return found
+
+
+def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of floating-point numbers among the arguments of a call, by their paths."""
+    given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
+    found: dict[str, Any] = {}
+    stack = list(reversed(given.items()))
+    while stack:
+        name, x = stack.pop()
+        if isinstance(x, tf.Tensor) and (x.dtype.is_floating or x.dtype.is_complex):
+            found[name] = x
+        elif isinstance(x, Mapping):
+            stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
+        elif isinstance(x, (list, tuple)):
+            stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
+    return found
+
+
+def _sizes(sources: Mapping[str, Any], gradients: Sequence[Any]) -> dict[str, Magnitude]:
+    """How large gradients are."""
+    found = {}
+    for (name, source), gradient in zip(sources.items(), gradients, strict=True):
+        if gradient is not None:
+            array, own = _array(gradient), _array(source)
+            found[name] = Magnitude(
+                float(np.linalg.norm(array)),
+                array.size,
+                int(np.count_nonzero(array == 0)),
+                int(np.count_nonzero(np.isnan(array))),
+                int(np.count_nonzero(np.isinf(array))),
+                float(np.linalg.norm(own)),
+            )
+    return found
+
+
+def _array(x: Any) -> Any:
+    """The values of a tensor, a variable or slices of one."""
+    whole = tf.convert_to_tensor(x)
+    return np.asarray(whole.numpy(), np.complex128 if whole.dtype.is_complex else np.float64).ravel()
+
+
+@guarded("assert_flows")
+def assert_flows(loss: Any, xs: Asked, only: Names | None = None) -> None:
+    """Raise unless gradients of a loss arrive at variables or tensors.
+
+    Args:
+        loss: a tensor, or a dict or list of tensors, computed inside of ``sgtf.watch()``.
+        xs: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or list of these.
+        only: a pattern, or patterns, of names: gradients arrive at exactly these, and at no other of xs.
+
+    Raises:
+        FlowError: some do not arrive; what ends the paths, and on which lines. With *only*, others do.
+        GraphError: no watch saw how the loss was computed.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import stopgrad.tensorflow as sgtf
+        >>> w = tf.Variable(2.0)
+        >>> with sgtf.watch(), tf.GradientTape():
+        ...     loss = w * w
+        >>> sgtf.assert_flows(loss, w)
+    """
+    flow = _asked("assert_flows", loss, xs)
+    keys = list(flow)
+    if only is None:
+        flows_or_raise("assert_flows", flow, keys)
+    else:
+        wanted = list(matching("assert_flows: only", only, keys))
+        only_flows_or_raise("assert_flows", flow, keys, wanted)
+
+
+@guarded("assert_blocked")
+def assert_blocked(loss: Any, xs: Asked, by: Names | None = None) -> None:
+    """Raise if a gradient of a loss arrives at any of some variables or tensors.
+
+    Args:
+        loss, xs: as for :func:`assert_flows`.
+        by: the line that must end paths to each of them, such as ``"model.py:14"``, or several; any unless given.
+
+    Raises:
+        FlowError: some do, and on which lines an open path runs; or another line ends them.
+        GraphError: no watch saw how the loss was computed.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import stopgrad.tensorflow as sgtf
+        >>> w = tf.Variable(2.0)
+        >>> with sgtf.watch(), tf.GradientTape():
+        ...     loss = tf.stop_gradient(w) * 3.0
+        >>> sgtf.assert_blocked(loss, w)
+    """
+    flow = _asked("assert_blocked", loss, xs)
+    blocked_or_raise("assert_blocked", flow, list(flow), by)
+
+
+def _asked(what: str, loss: Any, xs: Asked) -> Flow:
+    """The report of the watch that saw a loss."""
+    losses = losses_in(what, loss)
+    for recorder in RECORDERS:
+        if all(map(recorder.knows, losses)):
+            return asked_about(what, recorder, losses, xs, None)
+    raise FlowError(f"{what}: no watch saw how this loss was computed: compute it inside 'with sgtf.watch():'")

@@ -1,0 +1,247 @@
+"""Reads the graphs of TensorFlow's functions, branches and loops into a graph of ours, one inside the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stopgrad.graph.graph import Output
+from stopgrad.interop.tensorflow.recording import internals, passing
+from stopgrad.interop.tensorflow.recording.places import of_operation
+from stopgrad.interop.tensorflow.recording.record import Symbol
+from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, sizes_of
+
+if TYPE_CHECKING:
+    from stopgrad.interop.tensorflow.recording.graphs import Building
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
+BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
+CASES = frozenset({"Case", "StatelessCase"})
+LOOPS = frozenset({"While", "StatelessWhile"})
+ROUNDS = 4
+"""The most rounds of a loop that are written out."""
+
+
+class Reading:
+    """One graph of TensorFlow's while it is read.
+
+    Attributes:
+        graph: the graph.
+        made: what stands for its tensors, by operation and position.
+        is_inside: whether it is a function's, branch's or loop's that is called; then tapes do not count.
+    """
+
+    def __init__(self, graph: Any, is_inside: bool) -> None:
+        self.graph, self.is_inside = graph, is_inside
+        self.made: dict[tuple[str, int], Output] = {}
+        self._order = {op.name: i for i, op in enumerate(graph.get_operations())}
+        self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
+
+    def captured(self, op: Any) -> Any:
+        """The tensor outside of the graph for which an operation stands; None if it stands for none."""
+        return self._outside.get(op.name)
+
+    def missing(self, tensors: Sequence[Any]) -> list[Any]:
+        """The operations that led to tensors and are not read yet, in order."""
+        stack = [tensor.op for tensor in tensors]
+        found: dict[str, Any] = {}
+        while stack:
+            op = stack.pop()
+            if op.name in found or (op.name, 0) in self.made:
+                continue
+            found[op.name] = op
+            stack += [x.op for x in op.inputs]
+            stack += [x.op for one in _written_before(op) for x in one.inputs]
+        return sorted(found.values(), key=lambda op: self._order.get(op.name, 0))
+
+
+def _written_before(op: Any) -> Iterator[Any]:
+    """The operations that wrote into a variable before one reads it."""
+    if op.type == "ReadVariableOp":
+        for before in op.control_inputs:
+            if before.type in ASSIGNS and before.inputs[0] is op.inputs[0]:
+                yield before
+
+
+class Bodies:
+    """Reads graphs of TensorFlow's for a building."""
+
+    def __init__(self, building: Building) -> None:
+        self._building = building
+        self._readings: dict[int, Reading] = {}
+        self._outside: dict[Output, Output] = {}
+
+    def symbol(self, symbol: Symbol) -> Output:
+        """What stands for a tensor of a graph that is not called, but traced."""
+        reading = self._readings.get(id(symbol.graph))
+        if reading is None:
+            reading = self._readings[id(symbol.graph)] = Reading(symbol.graph, is_inside=False)
+        self._read(reading, [symbol.tensor])
+        return reading.made[symbol.name, symbol.index]
+
+    def inline(self, graph: Any, inputs: Sequence[Output]) -> list[Output]:
+        """The results of a function of TensorFlow's for some arguments."""
+        reading = Reading(graph, is_inside=True)
+        for inner, x in zip(graph.inputs, inputs, strict=False):
+            reading.made[inner.op.name, 0] = x
+        self._read(reading, graph.outputs)
+        return [reading.made[y.op.name, y.value_index] for y in graph.outputs]
+
+    def _read(self, reading: Reading, tensors: Sequence[Any]) -> None:
+        for op in reading.missing(tensors):
+            inputs = [self._taken(reading, op, x) for x in op.inputs]
+            for i, made in enumerate(self._operation(reading, op, inputs)):
+                reading.made[op.name, i] = made
+
+    def _taken(self, reading: Reading, op: Any, x: Any) -> Output:
+        """What stands for a tensor where an operation takes it: behind a stop if the tape does not know it."""
+        made = reading.made[x.op.name, x.value_index]
+        tape = self._building.tape
+        if reading.is_inside or tape is None or not x.op.inputs:
+            return made
+        tapes_at = self._building.recorder.tapes_at
+        if tape in tapes_at(reading.graph, op.name) and tape not in tapes_at(reading.graph, x.op.name):
+            if made not in self._outside:
+                told = "computed while the tape did not record"
+                self._outside[made] = self._building.stop(made, told, told, of_operation(x.op))
+            return self._outside[made]
+        return made
+
+    def _operation(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+        """What stands for the results of an operation."""
+        building, kind = self._building, op.type
+        if not op.inputs:
+            return self._source(reading, op)
+        if kind in CALLS:
+            return self._called(reading, op, op.get_attr("f").name, inputs)
+        if kind in BRANCHES:
+            names = [op.get_attr(name).name for name in BRANCHES[kind]]
+            return self._branches(reading, op, names, inputs)
+        if kind in CASES:
+            return self._branches(reading, op, [one.name for one in op.get_attr("branches")], inputs)
+        if kind in LOOPS:
+            return self._loop(reading, op, inputs)
+        if kind == "ReadVariableOp":
+            return self._variable(reading, op, inputs)
+        answer = passing.of_graph(op, [_sizes(x) for x in op.inputs], [_sizes(y) for y in op.outputs])
+        if internals.custom_gradient_of(op):
+            return self._custom(op, inputs, answer)
+        return building.operation(kind, inputs, [_sizes(y) for y in op.outputs], answer, of_operation(op))
+
+    def _source(self, reading: Reading, op: Any) -> list[Output]:
+        """What stands for an operation without inputs: a constant, or what comes from outside of the graph."""
+        outer = reading.captured(op)
+        if outer is None or reading.is_inside:
+            return [self._building.leaf(_sizes(y)) for y in op.outputs]
+        return [self._building.output(self._building.recorder.place_in_record(outer))]
+
+    def _variable(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+        """What stands for a variable that is read, perhaps after something was written into it."""
+        written = list(_written_before(op))
+        if not written:
+            return inputs
+        why = "a variable holds what is assigned to it, not what that was made of"
+        held = [
+            self._building.stop(
+                reading.made[one.inputs[1].op.name, one.inputs[1].value_index],
+                "tf.Variable.assign",
+                why,
+                of_operation(one),
+            )
+            for one in written
+            if (one.inputs[1].op.name, one.inputs[1].value_index) in reading.made
+        ]
+        sizes = [_sizes(y) for y in op.outputs]
+        return self._building.operation(op.type, [*inputs, *held], sizes, passing.Answer(()), of_operation(op))
+
+    def _called(self, reading: Reading, op: Any, name: str, inputs: list[Output]) -> list[Output]:
+        graph = internals.function_named(reading.graph, name)
+        if graph is None:
+            sizes = [_sizes(y) for y in op.outputs]
+            return self._building.operation(op.type, inputs, sizes, passing.Answer(()), of_operation(op))
+        return self.inline(graph, inputs)
+
+    def _branches(self, reading: Reading, op: Any, names: Sequence[str], inputs: list[Output]) -> list[Output]:
+        """What stands for the results of branches: each may be any branch's."""
+        results = [self._called(reading, op, name, inputs[1:]) for name in names]
+        wall = (len(names), passing.NOT_DIFFERENTIABLE, "it only chooses a branch")
+        made = []
+        for i, y in enumerate(op.outputs):
+            taken = [*[result[i] for result in results], inputs[0]]
+            made += self._joined("tf.cond", op, y, taken, (wall,))
+        return made
+
+    def _loop(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+        """What stands for the results of a loop: what came in, or what any round of it made."""
+        body = internals.function_named(reading.graph, op.get_attr("body").name)
+        rounds = [inputs]
+        for _ in range(0 if body is None else rounds_of(body)):
+            rounds.append(self.inline(body, rounds[-1]))
+        made = []
+        for i, y in enumerate(op.outputs):
+            taken = list(dict.fromkeys(one[i] for one in rounds))
+            made += taken if len(taken) == 1 else self._joined("tf.while_loop", op, y, taken, ())
+        return made
+
+    def _joined(
+        self, call: str, op: Any, y: Any, taken: list[Output], walls: tuple[tuple[int, str, str], ...]
+    ) -> list[Output]:
+        if not passing.has_gradients(_sizes(y)[0]):
+            walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(taken)))
+        return self._building.operation(call, taken, [_sizes(y)], passing.Answer(walls), of_operation(op))
+
+    def _custom(self, op: Any, inputs: list[Output], answer: passing.Answer) -> list[Output]:
+        """What stands for a custom gradient: its results depend on what it took, by no other way than its own.
+
+        TensorFlow has the results among the inputs, in front of what it took, and hands both on.
+        """
+        try:
+            own = internals.results_of_custom(op)
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError):
+            refused = {i for i, _, _ in answer.walls}
+            own = next((i for i in range(len(inputs)) if i not in refused), 1)
+        told = "the custom gradient returns None for it"
+        walls = tuple(
+            (i - own, status, told if status == passing.NOT_DIFFERENTIABLE else reason)
+            for i, status, reason in answer.walls
+            if i >= own
+        )
+        sizes = [_sizes(y) for y in op.outputs[:own]]
+        made = self._building.operation(
+            "tf.custom_gradient", inputs[own:], sizes, passing.Answer(walls), of_operation(op)
+        )
+        return [*made, *inputs[own:]]
+
+
+def _sizes(tensor: Any) -> tuple[Any, ...]:
+    about = internals.attributes_of(tensor)
+    return sizes_of(about["dtype"], about["shape"]) if about else sizes_of(tensor.dtype, tensor.shape)
+
+
+def _rounds(names: list[tuple[int, ...]]) -> int:
+    """After how many rounds no result of a loop depends on more of what came in."""
+    reach = [{i} for i in range(len(names))]
+    for n in range(1, ROUNDS + 1):
+        further = [set().union(*[reach[j] for j in one]) | reach[i] for i, one in enumerate(names)]
+        if further == reach:
+            return max(1, n - 1)
+        reach = further
+    return ROUNDS
+
+
+def rounds_of(body: Any) -> int:
+    """How many rounds of a loop show every way from what comes into it to what comes out."""
+    places = {x.op.name: i for i, x in enumerate(body.inputs)}
+    taken = []
+    for y in body.outputs:
+        stack, seen, found = [y.op], {y.op.name}, set()
+        while stack:
+            op = stack.pop()
+            if op.name in places:
+                found.add(places[op.name])
+            for x in op.inputs:
+                if x.op.name not in seen:
+                    seen.add(x.op.name)
+                    stack.append(x.op)
+        taken.append(tuple(sorted(found)))
+    return _rounds(taken)

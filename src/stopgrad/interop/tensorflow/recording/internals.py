@@ -1,0 +1,201 @@
+"""What is taken of TensorFlow beyond its documented interface: what for, and what is lost without it.
+
+This is the one place where such names stand. Each is looked up by :func:`_need`, with what stands for it where
+a release lacks it; reports then say in the words given here what they cannot know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from stopgrad.base.namespaces import attribute_at
+
+
+class Need(NamedTuple):
+    """Something undocumented that is used.
+
+    Attributes:
+        path: where it is.
+        purpose: what it is for.
+        without: what reports say they do not know where it is missing; empty if they lose nothing.
+    """
+
+    path: str
+    purpose: str
+    without: str
+
+
+NEEDS: dict[str, Need] = {}
+"""Everything that is used, by its path."""
+MISSING: dict[str, Need] = {}
+"""What this release of TensorFlow lacks."""
+
+
+def _need(path: str, purpose: str, default: Any, without: str = "") -> Any:
+    need = NEEDS[path] = Need(path, purpose, without)
+    try:
+        return attribute_at(path)
+    except (AttributeError, ImportError):
+        MISSING[path] = need
+        return default
+
+
+def not_known() -> list[str]:
+    """What no report can know with this release of TensorFlow, in a sentence each."""
+    told = dict.fromkeys([need.without for need in MISSING.values() if need.without])
+    return [f"TensorFlow {tf.__version__} does not tell {without}" for without in told]
+
+
+class _Nothing:
+    """Stands for a module or class that is not there: nothing of it is patched."""
+
+
+_EAGER = "tensorflow.python.eager."
+_TAPES = "which tape recorded an operation"
+
+context: Any = _need(_EAGER + "context.context", "the callbacks for operations", None, "what operations ran")
+execute: Any = _need(_EAGER + "execute", "callbacks for operations", _Nothing, "what operations ran")
+tapes: Any = _need(_EAGER + "backprop.GradientTape", "when tapes record", _Nothing, _TAPES)
+imperative: Any = _need(_EAGER + "imperative_grad", "what gradients are asked for", _Nothing, _TAPES)
+graph_gradients: Any = _need(
+    "tensorflow.python.ops.gradients_util", "what tf.gradients is asked for", _Nothing, "calls of tf.gradients"
+)
+record: Any = _need(
+    _EAGER + "record", "custom gradients and functions", _Nothing, "what custom gradients pass on"
+)
+variables: Any = _need(
+    "tensorflow.python.ops.resource_variable_ops", "the variables that are read", _Nothing, "variables' names"
+)
+EagerTensor: Any = _need(
+    "tensorflow.python.framework.ops._EagerTensorBase", "values that leave for Python", _Nothing
+)
+AtomicFunction: Any = _need(
+    _EAGER + "polymorphic_function.atomic_function.AtomicFunction",
+    "the graphs of functions that are called",
+    _Nothing,
+    "what happens inside of tf.function",
+)
+FuncGraph: Any = _need("tensorflow.python.framework.func_graph.FuncGraph", "graphs of functions", _Nothing)
+_MockOp: Any = _need(
+    _EAGER + "backprop._MockOp", "asking what an operation's gradient function gives", None, "what passes on"
+)
+_registry: Any = _need(
+    "tensorflow.python.framework.ops._gradient_registry", "the gradient functions", None, "what passes on"
+)
+_is_stopped: Callable[[], bool] = _need(
+    "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetIsStopped", "whether recording is stopped", lambda: False
+)
+
+
+def install_callbacks() -> None:
+    """Let operations that run eagerly call back; without callbacks it changes nothing."""
+    execute.execute = execute.execute_with_callbacks
+
+
+def callbacks() -> list[Any]:
+    """The callbacks for operations of this thread."""
+    found: list[Any] = context()._thread_local_data.op_callbacks
+    return found
+
+
+def is_stopped() -> bool:
+    """Whether no tape of this thread records now."""
+    return bool(_is_stopped())
+
+
+def identity_of(tensor: Any) -> int:
+    """A number that a tensor shares with no other."""
+    found: int = tensor._id
+    return found
+
+
+def function_named(graph: Any, name: str) -> Any:
+    """The graph of a function that an operation of a graph calls; None if it is not there any more."""
+    found = graph._get_function(name)
+    return None if found is None else found.graph
+
+
+@contextlib.contextmanager
+def aside() -> Any:
+    """Operations inside belong to a graph of their own, and no tape or callback sees them."""
+    graph, local = FuncGraph("asked"), context()._thread_local_data
+    seen, local.invoking_op_callbacks = local.invoking_op_callbacks, True
+    try:
+        with record.stop_recording(), graph.as_default():
+            yield graph
+    finally:
+        local.invoking_op_callbacks = seen
+
+
+def gradient_function(name: str) -> Any:
+    """TensorFlow's gradient function for a kind of operations; None where it says that there is no gradient.
+
+    Raises:
+        LookupError: there is none.
+    """
+    return _registry.lookup(name)
+
+
+class AskedOp:
+    """Stands for an operation before its gradient function, with other tensors.
+
+    Args:
+        op: an operation of a graph, which answers all else.
+        inputs, outputs: the tensors.
+    """
+
+    skip_input_indices = ()
+
+    def __init__(self, op: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        self._op, self.inputs, self.outputs = op, inputs, outputs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._op, name)
+
+
+def asked_op(kind: str, attrs: tuple[Any, ...], inputs: list[Any], outputs: list[Any]) -> Any:
+    """Stands for an operation that ran eagerly, as TensorFlow's own tapes have it."""
+    return _MockOp(attrs, inputs, outputs, kind, ())
+
+
+def results_of_custom(op: Any) -> int:
+    """How many of the inputs of a custom gradient's operation are its own results, which come first."""
+    function = gradient_function(op.get_attr("_gradient_op_type"))
+    return int(_enclosed(_enclosed(function, "tape_grad_fn"), "flat_result_len"))
+
+
+def _enclosed(function: Any, name: str) -> Any:
+    """A variable that a function has from around it."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return cells[name].cell_contents
+
+
+def custom_gradient_of(op: Any) -> str:
+    """The name of the custom gradient that an operation of a graph stands for; empty if for none."""
+    try:
+        return op.get_attr("_gradient_op_type").decode() if op.type == "IdentityN" else ""
+    except ValueError:
+        return ""
+
+
+def attributes_of(tensor: Any) -> Mapping[str, Any]:
+    """What kind of variable a handle refers to: dtype and sizes."""
+    data = getattr(tensor, "_handle_data", None)
+    if data is None or not data.is_set or not data.shape_and_type:
+        return {}
+    first = data.shape_and_type[0]
+    return {"dtype": tf.as_dtype(first.dtype), "shape": tf.TensorShape(first.shape)}
+
+
+_extract_stack: Callable[[], Any] = _need(
+    "tensorflow.python.util.tf_stack.extract_stack", "the line that AutoGraph's code was written for", list
+)
+
+
+def stack() -> Any:
+    """The stack of the thread, with the lines for which AutoGraph wrote code."""
+    return _extract_stack()

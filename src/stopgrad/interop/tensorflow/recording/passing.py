@@ -1,0 +1,150 @@
+"""Which inputs of an operation get a gradient: TensorFlow's own gradient functions are asked.
+
+A gradient function is called in a graph of its own with placeholders for the operation's inputs and outputs, and
+for the gradients of its outputs. What it returns for an input is None, or a tensor, of which TensorFlow's graph
+also says whether it is always zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from stopgrad.interop.tensorflow.recording import internals
+from stopgrad.interop.tensorflow.recording.record import Shape
+
+FLAT = "its gradient is zero everywhere"
+NONE = "TensorFlow gives it no gradient"
+STOPPED, NOT_DIFFERENTIABLE, UNDEFINED = "stopped", "not differentiable", "undefined"
+ANSWERS = 4096
+"""The most answers that are kept."""
+
+
+class Answer(NamedTuple):
+    """What an operation does with gradients.
+
+    Attributes:
+        walls: the inputs that get none: position, status, reason.
+        dead: the outputs whose gradients reach no input although their dtype has gradients.
+    """
+
+    walls: tuple[tuple[int, str, str], ...]
+    dead: tuple[int, ...] = ()
+
+
+def has_gradients(dtype: str) -> bool:
+    """Whether tensors of a dtype may have gradients: numbers that are no integers, and lists of such."""
+    return dtype in _FLOATS
+
+
+_FLOATS = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "complex64", "complex128", "variant", "resource"}
+    | {"float8_e5m2", "float8_e4m3fn"}
+)
+
+
+def of_eager(kind: str, attrs: tuple[Any, ...], inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
+    """What an operation that ran eagerly does with gradients."""
+    try:
+        return _of_eager(kind, attrs, tuple(inputs), tuple(outputs))
+    except TypeError:  # An attribute is a list.
+        return _asked(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
+
+
+@functools.lru_cache(ANSWERS)
+def _of_eager(
+    kind: str, attrs: tuple[Any, ...], inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
+) -> Answer:
+    return _asked(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
+
+
+def of_graph(op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
+    """What an operation of a graph does with gradients."""
+    name = internals.custom_gradient_of(op) or op.type
+    return _asked(name, functools.partial(internals.AskedOp, op), inputs, outputs)
+
+
+def _asked(
+    name: str, made: Callable[[list[Any], list[Any]], Any], inputs: Sequence[Shape], outputs: Sequence[Shape]
+) -> Answer:
+    """What the gradient function of that name returns."""
+    every = range(len(inputs))
+    live = [i for i in every if has_gradients(inputs[i][0])]
+    open_ = [j for j, sizes in enumerate(outputs) if has_gradients(sizes[0])]
+    if name == "StopGradient":
+        return Answer(tuple((i, STOPPED, "tf.stop_gradient") for i in every))
+    try:
+        function = internals.gradient_function(name)
+    except LookupError:
+        told = f"TensorFlow has no gradient function for {name}: to ask for it raises a LookupError"
+        return Answer(tuple((i, UNDEFINED, told) for i in live))
+    if function is None or not live or not open_:
+        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
+    try:
+        given = _gradients(function, made, inputs, outputs, open_)
+    except Exception:  # Without values it does not know; what then passes on is seen when gradients are asked for.
+        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live))
+    walls = [
+        (i, NOT_DIFFERENTIABLE, reason) for i in every if (reason := _refusal(given[i])) and i < len(given)
+    ]
+    dead = [j for j in open_ if len(open_) > 1 and _is_dead(function, made, inputs, outputs, j)]
+    return Answer(tuple(walls), tuple(dead))
+
+
+def _is_dead(
+    function: Any,
+    made: Callable[[list[Any], list[Any]], Any],
+    inputs: Sequence[Shape],
+    outputs: Sequence[Shape],
+    j: int,
+) -> bool:
+    """Whether a gradient of one output alone reaches no input."""
+    try:
+        return all(map(_refusal, _gradients(function, made, inputs, outputs, [j])))
+    except Exception:  # It expects the gradients of all outputs.
+        return False
+
+
+def _gradients(
+    function: Any,
+    made: Callable[[list[Any], list[Any]], Any],
+    inputs: Sequence[Shape],
+    outputs: Sequence[Shape],
+    live: Sequence[int],
+) -> list[Any]:
+    """What a gradient function returns for placeholders: a refusal in words, or an empty string, of each."""
+    with internals.aside():
+        taken, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
+        gradients = [_placeholder(sizes) if j in live else None for j, sizes in enumerate(outputs)]
+        given = function(made(taken, results), *gradients)
+        given = list(given) if isinstance(given, (list, tuple)) else [given]
+        return [NONE if one is None else FLAT if _is_zero(one) else "" for one in given]
+
+
+def _refusal(told: str) -> str:
+    return told
+
+
+def _placeholder(sizes: Shape) -> Any:
+    dtype, *rest = sizes
+    known = len(sizes) > 1 or dtype in ("resource", "variant")
+    return tf.compat.v1.placeholder(tf.as_dtype(dtype), rest if known else None)
+
+
+def _is_zero(gradient: Any) -> bool:
+    """Whether a tensor of a graph is zero whatever its inputs are."""
+    op = getattr(gradient, "op", None)
+    if op is None:
+        return False
+    if op.type in ("ZerosLike",):
+        return True
+    if op.type in ("Identity", "Reshape", "Fill", "BroadcastTo", "Cast"):
+        return _is_zero(op.inputs[1 if op.type == "Fill" else 0])
+    if op.type == "Const":
+        value = tf.get_static_value(gradient)
+        return value is not None and np.issubdtype(value.dtype, np.number) and not np.any(value)
+    return False

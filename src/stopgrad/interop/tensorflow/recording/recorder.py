@@ -1,0 +1,330 @@
+"""Records what TensorFlow does in one thread."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.tensorflow.recording import internals
+from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
+from stopgrad.interop.tensorflow.recording.places import here
+from stopgrad.interop.tensorflow.recording.record import (
+    Asking,
+    Departure,
+    Event,
+    Kind,
+    Shape,
+    Source,
+    Symbol,
+    Tape,
+    Value,
+    now,
+)
+
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
+"""The operations that read a variable, whose first input is its handle."""
+ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+"""The operations that write into a variable, whose second input is what is written."""
+_FEWEST = 4096
+"""So many values are kept at least before those whose tensors have been freed are dropped."""
+
+Backward = Callable[..., Any]
+
+
+class Recorder:
+    """What is known of the code that runs in a thread.
+
+    Attributes:
+        variables: the variables that were read or watched, by the numbers of their handles.
+        askings: the gradients that were asked for, in order.
+        departures: the values that left for Python, the last one of each line.
+        lost: what could not be recorded, in sentences.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[int, tuple[Any, Value]] = {}
+        self._limit = _FEWEST
+        self.variables: dict[int, tuple[Any, Value]] = {}
+        self._assigned: dict[int, Value] = {}
+        self._active: tuple[Tape, ...] = ()
+        self._tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
+        self._notes: weakref.WeakKeyDictionary[Any, dict[str, tuple[Tape, ...]]] = weakref.WeakKeyDictionary()
+        self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self.askings: list[Asking] = []
+        self.departures: dict[RawLocation, Departure] = {}
+        self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
+
+    # -------------------------------------------------------------------------------------------- operations
+
+    def operation(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: tuple[Any, ...],
+        outputs: Sequence[Any],
+        op_name: str | None = None,
+        graph: Any = None,
+    ) -> None:
+        """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
+        try:
+            self._operation(kind, inputs, attrs, outputs, op_name, graph)
+        except Exception as error:  # It would look like an error of the user's operation.
+            self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
+
+    def _operation(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: tuple[Any, ...],
+        outputs: Sequence[Any],
+        op_name: str | None,
+        graph: Any,
+    ) -> None:
+        tapes = () if not self._active or is_stopped() else self._active
+        if graph is not None:
+            if tapes and op_name is not None:
+                self._notes.setdefault(graph, {})[op_name] = tapes
+            return
+        taken = [self.value_of(x) for x in inputs]
+        if kind in ASSIGNS:
+            self._write(kind, taken, inputs, tapes)
+            return
+        if kind in READS:
+            written = self._assigned.get(identity_of(inputs[0]))
+            if written is not None:
+                taken.append(written)
+        graph = self._functions.get(kind)
+        event = Event(
+            Kind.OPERATION if graph is None else Kind.CALL,
+            kind,
+            here(),
+            tuple(taken),
+            tuple([shape_of(y) for y in outputs]),
+            tapes,
+            attrs,
+        )
+        event.graph = graph
+        self._note(event, outputs)
+
+    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
+        """Note what was written into a variable, for as long as the tapes record that were open then."""
+        event = Event(Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].index],))
+        key = identity_of(inputs[0])
+        if tapes:
+            self._assigned[key] = Value(event, 0)
+        else:
+            self._assigned.pop(key, None)
+
+    def _note(self, event: Event, outputs: Sequence[Any]) -> None:
+        values = self._values
+        for i, y in enumerate(outputs):
+            values[identity_of(y)] = weakref.ref(y), Value(event, i)
+        if len(values) > self._limit:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the values whose tensors have been freed."""
+        self._values = {key: kept for key, kept in self._values.items() if kept[0]() is not None}
+        self._limit = max(_FEWEST, 2 * len(self._values))
+
+    def value_of(self, tensor: Any) -> Value:
+        """The value of a tensor that is no graph's, or of a handle; a new one if nothing made it."""
+        key = identity_of(tensor)
+        known = self._values.get(key) or self.variables.get(key)
+        if known is not None:
+            return known[1]
+        is_handle = tensor.dtype == tf.resource
+        kind = Kind.VARIABLE if is_handle else Kind.CONSTANT
+        about = internals.attributes_of(tensor) if is_handle else {}
+        sizes = sizes_of(about["dtype"], about["shape"]) if about else shape_of(tensor)
+        value = Value(Event(kind, "Variable" if is_handle else "Const", None, (), (sizes,)), 0)
+        if is_handle:
+            self.variables[key] = None, value
+        else:
+            self._values[key] = weakref.ref(tensor), value
+        return value
+
+    def watched_tensors(self) -> list[tuple[Any, Value]]:
+        """The tensors that tapes were told to watch, as far as they are alive."""
+        watched = {key for tape in self._tapes.values() for key in tape.watched}
+        kept = [self._values[key] for key in sorted(watched) if key in self._values]
+        return [(ref(), value) for ref, value in kept]
+
+    def knows(self, tensor: Any) -> bool:
+        """Whether something that was recorded made a tensor, or it was recorded in a graph."""
+        if isinstance(tensor, internals.EagerTensor):
+            known = self._values.get(identity_of(tensor))
+            return known is not None and known[1].event.kind is not Kind.CONSTANT
+        return tensor.graph in self._notes
+
+    def tapes_at(self, graph: Any, operation: str) -> tuple[Tape, ...]:
+        """The tapes that recorded an operation of a graph when it was made."""
+        return self._notes.get(graph, {}).get(operation, ())
+
+    def called(self, function: Any) -> None:
+        """A function of TensorFlow is called."""
+        if function.name.decode() not in self._functions:
+            self._functions[function.name.decode()] = function.graph
+
+    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], backward: Backward) -> Backward:
+        """Something with a gradient function of its own is recorded; what to take for that function."""
+        eager = internals.EagerTensor
+        if not all(isinstance(x, eager) for x in (*outputs, *inputs)):
+            return backward  # A graph has it as an operation.
+        first = self._values.get(identity_of(outputs[0])) if outputs else None
+        event = Event(
+            Kind.CUSTOM,
+            name,
+            here() if first is None else first[1].event.place,
+            tuple([self.value_of(x) for x in inputs]),
+            tuple([shape_of(y) for y in outputs]),
+            () if is_stopped() else self._active,
+        )
+        if first is not None and first[1].event.kind is Kind.CALL:
+            # A function is called while nothing is recorded, and recorded afterwards.
+            event.beside = called = first[1].event
+            called.tapes = event.tapes
+            event.inputs = tuple([Value(called, i) for i in range(len(outputs))])
+        self._note(event, outputs)
+
+        @functools.wraps(backward)
+        def observed(*gradients: Any) -> Any:
+            given = backward(*gradients)
+            event.passes = [one is not None for one in (given if isinstance(given, (list, tuple)) else [given])]
+            return given
+
+        return observed
+
+    # -------------------------------------------------------------------------------------------- variables
+
+    def accessed(self, variable: Any) -> None:
+        """A variable is read."""
+        handle = variable.handle
+        if not isinstance(handle, internals.EagerTensor):
+            return
+        key = identity_of(handle)
+        known = self.variables.get(key)
+        if known is None or known[0] is None:
+            value = known[1] if known is not None else self.value_of(handle)
+            value.event.call = name_of(variable)
+            value.event.results = (sizes_of(variable.dtype, variable.shape),)
+            self.variables[key] = weakref.ref(variable), value
+
+    def variable(self, variable: Any) -> Value:
+        """The value of a variable."""
+        self.accessed(variable)
+        return self.variables[identity_of(variable.handle)][1]
+
+    # ------------------------------------------------------------------------------------------------ tapes
+
+    def pushed(self, tape: Any, place: RawLocation | None) -> None:
+        """A tape begins to record, for the first time, again after a pause, or anew."""
+        known = self._tapes.get(tape)
+        if known is None or known.closed < 0:
+            known = self._tapes[tape] = Tape(place, bool(tape._watch_accessed_variables))
+        elif known.closed:
+            known.pauses.append((known.closed, now(), place))
+            known.closed = 0
+        self._active = (*self._active, known)
+
+    def popped(self, tape: Any) -> None:
+        """A tape ceases to record."""
+        known = self._tapes.get(tape)
+        if known is not None:
+            known.closed = now()
+            self._active = tuple([one for one in self._active if one is not known])
+        if not self._active:
+            self._assigned.clear()
+
+    def reset(self, tape: Any) -> None:
+        """A tape forgets what it recorded."""
+        self._tapes.pop(tape, None)
+
+    def watches(self, tape: Any, tensors: Sequence[Any]) -> None:
+        """A tape is told to watch tensors and variables."""
+        known = self._tapes.get(tape)
+        if known is None:
+            return
+        for x in tensors:
+            if hasattr(x, "handle"):
+                self.accessed(x)
+                x = x.handle
+            known.watched.add(identity_of(x))
+            if isinstance(x, internals.EagerTensor):
+                self._begin_at(x, known)
+
+    def _begin_at(self, tensor: Any, tape: Tape) -> None:
+        """What a tape watches is where its paths begin, even if something made it."""
+        value = self.value_of(tensor)
+        if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
+            event = Event(Kind.CUSTOM, "tape.watch", here(), (value,), (value.event.results[value.index],))
+            self._note(event, [tensor])
+
+    def tape_with(self, inner: Any) -> Tape | None:
+        """The tape whose own record is *inner*."""
+        for tape, known in self._tapes.items():
+            if tape._tape is inner:
+                return known
+        return None
+
+    # -------------------------------------------------------------------------------- gradients, and leaving
+
+    def asked(
+        self,
+        kind: str,
+        targets: Sequence[Any],
+        sources: Sequence[Any],
+        raw: Sequence[Any],
+        given: Sequence[Any],
+        zeros: bool,
+        tape: Tape | None,
+        place: RawLocation | None,
+    ) -> Asking:
+        """A gradient was asked for."""
+        found = []
+        for i, (source, one, gradient) in enumerate(zip(sources, raw, given, strict=True)):
+            if hasattr(one, "handle"):
+                self.accessed(one)
+            name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
+            found.append(Source(name, self.place_in_record(source), None if zeros else gradient is not None))
+        losses = tuple([self.place_in_record(target) for target in targets])
+        asking = Asking(kind, losses, tuple(found), place, tape)
+        self.askings.append(asking)
+        return asking
+
+    def place_in_record(self, tensor: Any) -> Value | Symbol:
+        """What stands for a tensor."""
+        if isinstance(tensor, internals.EagerTensor):
+            return self.value_of(tensor)
+        return Symbol(tensor.graph, tensor.op.name, tensor.value_index)
+
+    def departed(self, tensor: Any, call: str) -> None:
+        """A tensor's value is taken for Python."""
+        known = self._values.get(identity_of(tensor))
+        if known is None or known[1].event.kind is Kind.CONSTANT:
+            return
+        place = here()
+        if place is not None:
+            self.departures[place] = Departure(known[1], call, place, now())
+
+
+def name_of(variable: Any) -> str:
+    """The name of a variable, for Keras its path."""
+    return str(variable.name).removesuffix(":0")
+
+
+def shape_of(tensor: Any) -> Shape:
+    """The dtype's name and the sizes of a tensor."""
+    return sizes_of(tensor.dtype, tensor.shape)
+
+
+def sizes_of(dtype: Any, shape: Any) -> Shape:
+    """The dtype's name, and the sizes if all are known."""
+    if not shape.is_fully_defined():
+        return (dtype.name,)
+    return (dtype.name, *shape.as_list())

@@ -1,0 +1,338 @@
+"""Watches live TensorFlow code: which gradients pass, and at which lines they end."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
+
+import tensorflow as tf
+
+from stopgrad.base.errors import ArgumentError, GraphError
+from stopgrad.base.garbage import without_gc
+from stopgrad.base.source import Location, decode
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.patterns import matching
+from stopgrad.graph.builder import CURRENT, Block
+from stopgrad.graph.public import guarded
+from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.tensorflow.recording import switches
+from stopgrad.interop.tensorflow.recording.graphs import Subject, report_of
+from stopgrad.interop.tensorflow.recording.passing import FLAT
+from stopgrad.interop.tensorflow.recording.record import Asking, Event, Kind, Symbol, Tape, Value
+from stopgrad.interop.tensorflow.recording.recorder import Recorder, name_of
+
+Asked: TypeAlias = Any
+"""What a question can be about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or list."""
+Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
+
+RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+"""The recorders of the watches that are still held; a loss finds its own among them."""
+
+
+class GradientCall:
+    """A gradient that was asked for: of ``tape.gradient``, ``tape.jacobian`` or ``tf.gradients``.
+
+    Attributes:
+        kind: ``"tape.gradient"`` or ``"tf.gradients"``.
+    """
+
+    def __init__(self, recorder: Recorder, asking: Asking) -> None:
+        self.kind = asking.kind
+        self._recorder, self._asking = recorder, asking
+
+    @property
+    def location(self) -> Location | None:
+        """The line that called it."""
+        return None if self._asking.place is None else decode(self._asking.place)
+
+    @property
+    def given(self) -> dict[str, bool | None]:
+        """By the names of the sources, whether TensorFlow gave a gradient; None where it gave zeros for none."""
+        return {key: source.some for key, source in named_sources(self._asking).items()}
+
+    def explain(self, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
+        """Whether gradients of the call's target arrive, and if not, which lines end them.
+
+        Args:
+            xs: as for :meth:`Watch.explain`; unless given, the sources of the call.
+            only: a pattern, or patterns, of names.
+        """
+        recorder, asking = self._recorder, self._asking
+        if xs is None:
+            subjects = {
+                key: Subject(source.value, _is_held(recorder, source.value))
+                for key, source in named_sources(asking).items()
+            }
+        else:
+            subjects = subjects_of("explain", recorder, xs)
+        return explained("explain", recorder, asking.losses, subjects, only, asking)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} at {self.location}>"
+
+
+class Watch(Block):
+    """What :func:`watch` returns: a context manager, and afterwards what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recorder = Recorder()
+        self._held: Lifetime | None = None
+
+    def changes(self) -> dict[str, Any]:
+        return {}  # What our own graphs are built with is as it was.
+
+    def __enter__(self) -> Self:
+        if self._is_running:
+            raise GraphError("watch: this watch is running already; make another with sgtf.watch()")
+        super().__enter__()
+        self._held = Lifetime(CURRENT.get()())
+        RECORDERS.add(self._recorder)
+        switches.begin(self._recorder, self._held)
+        return self
+
+    @property
+    def _is_running(self) -> bool:
+        return self._held is not None and self._held() is not None
+
+    @property
+    def gradient_calls(self) -> Sequence[GradientCall]:
+        """The gradients that were asked for inside, in order."""
+        return tuple([GradientCall(self._recorder, asking) for asking in self._recorder.askings])
+
+    @guarded("explain")
+    def explain(self, loss: Any, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
+        """Whether gradients of a loss made inside arrive, and if not, which lines end them.
+
+        Args:
+            loss: a tensor, or a dict or list of tensors, that the watched code made.
+            xs: a Keras model or layer, a ``tf.Module``, a variable, a tensor, or a dict or list of these; unless
+                given, every variable that was read, and every tensor that a tape was told to watch.
+            only: a pattern, or patterns, of names: ``"encoder/*"``.
+
+        Returns:
+            A :class:`stopgrad.flow.flow.Flow`, whose keys are names: Keras' paths of weights.
+
+        Raises:
+            ArgumentError: what is asked about is no tensor.
+            GraphError: the loss was not made inside.
+        """
+        losses = losses_in("explain", loss)
+        return asked_about("explain", self._recorder, losses, xs, only)
+
+    def __repr__(self) -> str:
+        return "<Watch that is running>" if self._is_running else "<Watch>"
+
+
+def asked_about(
+    what: str,
+    recorder: Recorder,
+    losses: Sequence[Any],
+    xs: Asked | None,
+    only: Names | None,
+    sizes: Mapping[str, Magnitude] | None = None,
+) -> Flow:
+    """A recorder's report on losses: as the tape that differentiated them has it, or the last that saw them."""
+    for loss in losses:
+        if not recorder.knows(loss):
+            raise GraphError(
+                f"{what}: the loss was not computed inside of this watch; compute it inside "
+                "'with sgtf.watch() as seen:'"
+            )
+    values = tuple([recorder.place_in_record(loss) for loss in losses])
+    subjects = _seen(recorder) if xs is None else subjects_of(what, recorder, xs)
+    asking = next((one for one in reversed(recorder.askings) if one.losses == values), None)
+    return explained(what, recorder, values, subjects, only, asking, sizes)
+
+
+def explained(
+    what: str,
+    recorder: Recorder,
+    losses: Sequence[Value | Symbol],
+    subjects: Mapping[str, Subject],
+    only: Names | None,
+    asking: Asking | None,
+    sizes: Mapping[str, Magnitude] | None = None,
+) -> Flow:
+    """A report on recorded losses; where TensorFlow gave other gradients than it has, TensorFlow is right."""
+    if not subjects:
+        raise ArgumentError(f"{what}: nothing was read or watched that a gradient could arrive at")
+    if only is not None:
+        subjects = {name: subjects[name] for name in matching(f"{what}: only", only, subjects)}
+    sizes = None if sizes is None else {name: size for name, size in sizes.items() if name in subjects}
+    tape = asking.tape if asking is not None else _tape_of(losses)
+    flow = without_gc(report_of, recorder, losses, subjects, tape, sizes)
+    wrong = [] if asking is None else _wrong(flow, subjects, asking)
+    if not wrong:
+        return flow
+    assert asking is not None
+    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)
+
+
+def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
+    """The innermost tape that recorded a loss."""
+    for loss in losses:
+        if isinstance(loss, Value) and loss.event.tapes:
+            return loss.event.tapes[-1]
+    return None
+
+
+def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking) -> list[str]:
+    """The subjects for which TensorFlow did something else than the report says."""
+    given = {source.value: source.some for source in asking.sources}
+    wrong = []
+    for name, subject in subjects.items():
+        some = given.get(subject.value)
+        if some is not None and some is not flow[name].arrives:
+            flat = some and any(FLAT in cut.reason for cut in flow[name].cuts)
+            if not flat:
+                wrong.append(name)
+    return wrong
+
+
+def _found_by(asking: Asking) -> Value:
+    """The loss of a call, made of its sources in one operation."""
+    values = [source.value for source in asking.sources if isinstance(source.value, Value)]
+    some = [source.some for source in asking.sources if isinstance(source.value, Value)]
+    event = Event(Kind.CUSTOM, asking.kind, asking.place, tuple(values), (("float32",),))
+    event.passes = [one is not False for one in some]
+    return Value(event, 0)
+
+
+def named_sources(asking: Asking) -> dict[str, Any]:
+    """The sources of a call by their names, each once."""
+    found: dict[str, Any] = {}
+    for source in asking.sources:
+        name, n = source.name, 1
+        while name in found and found[name].value != source.value:
+            n += 1
+            name = f"{source.name}_{n}"
+        found[name] = source
+    return found
+
+
+def _is_held(recorder: Recorder, value: Value | Symbol) -> bool:
+    """Whether a value is a variable that is not trainable."""
+    for known, one in recorder.variables.values():
+        variable = None if known is None else known()
+        if one == value and variable is not None:
+            return not variable.trainable
+    return False
+
+
+def _seen(recorder: Recorder) -> dict[str, Subject]:
+    """The trainable variables that were read, and the tensors that tapes were told to watch."""
+    found: dict[str, Subject] = {}
+    for known, value in recorder.variables.values():
+        variable = None if known is None else known()
+        if variable is not None and variable.trainable:
+            found[_free(found, name_of(variable))] = Subject(value)
+    for tensor, value in recorder.watched_tensors():
+        if tensor is not None:
+            found[_free(found, "watched")] = Subject(value)
+    return found
+
+
+def _free(found: Mapping[str, object], name: str) -> str:
+    """A name that is not taken yet."""
+    n, free = 1, name
+    while free in found:
+        n += 1
+        free = f"{name}_{n}"
+    return free
+
+
+def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
+    """What is asked about, by name.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    found: dict[str, Subject] = {}
+    stack: list[tuple[str, Any]] = [("", xs)]
+    while stack:
+        prefix, x = stack.pop()
+        if isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
+            subject = Subject(recorder.variable(x), not x.trainable)
+            found[_free(found, prefix or name_of(x))] = subject
+        elif isinstance(x, tf.Tensor):
+            found[prefix or _free(found, "x")] = Subject(recorder.place_in_record(x))
+        else:
+            below = _below(what, prefix, x)
+            stack.extend(reversed(below))
+    return found
+
+
+def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
+    """The parts of a subject, by name."""
+    if isinstance(x, Mapping):
+        return [(_joined(prefix, str(key)), part) for key, part in x.items()]
+    if hasattr(x, "path") and hasattr(x, "value") and hasattr(x, "trainable"):  # A variable of Keras'.
+        return [(_joined(prefix, x.path) if prefix else x.path, _plain(x))]
+    if hasattr(x, "trainable_variables"):  # Keras' models and layers, and tf.Module.
+        weights = {id(one): one for one in (*x.trainable_variables, *_held_in(x))}
+        return [("", one) for one in weights.values()]
+    if isinstance(x, Iterable) and not isinstance(x, (str, bytes)):
+        parts = list(x)
+        named = all(hasattr(part, "name") for part in parts)
+        return [("" if named else _joined(prefix, str(i)), part) for i, part in enumerate(parts)]
+    raise ArgumentError(
+        f"{what}: xs are a Keras model or layer, a tf.Module, variables, tensors, or a dict or list of these, "
+        f"not {type(x).__name__} {x!r:.60}"
+    )
+
+
+def _held_in(x: Any) -> list[Any]:
+    """The weights of a model that layers with ``trainable=False`` hold, which Keras would train otherwise."""
+    found = []
+    for layer in getattr(x, "_flatten_layers", list)():
+        found += [one for one in getattr(layer, "_trainable_variables", ()) if not one.trainable]
+    return found
+
+
+def _plain(variable: Any) -> Any:
+    """TensorFlow's variable in Keras'."""
+    return getattr(variable, "_value", variable)
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def losses_in(what: str, loss: Any) -> list[Any]:
+    """The tensors that are differentiated.
+
+    Raises:
+        ArgumentError: there are none.
+    """
+    found = [x for x in tf.nest.flatten(loss) if isinstance(x, tf.Tensor)]
+    if not found:
+        raise ArgumentError(
+            f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(loss).__name__} {loss!r:.60}"
+        )
+    floats = [x for x in found if x.dtype.is_floating or x.dtype.is_complex]
+    return floats or found
+
+
+@guarded("watch")
+def watch() -> Watch:
+    """Watch TensorFlow code: inside, every operation and every tape is recorded with the line that called it.
+
+    Values and gradients are the same as without it. The record keeps no tensor alive.
+
+    Returns:
+        A context manager for a :class:`Watch`, whose ``explain`` says afterwards which gradients arrive, and
+        whose ``gradient_calls`` do so for each gradient that was asked for inside.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import stopgrad.tensorflow as sgtf
+        >>> w = tf.Variable([1.0, 2.0], name="w")
+        >>> with sgtf.watch() as seen, tf.GradientTape() as tape:
+        ...     loss = tf.reduce_sum(tf.stop_gradient(w) * 2.0)
+        >>> seen.explain(loss)["w"].status
+        'stopped'
+    """
+    return Watch()
