@@ -1,4 +1,4 @@
-"""For TensorFlow and Keras: explain and watch live code; load and save graphs. See :mod:`stopgrad.interop.tensorflow`."""
+"""For TensorFlow and Keras: live code, and graphs from files. See :mod:`stopgrad.interop.tensorflow`."""
 
 from typing import Any as _Any
 

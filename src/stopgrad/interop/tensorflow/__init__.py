@@ -1,8 +1,8 @@
 """For TensorFlow and Keras: which line of live code ends a gradient, and TensorFlow's graphs, in and out.
 
-:func:`explain` watches a single call of a function and :func:`watch` any code with tapes; :func:`assert_flows` and
-:func:`assert_blocked` are for tests. These need TensorFlow, and are imported when they are first used; :func:`load`,
-:func:`save` and :func:`to_graph` read and write files without it.
+:func:`explain` watches a single call of a function, :func:`watch` any code with tapes; :func:`assert_flows`
+and :func:`assert_blocked` are for tests. These need TensorFlow, and are imported when they are first used;
+:func:`load`, :func:`save` and :func:`to_graph` read and write files without it.
 
 Examples:
     >>> import stopgrad.tensorflow as sgtf
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
         assert_flows as assert_flows,
         explain as explain,
     )
-    from stopgrad.interop.tensorflow.watching import GradientCall as GradientCall, Watch as Watch, watch as watch
+    from stopgrad.interop.tensorflow.watching import (
+        GradientCall as GradientCall,
+        Watch as Watch,
+        watch as watch,
+    )
 
 LIVE = {
     "GradientCall": "watching",

@@ -45,8 +45,9 @@ def explain(
     Args:
         f: a function, or a model, that returns a tensor or a structure with tensors.
         args, kwargs: its arguments. The tape watches the tensors of floating-point numbers among them.
-        model: what is asked about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or list
-            of these. Unless given, the trainable variables that are read, and the tensors among the arguments.
+        model: what is asked about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or
+            list of these. Unless given, the trainable variables that are read, and the tensors among the
+            arguments.
         only: a pattern, or patterns, of the names that are asked about.
         magnitudes: whether to tell how large the gradients are.
 
@@ -78,10 +79,10 @@ def explain(
     xs = model if model is not None else {**_variables(recorder), **given}
     if model is None and not xs:
         raise ArgumentError(
-            "explain: the function reads no trainable variable and has no tensor of floating-point numbers among "
-            "its arguments; say with model= what is asked about"
+            "explain: the function reads no trainable variable and has no tensor of floating-point numbers "
+            "among its arguments; say with model= what is asked about"
         )
-    sources = {name: x for name, x in ({**_variables(recorder), **given}).items()}
+    sources = {**_variables(recorder), **given}
     with seen:
         gradients = tape.gradient(losses, list(sources.values()))
     sizes = _sizes(sources, gradients) if magnitudes else None
@@ -106,13 +107,13 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     """The tensors of floating-point numbers among the arguments of a call, by their paths."""
     given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
     found: dict[str, Any] = {}
-    stack = list(reversed(given.items()))
+    stack = list(given.items())[::-1]
     while stack:
         name, x = stack.pop()
         if isinstance(x, tf.Tensor) and (x.dtype.is_floating or x.dtype.is_complex):
             found[name] = x
         elif isinstance(x, Mapping):
-            stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
+            stack.extend([(f"{name}.{key}", part) for key, part in x.items()][::-1])
         elif isinstance(x, (list, tuple)):
             stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
     return found
@@ -177,7 +178,8 @@ def assert_blocked(loss: Any, xs: Asked, by: Names | None = None) -> None:
 
     Args:
         loss, xs: as for :func:`assert_flows`.
-        by: the line that must end paths to each of them, such as ``"model.py:14"``, or several; any unless given.
+        by: the line that must end paths to each of them, such as ``"model.py:14"``, or several; any unless
+            given.
 
     Raises:
         FlowError: some do, and on which lines an open path runs; or another line ends them.
@@ -201,4 +203,6 @@ def _asked(what: str, loss: Any, xs: Asked) -> Flow:
     for recorder in RECORDERS:
         if all(map(recorder.knows, losses)):
             return asked_about(what, recorder, losses, xs, None)
-    raise FlowError(f"{what}: no watch saw how this loss was computed: compute it inside 'with sgtf.watch():'")
+    raise FlowError(
+        f"{what}: no watch saw how this loss was computed: compute it inside 'with sgtf.watch():'"
+    )

@@ -24,7 +24,7 @@ from stopgrad.interop.tensorflow.recording.record import Asking, Event, Kind, Sy
 from stopgrad.interop.tensorflow.recording.recorder import Recorder, name_of
 
 Asked: TypeAlias = Any
-"""What a question can be about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or list."""
+"""A Keras model, a ``tf.Module``, variables, tensors; or dicts and lists of these."""
 Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
 
 RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
@@ -49,7 +49,7 @@ class GradientCall:
 
     @property
     def given(self) -> dict[str, bool | None]:
-        """By the names of the sources, whether TensorFlow gave a gradient; None where it gave zeros for none."""
+        """By the names of sources, whether TensorFlow gave a gradient; None where it gave zeros for none."""
         return {key: source.some for key, source in named_sources(self._asking).items()}
 
     def explain(self, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
@@ -108,8 +108,8 @@ class Watch(Block):
 
         Args:
             loss: a tensor, or a dict or list of tensors, that the watched code made.
-            xs: a Keras model or layer, a ``tf.Module``, a variable, a tensor, or a dict or list of these; unless
-                given, every variable that was read, and every tensor that a tape was told to watch.
+            xs: a Keras model, a ``tf.Module``, variables, tensors, or a dict or list of these; unless given,
+                every variable that was read, and every tensor that a tape was told to watch.
             only: a pattern, or patterns, of names: ``"encoder/*"``.
 
         Returns:
@@ -134,7 +134,7 @@ def asked_about(
     only: Names | None,
     sizes: Mapping[str, Magnitude] | None = None,
 ) -> Flow:
-    """A recorder's report on losses: as the tape that differentiated them has it, or the last that saw them."""
+    """A recorder's report on losses, as the tape that differentiated them has it, or that saw them."""
     for loss in losses:
         if not recorder.knows(loss):
             raise GraphError(
@@ -279,8 +279,8 @@ def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
         named = all(hasattr(part, "name") for part in parts)
         return [("" if named else _joined(prefix, str(i)), part) for i, part in enumerate(parts)]
     raise ArgumentError(
-        f"{what}: xs are a Keras model or layer, a tf.Module, variables, tensors, or a dict or list of these, "
-        f"not {type(x).__name__} {x!r:.60}"
+        f"{what}: xs are a Keras model or layer, a tf.Module, variables, tensors, or a dict or list of "
+        f"these, not {type(x).__name__} {x!r:.60}"
     )
 
 
@@ -310,7 +310,8 @@ def losses_in(what: str, loss: Any) -> list[Any]:
     found = [x for x in tf.nest.flatten(loss) if isinstance(x, tf.Tensor)]
     if not found:
         raise ArgumentError(
-            f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(loss).__name__} {loss!r:.60}"
+            f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(loss).__name__} "
+            f"{loss!r:.60}"
         )
     floats = [x for x in found if x.dtype.is_floating or x.dtype.is_complex]
     return floats or found

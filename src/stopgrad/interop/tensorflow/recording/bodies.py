@@ -1,18 +1,16 @@
-"""Reads the graphs of TensorFlow's functions, branches and loops into a graph of ours, one inside the other."""
+"""Reads the graphs of functions, branches and loops into a graph of ours, one inside the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.recording import internals, passing
-from stopgrad.interop.tensorflow.recording.places import of_operation
-from stopgrad.interop.tensorflow.recording.record import Symbol
-from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, sizes_of
-
-if TYPE_CHECKING:
-    from stopgrad.interop.tensorflow.recording.graphs import Building
+from stopgrad.interop.tensorflow.recording.making import Maker
+from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
+from stopgrad.interop.tensorflow.recording.record import Symbol, Tape, Value
+from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, Recorder, sizes_of
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
@@ -64,10 +62,23 @@ def _written_before(op: Any) -> Iterator[Any]:
 
 
 class Bodies:
-    """Reads graphs of TensorFlow's for a building."""
+    """Reads graphs of TensorFlow's.
 
-    def __init__(self, building: Building) -> None:
-        self._building = building
+    Args:
+        make: makes the operations.
+        recorder: what was recorded.
+        tape: the tape that differentiates; None if every operation counts as recorded.
+        outer: finds what stands for a tensor outside of a graph.
+    """
+
+    def __init__(
+        self,
+        make: Maker,
+        recorder: Recorder,
+        tape: Tape | None,
+        outer: Callable[[Value | Symbol], Output],
+    ) -> None:
+        self._make, self._recorder, self._tape, self._outer = make, recorder, tape, outer
         self._readings: dict[int, Reading] = {}
         self._outside: dict[Output, Output] = {}
 
@@ -94,22 +105,24 @@ class Bodies:
                 reading.made[op.name, i] = made
 
     def _taken(self, reading: Reading, op: Any, x: Any) -> Output:
-        """What stands for a tensor where an operation takes it: behind a stop if the tape does not know it."""
+        """What stands for a tensor where an operation takes it: behind a stop if no tape knows it."""
         made = reading.made[x.op.name, x.value_index]
-        tape = self._building.tape
+        tape = self._tape
         if reading.is_inside or tape is None or not x.op.inputs:
             return made
-        tapes_at = self._building.recorder.tapes_at
+        tapes_at = self._recorder.tapes_at
+        if x.op.type == "StopGradient":  # Tapes never record it.
+            return made
         if tape in tapes_at(reading.graph, op.name) and tape not in tapes_at(reading.graph, x.op.name):
             if made not in self._outside:
                 told = "computed while the tape did not record"
-                self._outside[made] = self._building.stop(made, told, told, of_operation(x.op))
+                self._outside[made] = self._make.stop(made, told, told, of_operation(x.op))
             return self._outside[made]
         return made
 
     def _operation(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for the results of an operation."""
-        building, kind = self._building, op.type
+        kind = op.type
         if not op.inputs:
             return self._source(reading, op)
         if kind in CALLS:
@@ -126,14 +139,15 @@ class Bodies:
         answer = passing.of_graph(op, [_sizes(x) for x in op.inputs], [_sizes(y) for y in op.outputs])
         if internals.custom_gradient_of(op):
             return self._custom(op, inputs, answer)
-        return building.operation(kind, inputs, [_sizes(y) for y in op.outputs], answer, of_operation(op))
+        sizes = [_sizes(y) for y in op.outputs]
+        return self._make.operation(kind, inputs, sizes, answer, of_operation(op), layer_of(op))
 
     def _source(self, reading: Reading, op: Any) -> list[Output]:
-        """What stands for an operation without inputs: a constant, or what comes from outside of the graph."""
+        """What stands for an operation without inputs: a constant, or what comes from outside."""
         outer = reading.captured(op)
         if outer is None or reading.is_inside:
-            return [self._building.leaf(_sizes(y)) for y in op.outputs]
-        return [self._building.output(self._building.recorder.place_in_record(outer))]
+            return [self._make.leaf(_sizes(y)) for y in op.outputs]
+        return [self._outer(self._recorder.place_in_record(outer))]
 
     def _variable(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for a variable that is read, perhaps after something was written into it."""
@@ -142,7 +156,7 @@ class Bodies:
             return inputs
         why = "a variable holds what is assigned to it, not what that was made of"
         held = [
-            self._building.stop(
+            self._make.stop(
                 reading.made[one.inputs[1].op.name, one.inputs[1].value_index],
                 "tf.Variable.assign",
                 why,
@@ -152,23 +166,23 @@ class Bodies:
             if (one.inputs[1].op.name, one.inputs[1].value_index) in reading.made
         ]
         sizes = [_sizes(y) for y in op.outputs]
-        return self._building.operation(op.type, [*inputs, *held], sizes, passing.Answer(()), of_operation(op))
+        return self._make.operation(op.type, [*inputs, *held], sizes, passing.Answer(()), of_operation(op))
 
     def _called(self, reading: Reading, op: Any, name: str, inputs: list[Output]) -> list[Output]:
         graph = internals.function_named(reading.graph, name)
         if graph is None:
             sizes = [_sizes(y) for y in op.outputs]
-            return self._building.operation(op.type, inputs, sizes, passing.Answer(()), of_operation(op))
+            return self._make.operation(op.type, inputs, sizes, passing.Answer(()), of_operation(op))
         return self.inline(graph, inputs)
 
-    def _branches(self, reading: Reading, op: Any, names: Sequence[str], inputs: list[Output]) -> list[Output]:
+    def _branches(
+        self, reading: Reading, op: Any, names: Sequence[str], inputs: list[Output]
+    ) -> list[Output]:
         """What stands for the results of branches: each may be any branch's."""
         results = [self._called(reading, op, name, inputs[1:]) for name in names]
-        wall = (len(names), passing.NOT_DIFFERENTIABLE, "it only chooses a branch")
         made = []
-        for i, y in enumerate(op.outputs):
-            taken = [*[result[i] for result in results], inputs[0]]
-            made += self._joined("tf.cond", op, y, taken, (wall,))
+        for i, y in enumerate(op.outputs):  # What chooses a branch is no part of the value.
+            made += self._joined("tf.cond", op, y, [result[i] for result in results])
         return made
 
     def _loop(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
@@ -180,18 +194,18 @@ class Bodies:
         made = []
         for i, y in enumerate(op.outputs):
             taken = list(dict.fromkeys(one[i] for one in rounds))
-            made += taken if len(taken) == 1 else self._joined("tf.while_loop", op, y, taken, ())
+            made += taken if len(taken) == 1 else self._joined("tf.while_loop", op, y, taken)
         return made
 
-    def _joined(
-        self, call: str, op: Any, y: Any, taken: list[Output], walls: tuple[tuple[int, str, str], ...]
-    ) -> list[Output]:
+    def _joined(self, call: str, op: Any, y: Any, taken: list[Output]) -> list[Output]:
+        """A result that is one of several."""
+        walls: tuple[tuple[int, str, str], ...] = ()
         if not passing.has_gradients(_sizes(y)[0]):
             walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(taken)))
-        return self._building.operation(call, taken, [_sizes(y)], passing.Answer(walls), of_operation(op))
+        return self._make.operation(call, taken, [_sizes(y)], passing.Answer(walls), of_operation(op))
 
     def _custom(self, op: Any, inputs: list[Output], answer: passing.Answer) -> list[Output]:
-        """What stands for a custom gradient: its results depend on what it took, by no other way than its own.
+        """What stands for a custom gradient: its results depend on what it took in its own way alone.
 
         TensorFlow has the results among the inputs, in front of what it took, and hands both on.
         """
@@ -207,10 +221,15 @@ class Bodies:
             if i >= own
         )
         sizes = [_sizes(y) for y in op.outputs[:own]]
-        made = self._building.operation(
+        made = self._make.operation(
             "tf.custom_gradient", inputs[own:], sizes, passing.Answer(walls), of_operation(op)
         )
         return [*made, *inputs[own:]]
+
+
+def layer_of(op: Any) -> str:
+    """The names of Keras' layers in which an operation was made; empty if it was not in one."""
+    return str(op.name).rpartition("/")[0] if in_layer(op) else ""
 
 
 def _sizes(tensor: Any) -> tuple[Any, ...]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stopgrad.base.dtypes import dtype_of
 from stopgrad.base.source import RawLocation
-from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
@@ -15,12 +13,10 @@ from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import some
 from stopgrad.graph.arguments import operation_name
-from stopgrad.graph.build import named
-from stopgrad.graph.graph import Graph, Operation, Output
-from stopgrad.graph.op import REGISTRY
+from stopgrad.graph.graph import Operation, Output
 from stopgrad.interop.tensorflow.recording import passing
 from stopgrad.interop.tensorflow.recording.bodies import Bodies
-from stopgrad.interop.tensorflow.recording.names import spelled
+from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.record import (
     Departure,
     Event,
@@ -32,8 +28,9 @@ from stopgrad.interop.tensorflow.recording.record import (
     above,
 )
 from stopgrad.interop.tensorflow.recording.recorder import READS, Recorder
-from stopgrad.ops.structural.foreign import Foreign, ForeignStop
 
+UNRECORDED = frozenset({"tape.watch", "StopGradient"})
+"""What tapes never record, since no gradient passes it."""
 NOT_TRAINED = "trainable is False"
 
 
@@ -65,25 +62,25 @@ def report_of(
         sizes: how large the gradients are.
     """
     building = Building(recorder, tape, xs)
-    ys = tuple([building.output(loss) for loss in losses])
+    ys = tuple([building.loss(loss) for loss in losses])
     asked = {key: building.subject(key) for key in xs}
     findings = _left(building, losses, xs)
     findings += [Finding("not followed", what, ()) for what in recorder.lost]
     recorded = Recorded(building.frozen, building.unwritten, set())
-    question = Asked(building.graph, ys, asked, is_function=True, recorded=recorded)
+    question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
     return flow_of(question, (), findings, measured)
 
 
-def _left(
-    building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str, Subject]
-) -> list[Finding]:
+def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str, Subject]) -> list[Finding]:
     """What left for Python and did not come back, where that is all that was made of a subject."""
     eager = [loss for loss in losses if isinstance(loss, Value)]
     came = set(above(eager))
     end = max([value.event.serial for value in eager], default=0)
     missing = {
-        key: x.value.event for key, x in xs.items() if isinstance(x.value, Value) and x.value.event not in came
+        key: x.value.event
+        for key, x in xs.items()
+        if isinstance(x.value, Value) and x.value.event not in came
     }
     lines: dict[Departure, list[str]] = {}
     for departure in building.recorder.departures.values() if missing else ():
@@ -95,7 +92,7 @@ def _left(
     found = []
     for departure, keys in lines.items():
         made = building.output(departure.value)
-        mark = building.stop(made, departure.call, departure.call, departure.place).op
+        mark = building.make.stop(made, departure.call, departure.call, departure.place).op
         message = f"{some(keys)} left for Python by {departure.call}: no gradient comes back from there"
         found.append(Finding("left", message, (mark,), tuple(keys)))
     return found
@@ -105,7 +102,7 @@ class Building:
     """Builds a graph from the events, and the operations of TensorFlow's graphs, that led to losses.
 
     Attributes:
-        graph: the graph.
+        make: makes its operations.
         recorder: what was recorded.
         tape: the tape that differentiates; None if every operation counts as recorded.
         frozen: the stops of variables that are not trainable.
@@ -113,21 +110,20 @@ class Building:
     """
 
     def __init__(self, recorder: Recorder, tape: Tape | None, xs: Mapping[str, Subject]) -> None:
-        self.graph = Graph()
+        self.make = Maker()
         self.recorder, self.tape, self._xs = recorder, tape, xs
         self.frozen: dict[Operation, bool] = {}
         self.unwritten: set[Operation] = set()
         self._made: dict[tuple[Event, int], Output] = {}
-        self._leaves: dict[str, Output] = {}
         self._names = {
-            (x.value.event, x.value.index): operation_name(key)
+            (x.value.event, x.value.number): operation_name(key)
             for key, x in reversed(list(xs.items()))
             if isinstance(x.value, Value)
         }
         self._held = {x.value.event for x in xs.values() if x.held and isinstance(x.value, Value)}
         self._outside: dict[Output, Output] = {}
         self._guarded: dict[Output, Output] = {}
-        self._bodies = Bodies(self)
+        self._bodies = Bodies(self.make, recorder, tape, self.output)
 
     # ---------------------------------------------------------------------------------------- what is asked
 
@@ -135,10 +131,18 @@ class Building:
         """What stands for a tensor or a variable."""
         if isinstance(value, Symbol):
             return self._bodies.symbol(value)
-        if (value.event, value.index) not in self._made:
+        if (value.event, value.number) not in self._made:
             for event in above([value], {event for event, _ in self._made}):
                 self._build(event)
         return self.used(value)
+
+    def loss(self, value: Value | Symbol) -> Output:
+        """What stands for a loss: behind a stop if the tape does not know how it was made."""
+        made = self.output(value)
+        if isinstance(value, Symbol) or self._is_recorded(value.event):
+            return made
+        told, place = self._why_not(value.event)
+        return self.make.stop(made, told, told, place)
 
     def subject(self, key: str) -> Output:
         """What stands for something that is asked about, before a stop that holds it."""
@@ -146,11 +150,11 @@ class Building:
         if isinstance(value, Symbol):
             return self._bodies.symbol(value)
         self.output(value)
-        return self._made[value.event, value.index]
+        return self._made[value.event, value.number]
 
     def used(self, value: Value) -> Output:
         """What stands for a value where it is used: behind a stop if no tape recorded how it was made."""
-        made = self._made[value.event, value.index]
+        made = self._made[value.event, value.number]
         return self._guarded.get(made, made)
 
     # --------------------------------------------------------------------------------------------- building
@@ -162,7 +166,11 @@ class Building:
         inputs = [self._taken(event, value) for value in event.inputs]
         if event.kind is Kind.ASSIGNED:
             why = "a variable holds what is assigned to it, not what that was made of"
-            made = [self.stop(inputs[0], f"tf.Variable.{_METHODS.get(event.call, 'assign')}", why, event.place)]
+            made = [
+                self.make.stop(
+                    inputs[0], f"tf.Variable.{_METHODS.get(event.call, 'assign')}", why, event.place
+                )
+            ]
         elif event.kind is Kind.CALL and event.graph is not None:
             made = self._bodies.inline(event.graph, inputs)
         elif event.kind is Kind.CUSTOM:
@@ -170,21 +178,22 @@ class Building:
         elif event.call in READS and event.call == "ReadVariableOp" and len(inputs) == 1:
             made = inputs
         else:
-            answer = passing.of_eager(event.call, event.attrs, _sizes(event.inputs), event.results)
-            made = self.operation(event.call, inputs, event.results, answer, event.place)
+            taken = event.inputs[: _READ[event.call]] if event.call in READS else event.inputs
+            answer = passing.of_eager(event.call, event.attrs, _sizes(taken), event.results)
+            made = self.make.operation(event.call, inputs, event.results, answer, event.place, event.scope)
         self._made.update({(event, i): y for i, y in enumerate(made)})
 
     def _leaf(self, event: Event) -> None:
         """A variable, or a tensor that nothing recorded made."""
         name = self._names.get((event, 0))
-        made = self.leaf(event.results[0], name, event.place)
+        made = self.make.leaf(event.results[0], name, event.place)
         self._made[event, 0] = made
         if event in self._held:
-            self._guarded[made] = held = self.stop(made, "tf.Variable", NOT_TRAINED, event.place)
+            self._guarded[made] = held = self.make.stop(made, "tf.Variable", NOT_TRAINED, event.place)
             self.frozen[held.op] = False
         elif name is not None and not self._watches(event):
             told = "no tape watched it: tape.watch does" if event.kind is Kind.CONSTANT else _UNWATCHED
-            self._guarded[made] = held = self.stop(made, "tf.GradientTape", told, self._tape_place())
+            self._guarded[made] = held = self.make.stop(made, "tf.GradientTape", told, self._tape_place())
             self.unwritten.add(held.op)
 
     def _watches(self, event: Event) -> bool:
@@ -204,7 +213,9 @@ class Building:
     def _custom(self, event: Event, inputs: Sequence[Output]) -> list[Output]:
         """What has a gradient function of its own: a function that was called, or a custom gradient."""
         if event.call == "tape.watch":
-            made = self.stop(inputs[0], "tf.GradientTape.watch", "a tape's paths begin at what it watches", event.place)
+            made = self.make.stop(
+                inputs[0], "tf.GradientTape.watch", "a tape's paths begin at what it watches", event.place
+            )
             self.unwritten.add(made.op)
             return [made]
         call = event.beside
@@ -218,9 +229,11 @@ class Building:
         walls += [
             (i, passing.NOT_DIFFERENTIABLE, passing.NONE)
             for i, value in enumerate(event.inputs)
-            if not passing.has_gradients(value.event.results[value.index][0])
+            if not passing.has_gradients(value.event.results[value.number][0])
         ]
-        return self.operation(event.call, inputs, event.results, passing.Answer(tuple(walls)), event.place)
+        return self.make.operation(
+            event.call, inputs, event.results, passing.Answer(tuple(walls)), event.place
+        )
 
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
@@ -228,7 +241,7 @@ class Building:
         if self._is_recorded(event) and not self._is_recorded(value.event):
             if made not in self._outside:
                 told, place = self._why_not(value.event)
-                self._outside[made] = self.stop(made, told, told, place)
+                self._outside[made] = self.make.stop(made, told, told, place)
                 self.unwritten.discard(self._outside[made].op)
             return self._outside[made]
         return made
@@ -237,7 +250,7 @@ class Building:
         """Whether the tape knows how an event made its results; what is no operation has no such question."""
         if self.tape is None or event.kind not in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
             return True
-        if event.call == "tape.watch":
+        if event.call in UNRECORDED:
             return True
         return self.tape in event.tapes
 
@@ -254,79 +267,12 @@ class Building:
             return "computed after the tape was closed", event.place
         return "computed while recording was stopped", event.place
 
-    # ------------------------------------------------------------------------------------------- operations
-
-    def leaf(self, sizes: Shape, name: str | None = None, place: RawLocation | None = None) -> Output:
-        """A tensor without inputs."""
-        kind = type_of(sizes)
-        values = (kind.dtype, kind.shape, ())
-        definition = REGISTRY["Placeholder"]
-        if name is not None and not self._is_taken(name):
-            return named(self.graph, "", name, None, definition, (), values, (kind,), place, None).outputs[0]
-        return Operation(self.graph, definition, (), values, (kind,), "", place).outputs[0]
-
-    def _is_taken(self, name: str) -> bool:
-        if name in self._leaves:
-            return True
-        self._leaves[name] = None  # type: ignore[assignment]
-        return False
-
-    def operation(
-        self,
-        kind: str,
-        inputs: Sequence[Output],
-        results: Sequence[Shape],
-        answer: passing.Answer,
-        place: RawLocation | None,
-    ) -> list[Output]:
-        """An operation, and what is behind those of its results whose gradients reach nothing."""
-        if not results:
-            return []
-        whole = tuple([known(sizes) for sizes in results])
-        types = tuple([type_of(sizes) for sizes in whole])
-        call = kind if kind.startswith("tf.") else spelled(kind)
-        if [status for _, status, _ in answer.walls] == [passing.STOPPED]:
-            return [self.stop(inputs[0], call, answer.walls[0][2], place)]
-        values = (call, whole, tuple(answer.walls), (), "")
-        op = Operation(self.graph, Foreign, tuple(inputs), values, types, "", place)
-        made = list(op.outputs)
-        for j in answer.dead:
-            wall = ((0, passing.NOT_DIFFERENTIABLE, f"TensorFlow passes no gradient of result {j} on"),)
-            dead = (call, (whole[j],), wall, (), "")
-            made[j] = Operation(self.graph, Foreign, (made[j],), dead, (types[j],), "", place).outputs[0]
-        return made
-
-    def stop(self, x: Output, call: str, why: str, place: RawLocation | None) -> Output:
-        """A stop behind a tensor."""
-        return Operation(self.graph, ForeignStop, (x,), (call, why), (x.type,), "", place).outputs[0]
-
 
 _UNWATCHED = "its tape does not watch variables that are read: tape.watch does"
+_READ = {"ReadVariableOp": 1, "ResourceGather": 2, "ResourceGatherNd": 2}
+"""The inputs of what reads a variable; what was written into it before comes after these."""
 _METHODS = {"AssignAddVariableOp": "assign_add", "AssignSubVariableOp": "assign_sub"}
 
 
 def _sizes(values: Sequence[Value]) -> list[Shape]:
-    return [value.event.results[value.index] for value in values]
-
-
-def known(sizes: Shape) -> Shape:
-    """A dtype of ours for one of TensorFlow's, and the sizes.
-
-    Handles of variables, and lists of tensors, have gradients in TensorFlow, and so stand for numbers.
-    """
-    name = sizes[0]
-    if name in ("variant", "resource") or name.startswith("float8"):
-        return ("float32", *sizes[1:])
-    return (name if name in _KNOWN else "int32", *sizes[1:])
-
-
-_KNOWN = frozenset(
-    ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool"]
-    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-)
-
-
-def type_of(sizes: Shape) -> TensorType:
-    """The type of a tensor."""
-    name, *rest = known(sizes)
-    return tensor_type(dtype_of(name), tuple(rest))
+    return [value.event.results[value.number] for value in values]

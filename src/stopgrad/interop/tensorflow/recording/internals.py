@@ -1,7 +1,7 @@
 """What is taken of TensorFlow beyond its documented interface: what for, and what is lost without it.
 
-This is the one place where such names stand. Each is looked up by :func:`_need`, with what stands for it where
-a release lacks it; reports then say in the words given here what they cannot know.
+This is the one place where such names stand. Each is looked up by :func:`_need`, with what stands for it
+where a release lacks it; reports then say in the words given here what they cannot know.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ execute: Any = _need(_EAGER + "execute", "callbacks for operations", _Nothing, "
 tapes: Any = _need(_EAGER + "backprop.GradientTape", "when tapes record", _Nothing, _TAPES)
 imperative: Any = _need(_EAGER + "imperative_grad", "what gradients are asked for", _Nothing, _TAPES)
 graph_gradients: Any = _need(
-    "tensorflow.python.ops.gradients_util", "what tf.gradients is asked for", _Nothing, "calls of tf.gradients"
+    "tensorflow.python.ops.gradients_util",
+    "what tf.gradients is asked for",
+    _Nothing,
+    "calls of tf.gradients",
 )
 record: Any = _need(
     _EAGER + "record", "custom gradients and functions", _Nothing, "what custom gradients pass on"
@@ -199,3 +202,13 @@ _extract_stack: Callable[[], Any] = _need(
 def stack() -> Any:
     """The stack of the thread, with the lines for which AutoGraph wrote code."""
     return _extract_stack()
+
+
+_scope: Callable[[], str] = _need(
+    "tensorflow.python.framework.ops.get_name_scope", "the layer of Keras' in which an operation ran", str
+)
+
+
+def scope() -> str:
+    """The names of the layers of Keras', or scopes, that run now: ``"model/dense"``."""
+    return _scope()

@@ -1,8 +1,8 @@
 """Which inputs of an operation get a gradient: TensorFlow's own gradient functions are asked.
 
-A gradient function is called in a graph of its own with placeholders for the operation's inputs and outputs, and
-for the gradients of its outputs. What it returns for an input is None, or a tensor, of which TensorFlow's graph
-also says whether it is always zero.
+A gradient function is called in a graph of its own with placeholders for the operation's inputs and outputs,
+and for the gradients of its outputs. What it returns for an input is None, or a tensor, of which TensorFlow's
+graph also says whether it is always zero.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def _asked(
         return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
     try:
         given = _gradients(function, made, inputs, outputs, open_)
-    except Exception:  # Without values it does not know; what then passes on is seen when gradients are asked for.
+    except (
+        Exception
+    ):  # Without values it does not know; what then passes on is seen when gradients are asked for.
         return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live))
     walls = [
         (i, NOT_DIFFERENTIABLE, reason) for i in every if (reason := _refusal(given[i])) and i < len(given)

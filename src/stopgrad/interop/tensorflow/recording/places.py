@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from stopgrad.base.source import INSTALLED, OWN, Location, RawLocation, capture, kind_of
@@ -43,3 +44,11 @@ def of_stack(frames: Any) -> RawLocation | None:
         if kind == INSTALLED and library is None:
             library = Location(file, frame.lineno, function=frame.name)
     return None if library is None else (library, 0)
+
+
+def in_layer(op: Any) -> bool:
+    """Whether a layer of Keras' made an operation of a graph."""
+    return any(_LAYERS in frame.filename for frame in op.traceback)
+
+
+_LAYERS = os.path.join("keras", "src", "layers") + os.sep

@@ -1,8 +1,8 @@
 """The record of a watch: what ran eagerly, the values that it made, the tapes, the gradients asked for.
 
-The record holds no tensor. An event refers to the values that it took and a value to its event, but nothing to
-later ones, so what no tensor leads to is freed by itself. What graphs of functions hold is not recorded, but
-read from them when somebody asks.
+The record holds no tensor. An event refers to the values that it took and a value to its event, but nothing
+to later ones, so what no tensor leads to is freed by itself. What graphs of functions hold is not recorded,
+but read from them when somebody asks.
 """
 
 from __future__ import annotations
@@ -72,11 +72,13 @@ class Event:
         tapes: the tapes that recorded then.
         graph: for a call, the graph of the function; None if it is not known.
         beside: for what has its own gradient function, the call that it stands for.
+        scope: the layers of Keras' in which it ran: ``"model/dense"``.
         passes: for what has its own gradient function, to which inputs it gave a gradient when it ran.
     """
 
     __slots__ = (
-        "attrs", "beside", "call", "graph", "inputs", "kind", "passes", "place", "results", "serial", "tapes",
+        "attrs", "beside", "call", "graph", "inputs", "kind", "passes", "place", "results", "scope", "serial",
+        "tapes",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +95,7 @@ class Event:
         self.kind, self.call, self.place, self.inputs = kind, call, place, inputs
         self.results, self.tapes, self.attrs = results, tapes, attrs
         self.graph: Any = None
+        self.scope = ""
         self.beside: Event | None = None
         self.passes: Sequence[bool] | None = None
 
@@ -101,7 +104,7 @@ class Value(NamedTuple):
     """A tensor that ran, or a variable: one result of an event."""
 
     event: Event
-    index: int
+    number: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -90,6 +91,8 @@ class Recorder:
             if tapes and op_name is not None:
                 self._notes.setdefault(graph, {})[op_name] = tapes
             return
+        if any(identity_of(x) not in self._values for x in inputs):
+            self._read_within(inputs, tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
             self._write(kind, taken, inputs, tapes)
@@ -108,12 +111,32 @@ class Recorder:
             tapes,
             attrs,
         )
-        event.graph = graph
+        event.graph, event.scope = graph, internals.scope()
         self._note(event, outputs)
+
+    def _read_within(self, inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
+        """Note the variables that TensorFlow read within an operation, for which nothing calls back.
+
+        What the operation's function was called with are variables then, in the order of the inputs.
+        """
+        frame = sys._getframe(3)
+        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+        given = tf.nest.flatten([frame.f_locals.get(name) for name in names])
+        for x, one in zip(inputs, given, strict=False):
+            if identity_of(x) in self._values or not hasattr(one, "handle") or one.dtype != x.dtype:
+                continue
+            self.accessed(one)
+            variable = self.variable(one)
+            written = self._assigned.get(identity_of(one.handle))
+            taken = (variable,) if written is None else (variable, written)
+            event = Event(Kind.OPERATION, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
+            self._note(event, [x])
 
     def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
         """Note what was written into a variable, for as long as the tapes record that were open then."""
-        event = Event(Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].index],))
+        event = Event(
+            Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].number],)
+        )
         key = identity_of(inputs[0])
         if tapes:
             self._assigned[key] = Value(event, 0)
@@ -171,7 +194,9 @@ class Recorder:
         if function.name.decode() not in self._functions:
             self._functions[function.name.decode()] = function.graph
 
-    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], backward: Backward) -> Backward:
+    def recorded(
+        self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], backward: Backward
+    ) -> Backward:
         """Something with a gradient function of its own is recorded; what to take for that function."""
         eager = internals.EagerTensor
         if not all(isinstance(x, eager) for x in (*outputs, *inputs)):
@@ -195,7 +220,9 @@ class Recorder:
         @functools.wraps(backward)
         def observed(*gradients: Any) -> Any:
             given = backward(*gradients)
-            event.passes = [one is not None for one in (given if isinstance(given, (list, tuple)) else [given])]
+            event.passes = [
+                one is not None for one in (given if isinstance(given, (list, tuple)) else [given])
+            ]
             return given
 
         return observed
@@ -262,7 +289,7 @@ class Recorder:
         """What a tape watches is where its paths begin, even if something made it."""
         value = self.value_of(tensor)
         if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
-            event = Event(Kind.CUSTOM, "tape.watch", here(), (value,), (value.event.results[value.index],))
+            event = Event(Kind.CUSTOM, "tape.watch", here(), (value,), (value.event.results[value.number],))
             self._note(event, [tensor])
 
     def tape_with(self, inner: Any) -> Tape | None:
@@ -315,7 +342,7 @@ class Recorder:
 
 def name_of(variable: Any) -> str:
     """The name of a variable, for Keras its path."""
-    return str(variable.name).removesuffix(":0")
+    return str(getattr(variable, "path", variable.name)).removesuffix(":0")
 
 
 def shape_of(tensor: Any) -> Shape:
