@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import ARRIVES
+from stopgrad.flow.problems.cutting import MOST, cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Operation
@@ -18,8 +19,6 @@ from stopgrad.interop.jax.training.optimizing import Applied
 from stopgrad.interop.jax.training.written import read_at
 from stopgrad.ops.gates.stopping import StopGradient
 
-MOST = 4
-"""The most cutting lines that are named."""
 SEVERAL = 3
 """The fewest calls in which the same must have happened for it to be told."""
 DEEPEST = 50
@@ -57,23 +56,13 @@ def silent_leaves(point: Point, flow: Flow) -> list[Silent]:
         if leaf.is_zero and path:
             reach = flow[path]
             if reach.status not in ARRIVES:
-                found.append(Silent(point, leaf, reach.status, _cutting(flow, path), _is_meant(flow, path)))
+                cuts = tuple(cutting(flow, [path]))
+                found.append(Silent(point, leaf, reach.status, cuts, _is_meant(flow, path)))
     return found
 
 
 def _path_in(flow: Flow, leaf: Leaf) -> str:
     return leaf.path if leaf.path in flow.xs else ""
-
-
-def _cutting(flow: Flow, path: str) -> tuple[Site, ...]:
-    found: dict[tuple[str, int], Site] = {}
-    operations = [(cut.operation, f"cut here: {cut.reason}") for cut in flow[path].cuts]
-    operations += [(op, one.message) for one in flow.noted if path in one.keys for op in one.operations]
-    for op, told in operations:
-        at = flow.location(op)
-        if at is not None:
-            found.setdefault((at.own.file, at.own.line), Site("cut", told, at.own))
-    return tuple(list(found.values())[:MOST])
 
 
 def _is_meant(flow: Flow, path: str) -> bool:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stopgrad.flow.flow import Flow
-from stopgrad.flow.parts import ARRIVES
+from stopgrad.flow.problems.cutting import MOST, cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.reaches import FROZEN
 from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, sites
 from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.record import Kind, Region
-
-MOST = 4
-"""The most cutting lines that are named."""
 
 
 def no_graph(context: Context) -> Problem | None:
@@ -56,24 +53,6 @@ def no_graph(context: Context) -> Problem | None:
         "let the loss be made of tensors, outside of torch.no_grad(), without .item(), .detach() or "
         "torch.tensor(...) between the parameters and it",
     )
-
-
-def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
-    """The lines that cut all paths to some of the tensors that a report is about."""
-    wanted = {name for name in names if name in flow and flow[name].status not in ARRIVES}
-    found: dict[tuple[str, int], Site] = {}
-    operations = [(op, cut.reason) for name in wanted for cut in flow[name].cuts for op in cut.operations[:1]]
-    operations += [
-        (op, finding.message)
-        for finding in flow.noted
-        if finding.kind == "left" and (not finding.keys or wanted & set(finding.keys))
-        for op in finding.operations
-    ]
-    for op, reason in operations:
-        at = flow.location(op)
-        if at is not None:
-            found.setdefault((at.own.file, at.own.line), Site("cut", f"cut here: {reason}", at.own))
-    return list(found.values())[:MOST]
 
 
 def freezing(flow: Flow, names: Iterable[str]) -> list[Site]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.interop.torch.explaining.context import Context, sites
-from stopgrad.interop.torch.explaining.cuts import cutting
 from stopgrad.interop.torch.recording.graphs import report_of
 
 _NAME = "DistributedDataParallel"

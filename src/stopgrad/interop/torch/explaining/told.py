@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import Context, sites, variable_of
-from stopgrad.interop.torch.explaining.cuts import cutting
 from stopgrad.interop.torch.recording.graphs import report_of
 from stopgrad.interop.torch.recording.nodes import kind_of, node_of
 from stopgrad.interop.torch.recording.record import Kind, Value, above

@@ -9,11 +9,11 @@ import torch
 
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.troubles import ZERO
+from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
 from stopgrad.interop.torch.explaining.context import sites
-from stopgrad.interop.torch.explaining.cuts import cutting
 from stopgrad.interop.torch.explaining.told import hidden_parts
 from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
