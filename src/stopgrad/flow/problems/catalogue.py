@@ -54,6 +54,8 @@ KINDS: dict[str, KindOfProblem] = {
     "jax-leaked-tracer": KindOfProblem(ERROR, "a traced value is used after its trace", True),
     "jax-while-loop": KindOfProblem(ERROR, "a while loop is differentiated in reverse", True),
     "jax-concrete": KindOfProblem(ERROR, "a traced value is asked for its number", True),
+    "no-gradients-provided": KindOfProblem(ERROR, "no variable receives a gradient", True),
+    "tape-used-twice": KindOfProblem(ERROR, "a tape is asked twice", True),
     # ------------------------------------------------------------- what trains nothing, or wrongly
     "no-gradient": KindOfProblem(ERROR, "parameters receive no gradient"),
     "nan-gradient": KindOfProblem(ERROR, "gradients are NaN or infinite"),

@@ -60,13 +60,8 @@ class GradientCall:
             only: a pattern, or patterns, of names.
         """
         recorder, asking = self._recorder, self._asking
-        if xs is None:
-            subjects = {
-                key: Subject(source.value, _is_held(recorder, source.value))
-                for key, source in named_sources(asking).items()
-            }
-        else:
-            subjects = subjects_of("explain", recorder, xs)
+        asked = xs is not None
+        subjects = subjects_of("explain", recorder, xs) if asked else subjects_asked(recorder, asking)
         return explained("explain", recorder, asking.losses, subjects, only, asking)
 
     def __repr__(self) -> str:
@@ -211,6 +206,14 @@ def named_sources(asking: Asking) -> dict[str, Any]:
             name = f"{source.name}_{n}"
         found[name] = source
     return found
+
+
+def subjects_asked(recorder: Recorder, asking: Asking) -> dict[str, Subject]:
+    """What a gradient was asked for, by name."""
+    return {
+        key: Subject(source.value, _is_held(recorder, source.value))
+        for key, source in named_sources(asking).items()
+    }
 
 
 def _is_held(recorder: Recorder, value: Value | Symbol) -> bool:

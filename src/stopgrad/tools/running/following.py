@@ -16,6 +16,7 @@ from stopgrad.tools.running.warned import Warned
 SESSIONS = {
     "torch": "stopgrad.interop.torch.training.session",
     "jax": "stopgrad.interop.jax.training.session",
+    "tensorflow": "stopgrad.interop.tensorflow.training.session",
 }
 """The modules that follow a training, by the package that it is written with."""
 

@@ -212,3 +212,14 @@ _scope: Callable[[], str] = _need(
 def scope() -> str:
     """The names of the layers of Keras', or scopes, that run now: ``"model/dense"``."""
     return _scope()
+
+
+KERAS = "keras.src.optimizers.optimizer"
+"""The module that is imported once Keras' optimizers are there."""
+
+
+def keras_optimizer() -> Any:
+    """The class of Keras' optimizers that steps; None if Keras is not there, or another one."""
+    return _need(
+        "keras.src.optimizers.base_optimizer.BaseOptimizer", "what optimizers do", None, "what optimizers do"
+    )

@@ -128,11 +128,13 @@ class Source(NamedTuple):
         name: the variable's, or its place among the sources.
         value: what it is.
         some: whether TensorFlow gave a gradient; None where it gave zeros in place of none.
+        variable: the variable; None for a tensor.
     """
 
     name: str
     value: Value | Symbol
     some: bool | None
+    variable: Any = None
 
 
 @dataclass(eq=False)

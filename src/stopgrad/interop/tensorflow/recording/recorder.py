@@ -34,7 +34,15 @@ ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariab
 _FEWEST = 4096
 """So many values are kept at least before those whose tensors have been freed are dropped."""
 
+_CALLERS = 4
+"""So many callers is the function of an operation away from what looks at its arguments."""
+
 Backward = Callable[..., Any]
+Explains = Callable[["Recorder", BaseException, "RawLocation | None"], None]
+
+
+def _explain_nothing(recorder: Recorder, error: BaseException, place: RawLocation | None) -> None:
+    """What a recorder does with an error unless something else is set."""
 
 
 class Recorder:
@@ -44,6 +52,7 @@ class Recorder:
         variables: the variables that were read or watched, by the numbers of their handles.
         askings: the gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
+        explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
     """
 
@@ -58,6 +67,7 @@ class Recorder:
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self.askings: list[Asking] = []
         self.departures: dict[RawLocation, Departure] = {}
+        self.explain: Explains = _explain_nothing
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
     # -------------------------------------------------------------------------------------------- operations
@@ -119,7 +129,7 @@ class Recorder:
 
         What the operation's function was called with are variables then, in the order of the inputs.
         """
-        frame = sys._getframe(3)
+        frame = sys._getframe(_CALLERS)
         names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
         given = tf.nest.flatten([frame.f_locals.get(name) for name in names])
         for x, one in zip(inputs, given, strict=False):
@@ -177,6 +187,17 @@ class Recorder:
         watched = {key for tape in self._tapes.values() for key in tape.watched}
         kept = [self._values[key] for key in sorted(watched) if key in self._values]
         return [(ref(), value) for ref, value in kept]
+
+    def living(self) -> list[Value]:
+        """The values whose tensors are alive."""
+        return [value for ref, value in self._values.values() if ref() is not None]
+
+    def forget(self) -> None:
+        """Forget the values and tapes of what has ended, as far as no question can be about them any more."""
+        self._values.clear()
+        self._assigned.clear()
+        self._active = ()
+        self.departures.clear()
 
     def knows(self, tensor: Any) -> bool:
         """Whether something that was recorded made a tensor, or it was recorded in a graph."""
@@ -318,7 +339,9 @@ class Recorder:
             if hasattr(one, "handle"):
                 self.accessed(one)
             name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
-            found.append(Source(name, self.place_in_record(source), None if zeros else gradient is not None))
+            some = None if zeros else gradient is not None
+            variable = one if hasattr(one, "handle") else None
+            found.append(Source(name, self.place_in_record(source), some, variable))
         losses = tuple([self.place_in_record(target) for target in targets])
         asking = Asking(kind, losses, tuple(found), place, tape)
         self.askings.append(asking)

@@ -7,15 +7,18 @@ their thread. What a watch adds, it takes back when its ``with`` statement drops
 from __future__ import annotations
 
 import functools
+import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
+from stopgrad.base.source import RawLocation
 from stopgrad.interop.shared.lifetimes import Lifetime, at_once
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.places import here, of_stack
+from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 
 Original = Callable[..., Any]
@@ -26,6 +29,23 @@ class _Running(threading.local):
 
     def __init__(self) -> None:
         self.recorders: list[Recorder] = []
+        self.observers: list[Observer] = []
+
+
+class Observer(Protocol):
+    """Told what tapes and optimizers do in its thread, whether or not it is recorded."""
+
+    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+        """A recorded gradient was asked for."""
+
+    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+        """An optimizer was made."""
+
+    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+        """An optimizer is about to step."""
+
+    def applied(self, optimizer: Any) -> None:
+        """An optimizer has stepped, or its step was traced."""
 
 
 _RUNNING = _Running()
@@ -36,9 +56,26 @@ _LOCK = threading.RLock()
 def begin(recorder: Recorder, held: Lifetime) -> None:
     """Let a recorder run in this thread, for as long as something is held."""
     _patch_everything()
-    recorders, callbacks, callback = _RUNNING.recorders, internals.callbacks(), recorder.operation
+    recorders, callbacks, callback = _RUNNING.recorders, internals.callbacks(), _Callback(recorder)
     held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
     held.do(functools.partial(callbacks.append, callback), functools.partial(callbacks.remove, callback))
+
+
+def observe(observer: Observer) -> None:
+    """Tell an observer of this thread what tapes and optimizers do, until :func:`observe_no_more`."""
+    _patch_everything()
+    _RUNNING.observers.append(observer)
+
+
+def observe_no_more(observer: Observer) -> None:
+    """Tell an observer nothing more."""
+    if observer in _RUNNING.observers:
+        _RUNNING.observers.remove(observer)
+
+
+def is_eager() -> bool:
+    """Whether code runs now, and is not only traced."""
+    return bool(tf.executing_eagerly())
 
 
 def _patch_everything() -> None:
@@ -54,6 +91,17 @@ def _patch_everything() -> None:
         _patch(internals.variables, "variable_accessed", _accessing)
         _patch(internals.EagerTensor, "_numpy", _leaving)
         _patch(internals.AtomicFunction, "call_flat", _calling)
+        _patch(internals.tapes, "gradient", _explaining)
+        _patch(internals.tapes, "jacobian", _explaining)
+
+
+def _patch_keras() -> None:
+    """Patch Keras' optimizers once Keras is there: an operation runs before the first is made, or used."""
+    optimizers = internals.keras_optimizer()
+    if optimizers is not None:
+        with _LOCK:
+            _patch(optimizers, "__init__", _making_optimizers)
+            _patch(optimizers, "apply", _stepping)
 
 
 def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
@@ -115,10 +163,54 @@ def _differentiating(differentiate: Original) -> Original:
         zeros = tf.UnconnectedGradients(unconnected_gradients) is not tf.UnconnectedGradients.NONE
         raw = sources if sources_raw is None or len(sources_raw) != len(sources) else sources_raw
         for recorder, known in zip(recorders, tapes, strict=True):
-            recorder.asked("tape.gradient", target, sources, raw, given, zeros, known, _line())
+            asking = recorder.asked("tape.gradient", target, sources, raw, given, zeros, known, _line())
+            for observer in _RUNNING.observers:
+                observer.asked(asking, given)
         return given
 
     return imperative_grad
+
+
+def _explaining(gradient: Original) -> Original:
+    """Errors of tapes get their cause as a note."""
+
+    def explained(tape: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return gradient(tape, *args, **kwargs)
+        except Exception as error:
+            for recorder in _RUNNING.recorders:
+                recorder.explain(recorder, error, _line())
+            raise
+
+    return explained
+
+
+def _making_optimizers(make: Original) -> Original:
+    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        make(optimizer, *args, **kwargs)
+        for observer in _RUNNING.observers:
+            observer.made(optimizer, _line())
+
+    return __init__
+
+
+def _stepping(apply: Original) -> Original:
+    def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        variables: Any = None if trainable_variables is None else list(trainable_variables)
+        place = _line() if _RUNNING.observers or _RUNNING.recorders else None
+        for observer in _RUNNING.observers:
+            observer.applies(optimizer, variables or getattr(optimizer, "_trainable_variables", ()), place)
+        try:
+            made = apply(optimizer, grads, variables)
+        except Exception as error:
+            for recorder in _RUNNING.recorders:
+                recorder.explain(recorder, error, place)
+            raise
+        for observer in _RUNNING.observers:
+            observer.applied(optimizer)
+        return made
+
+    return applied
 
 
 def _differentiating_graphs(differentiate: Original) -> Original:
@@ -149,6 +241,22 @@ def _recording(record: Original) -> Original:
         record(op_type, output_tensors, input_tensors, backward_function, *rest, **more)
 
     return record_operation
+
+
+class _Callback:
+    """Shows a recorder the operations that run, until Keras is there also its optimizers."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._record = recorder.operation
+
+    def __call__(self, *args: Any) -> None:
+        if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
+            _PATCHED.add(_KERAS)
+            _patch_keras()
+        self._record(*args)
+
+
+_KERAS = "keras"
 
 
 def _accessing(access: Original) -> Original:

@@ -1,0 +1,197 @@
+"""What was seen of a training in TensorFlow: the gradients asked for, the optimizers, the variables."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.tensorflow.recording import internals
+from stopgrad.interop.tensorflow.recording.internals import identity_of
+from stopgrad.interop.tensorflow.recording.record import Asking
+from stopgrad.interop.tensorflow.recording.recorder import name_of
+
+POINTS = 64
+"""The most lines at which gradients are asked for that are told apart."""
+SAMPLES = 4096
+"""The most elements of a variable that are compared."""
+NORMS = 512
+"""The most norms that are kept of a variable."""
+
+
+@dataclass(eq=False)
+class Gradients:
+    """The gradients of one source at one line.
+
+    Attributes:
+        some: how often there was one.
+        none: how often there was none.
+        zero: how often it was seen that all of it was exactly zero.
+        seen: how often its values were seen.
+        nan: in which call it was first seen not to be finite; 0 if never.
+    """
+
+    some: int = 0
+    none: int = 0
+    zero: int = 0
+    seen: int = 0
+    nan: int = 0
+
+
+@dataclass(eq=False)
+class Point:
+    """A line at which gradients are asked for.
+
+    Attributes:
+        asking: the first time.
+        calls: how often that was seen.
+        of: the gradients, by the names of the sources.
+        variables: the variables among the sources by name; the numbers of their handles.
+    """
+
+    asking: Asking
+    calls: int = 0
+    of: dict[str, Gradients] = field(default_factory=dict)
+    variables: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Optimizer:
+    """An optimizer.
+
+    Attributes:
+        ref: the optimizer.
+        made, stepped: the lines at which it was made, and at which it first stepped.
+        steps: how often a step was seen, or traced.
+        held: the variables that it was given, by the numbers of their handles.
+    """
+
+    ref: Any
+    made: RawLocation | None = None
+    stepped: RawLocation | None = None
+    steps: int = 0
+    held: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Variable:
+    """A variable that gradients were asked for, or that an optimizer was given.
+
+    Attributes:
+        ref: the variable.
+        name: its name.
+        start: some of its elements when it was first met; None if they could not be read.
+    """
+
+    ref: Any
+    name: str
+    start: Any
+
+
+class Facts:
+    """The facts of a training."""
+
+    def __init__(self) -> None:
+        self.points: dict[Any, Point] = {}
+        self.optimizers: dict[int, Optimizer] = {}
+        self.variables: dict[int, Variable] = {}
+        self.norms: dict[str, list[tuple[int, float]]] = {}
+        self.unknown: dict[str, None] = {}
+
+    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+        """A gradient was asked for."""
+        key = asking.place or asking.kind
+        point = self.points.get(key)
+        if point is None:
+            if len(self.points) >= POINTS:
+                return
+            point = self.points[key] = Point(asking)
+        point.calls += 1
+        for source, gradient in zip(asking.sources, given, strict=True):
+            if source.variable is not None:
+                point.variables[source.name] = self.met(source.variable)
+            known = point.of.setdefault(source.name, Gradients())
+            if source.some is not None:
+                known.some += source.some
+                known.none += not source.some
+            self._look(source.name, known, gradient, point.calls)
+
+    def _look(self, name: str, known: Gradients, gradient: Any, call: int) -> None:
+        """Look at the values of a gradient, where it has some."""
+        values = getattr(gradient, "values", gradient)
+        if not isinstance(values, internals.EagerTensor):
+            return
+        norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
+        known.seen += 1
+        known.zero += norm == 0.0
+        if not np.isfinite(norm) and not known.nan:
+            known.nan = call
+        kept = self.norms.setdefault(name, [])
+        if len(kept) < NORMS:
+            kept.append((call, norm))
+
+    def met(self, variable: Any) -> int:
+        """Note a variable; the number of its handle."""
+        key = identity_of(variable.handle)
+        if key not in self.variables:
+            self.variables[key] = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
+        return key
+
+    def elements(self, variable: Any) -> Any:
+        """Some of the elements of a variable, evenly spread; None if they cannot be read."""
+        try:
+            with tf.init_scope():
+                whole = np.ravel(np.asarray(tf.convert_to_tensor(variable)))
+        except Exception as error:  # Of a distributed variable, for one.
+            self.unknown[f"the values of {name_of(variable)} ({type(error).__name__})"] = None
+            return None
+        return whole[:: max(1, whole.size // SAMPLES)].copy()
+
+    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+        """An optimizer was made."""
+        self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made=place)
+
+    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+        """An optimizer is about to step."""
+        known = self.optimizers.setdefault(id(optimizer), Optimizer(weakref.ref(optimizer)))
+        known.steps += 1
+        known.stepped = known.stepped or place
+        for one in variables:
+            variable = getattr(one, "value", one) if not hasattr(one, "handle") else one
+            key = self.met(variable)
+            known.held[key] = name_of(one)
+
+    def iterations(self) -> list[int]:
+        """How often each optimizer has stepped, as it says itself."""
+        found = []
+        for known in self.optimizers.values():
+            optimizer = known.ref()
+            if optimizer is not None and known.steps:
+                try:
+                    found.append(int(optimizer.iterations))
+                except (AttributeError, TypeError, ValueError):
+                    continue
+        return found
+
+    def has_moved(self, key: int) -> bool | None:
+        """Whether any element of a variable that is compared has changed; None if that is not known."""
+        known = self.variables[key]
+        variable = known.ref()
+        if variable is None or known.start is None:
+            return None
+        now = self.elements(variable)
+        return None if now is None else not np.array_equal(now, known.start, equal_nan=True)
+
+    def is_finite(self, key: int) -> bool | None:
+        """Whether a variable that was finite at first still is; None if that is not known."""
+        known = self.variables[key]
+        variable = known.ref()
+        if variable is None or known.start is None or not np.all(np.isfinite(known.start)):
+            return None
+        now = self.elements(variable)
+        return None if now is None else bool(np.all(np.isfinite(now)))

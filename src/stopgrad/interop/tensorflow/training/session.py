@@ -1,0 +1,146 @@
+"""Follows the training of a script that is written with TensorFlow or Keras."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stopgrad.base.source import RawLocation
+from stopgrad.flow.problems.notes import problem_of
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.tensorflow.explaining import explain
+from stopgrad.interop.tensorflow.recording import switches
+from stopgrad.interop.tensorflow.recording.record import Asking
+from stopgrad.interop.tensorflow.recording.recorder import Recorder
+from stopgrad.interop.tensorflow.training.facts import Facts
+from stopgrad.interop.tensorflow.training.verdicts import problems_of
+
+FIRST = 3
+"""The steps at the beginning that are recorded."""
+
+
+class _Token:
+    """What is held as long as a recorder runs."""
+
+
+class Session:
+    """A training in TensorFlow that is followed in the thread that began it.
+
+    What runs eagerly is recorded in the first steps, and in one in so many afterwards; what ``tf.function``
+    compiles is recorded when it is traced.
+
+    Args:
+        every: which of the later steps are recorded: one in so many.
+        until: how many steps are followed; None for all.
+        told: called once, when so many steps have been seen.
+        progress: told what is done, in a line.
+    """
+
+    def __init__(
+        self,
+        every: int = 100,
+        until: int | None = None,
+        told: Callable[[], None] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._every, self._until, self._told, self._progress = every, until, told, progress
+        self._here = os.getpid(), threading.get_ident()
+        self.facts = Facts()
+        self.recorder = Recorder()
+        self.recorder.explain = explain
+        self._steps: dict[int, int] = {}
+        self._recorded = 0
+        self._token: Any = None
+        self._held: Lifetime | None = None
+        self._is_over = False
+        switches.observe(self)
+        self._record()
+
+    # --------------------------------------------------------------------------- recording, and not
+
+    def _record(self) -> None:
+        self._token = _Token()
+        self._held = Lifetime(self._token)
+        switches.begin(self.recorder, self._held)
+
+    def _rest(self) -> None:
+        self._held = self._token = None
+        self.recorder.forget()
+
+    def close(self) -> None:
+        """Follow the training no more."""
+        if not self._is_over:
+            self._is_over = True
+            switches.observe_no_more(self)
+            self._rest()
+
+    # -------------------------------------------------------------------------------------- the steps
+
+    @property
+    def steps(self) -> int:
+        """How many times an optimizer has stepped, also in what is compiled."""
+        return max([*self._steps.values(), *self.facts.iterations()], default=len(self.facts.points) > 0)
+
+    @property
+    def recorded(self) -> int:
+        """How many steps were recorded; of what is compiled, the trace counts as one."""
+        return min(self.steps, max(self._recorded, int(bool(self.facts.points))))
+
+    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+        """A gradient was asked for."""
+        self.facts.asked(asking, given)
+        del self.recorder.askings[:-1]
+
+    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+        """An optimizer was made."""
+        self.facts.made(optimizer, place)
+
+    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+        """An optimizer is about to step."""
+        self.facts.applies(optimizer, variables, place)
+
+    def applied(self, optimizer: Any) -> None:
+        """An optimizer has stepped, or its step was traced."""
+        if not switches.is_eager() or (os.getpid(), threading.get_ident()) != self._here:
+            return
+        key = id(optimizer)
+        self._steps[key] = steps = self._steps.get(key, 0) + 1
+        if steps < max(self._steps.values()):
+            return
+        self._recorded += self._held is not None
+        if steps == self._until:
+            self.close()
+            if self._told is not None:
+                self._told()
+            return
+        wanted = steps < FIRST or (steps + 1) % self._every == 0
+        if steps == FIRST and self._progress is not None:
+            self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
+        if wanted and self._held is None:
+            self._record()
+        elif not wanted and self._held is not None:
+            self._rest()
+
+    # --------------------------------------------------------------------------------------- the end
+
+    @property
+    def unknown(self) -> list[str]:
+        """What could not be found out."""
+        return [*self.recorder.lost, *self.facts.unknown]
+
+    @property
+    def norms(self) -> dict[str, list[tuple[int, float]]]:
+        """For each variable, the norms of its gradients at recorded steps."""
+        return self.facts.norms
+
+    def problems(self, error: BaseException | None = None) -> list[Problem]:
+        """What is wrong: the cause of an error that ended the training, and what the facts say."""
+        found = None if error is None else problem_of(error)
+        if found is None and error is not None:
+            explain(self.recorder, error, None)
+            found = problem_of(error)
+        cause = [] if found is None else [found]
+        return [*cause, *problems_of(self.facts, self.recorder, cause)]

@@ -1,0 +1,254 @@
+"""Findings from the facts of a training: each states what TensorFlow did, and nothing beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from stopgrad.flow.problems.cutting import cutting
+from stopgrad.flow.problems.problem import Problem
+from stopgrad.flow.words import some
+from stopgrad.graph.op import Status
+from stopgrad.interop.tensorflow.explaining import sites
+from stopgrad.interop.tensorflow.recording.recorder import Recorder
+from stopgrad.interop.tensorflow.training.facts import Facts, Optimizer, Point
+from stopgrad.interop.tensorflow.watching import explained, subjects_asked
+
+SEVERAL = 2
+"""The fewest times that the same must have happened for it to be told."""
+MANY = 3
+"""The same of what may be so at the beginning of a training that is well."""
+
+
+def problems_of(facts: Facts, recorder: Recorder, cause: Sequence[Problem] = ()) -> list[Problem]:
+    """All findings of a training that the cause of the error which ended it does not explain."""
+    if any(one.kind == "no-gradients-provided" for one in cause):
+        return []
+    known = _Known(facts)
+    found: list[Problem] = []
+    for verdict in VERDICTS:
+        found += verdict(known, recorder)
+    return found
+
+
+class _Known:
+    """The facts, by variable."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.points = list(facts.points.values())
+        self.stepping = [one for one in facts.optimizers.values() if one.steps]
+        self.held = {key for one in self.stepping for key in one.held}
+        self.arriving = {
+            key for point in self.points for name, key in point.variables.items() if point.of[name].some
+        }
+
+    def silent(self, point: Point) -> list[str]:
+        """The trainable variables that never get a gradient, here or elsewhere, and are to be trained."""
+        return [
+            name
+            for name, key in point.variables.items()
+            if point.of[name].none
+            and key not in self.arriving
+            and self.is_trainable(key)
+            and (key in self.held or not self.stepping)
+        ]
+
+    def is_trainable(self, key: int) -> bool:
+        variable = self.facts.variables[key].ref()
+        return variable is None or bool(variable.trainable)
+
+
+def no_gradient(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Variables for which TensorFlow gives None, each time."""
+    for point in known.points:
+        names = known.silent(point)
+        if not names or not (known.stepping or known.arriving):
+            continue
+        asking = point.asking
+        flow = explained("explain", recorder, asking.losses, subjects_asked(recorder, asking), None, asking)
+        apart: dict[tuple[Any, ...], list[str]] = {}
+        for name in names:
+            lines = tuple((site.location.file, site.location.line) for site in cutting(flow, [name]))
+            apart.setdefault((flow[name].status is Status.DISCONNECTED and not lines, lines), []).append(name)
+        for (is_unused, _), group in apart.items():
+            moved = [name for name in group if known.facts.has_moved(point.variables[name])]
+            yield _without(point, flow, group, is_unused, bool(moved) and len(moved) == len(group))
+
+
+def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: bool) -> Problem:
+    """The finding about variables without gradient."""
+    receive = "receives" if len(names) == 1 else "receive"
+    it = "it" if len(names) == 1 else "them"
+    lines = [*cutting(flow, names), *sites("called", "differentiated here", point.asking.place)]
+    evidence = {"calls": point.calls, "gradients": 0}
+    if moves:
+        return Problem(
+            "moves-frozen",
+            f"no gradient arrives at {some(names, 3)}, and {it} changed all the same",
+            lines,
+            names,
+            {**evidence, "moved": True},
+            "leave them out of what the optimizer steps, and of its weight decay: "
+            "optimizer.exclude_from_weight_decay(var_names=[...])",
+        )
+    if is_unused:
+        every = len(names) == len(point.of)
+        return Problem(
+            "no-gradient" if every else "held-unused",
+            f"the loss does not depend on {some(names, 3)}",
+            lines,
+            names,
+            evidence,
+            "use it in the loss, or leave it out of what is differentiated",
+        )
+    return Problem(
+        "no-gradient",
+        f"{some(names, 3)} {receive} no gradient: all ways from the loss to {it} are cut",
+        lines,
+        names,
+        evidence,
+        "take the cut out; or, if it is meant, set trainable = False for the layer, which says so",
+    )
+
+
+def not_finite(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Gradients, or what they made of variables, that are NaN or infinite."""
+    for point in known.points:
+        first = min([one.nan for one in point.of.values() if one.nan], default=0)
+        names = [name for name, one in point.of.items() if first and one.nan == first]
+        if names:
+            yield Problem(
+                "nan-gradient",
+                f"the gradient of {some(names, 3)} is NaN or infinite since call {first}",
+                sites("called", "differentiated here", point.asking.place),
+                names,
+                {"call": first},
+                "tf.debugging.enable_check_numerics() names the operation that makes the first one",
+                first,
+            )
+            return
+    names = [known.facts.variables[key].name for key in known.held if known.facts.is_finite(key) is False]
+    if names:
+        yield Problem(
+            "nan-gradient",
+            f"{some(sorted(names), 3)} became NaN or infinite in the training",
+            [site for one in known.stepping[:1] for site in sites("step", "stepped here", one.stepped)],
+            sorted(names),
+            {"variables": len(names)},
+            "tf.debugging.enable_check_numerics() names the operation that makes the first one",
+        )
+
+
+def zero(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Gradients that were exactly zero, each time that they were seen."""
+    for point in known.points:
+        names = [
+            name
+            for name, one in point.of.items()
+            if name in point.variables and one.seen >= MANY and one.zero == one.seen
+        ]
+        if (names and len(names) < len(point.of)) or (names and point.calls >= MANY):
+            calls = point.of[names[0]].seen
+            yield Problem(
+                "zero-gradient",
+                f"the gradient of {some(names, 3)} is exactly zero, in each of {calls} calls",
+                sites("called", "differentiated here", point.asking.place),
+                names,
+                {"calls": calls, "norm": 0.0},
+                "look for a ReLU that is off for all inputs, a saturated function, or a factor of 0",
+            )
+
+
+def not_stepped(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """An optimizer that was made, while gradients were computed, and never stepped."""
+    idle = [one for one in known.facts.optimizers.values() if not one.steps and one.ref() is not None]
+    if known.stepping or not idle:
+        return
+    for point in known.points:
+        keys = [key for name, key in point.variables.items() if point.of[name].some >= SEVERAL]
+        if keys and all(known.facts.has_moved(key) is False for key in keys):
+            yield Problem(
+                "never-stepped",
+                "gradients arrive, but the optimizer never steps: no variable changes",
+                [
+                    *sites("called", "gradients arrive here", point.asking.place),
+                    *sites("made", "the optimizer is made here", idle[0].made),
+                ],
+                (),
+                {"calls": point.calls, "steps": 0},
+                "optimizer.apply_gradients(zip(gradients, model.trainable_variables))",
+            )
+            return
+
+
+def not_held(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Variables that get gradients which no optimizer is given, and that never change."""
+    if not known.stepping:
+        return
+    for point in known.points:
+        if not set(point.variables.values()) & known.held and len(known.points) > 1:
+            continue
+        names = [
+            name
+            for name, key in point.variables.items()
+            if point.of[name].some >= SEVERAL
+            and key not in known.held
+            and known.is_trainable(key)
+            and known.facts.has_moved(key) is False
+        ]
+        if names:
+            yield Problem(
+                "not-held",
+                f"gradients of {some(names, 3)} are computed, but no optimizer is given them",
+                [
+                    *sites("called", "gradients arrive here", point.asking.place),
+                    *[
+                        site
+                        for one in known.stepping[:1]
+                        for site in sites("step", "stepped here", one.stepped)
+                    ],
+                ],
+                names,
+                {"calls": point.calls, "moved": 0},
+                "give the optimizer the gradients of all that is to be trained: "
+                "apply_gradients(zip(gradients, model.trainable_variables))",
+            )
+
+
+def without_rate(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Optimizers that step with gradients and change nothing."""
+    for one in known.stepping:
+        optimizer = one.ref()
+        keys = [key for key in one.held if key in known.arriving]
+        steps = 0 if optimizer is None else _iterations(optimizer, one)
+        if not keys or steps < MANY or any(known.facts.has_moved(key) is not False for key in keys):
+            continue
+        rate = _rate(optimizer)
+        if rate == 0.0:
+            yield Problem(
+                "no-learning-rate",
+                f"the learning rate is 0: in {steps} steps no variable changes",
+                [*sites("step", "stepped here", one.stepped), *sites("made", "made here", one.made)],
+                sorted(one.held.values())[:MANY],
+                {"learning rate": rate, "steps": steps},
+                "set the learning rate, or look at what the schedule makes of it at the first steps",
+            )
+
+
+def _iterations(optimizer: Any, one: Optimizer) -> int:
+    try:
+        return int(optimizer.iterations)
+    except (AttributeError, TypeError, ValueError):
+        return one.steps
+
+
+def _rate(optimizer: Any) -> float | None:
+    try:
+        return float(optimizer.learning_rate)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+VERDICTS = (no_gradient, not_finite, zero, not_stepped, not_held, without_rate)
+"""What is looked for, the worst first."""
