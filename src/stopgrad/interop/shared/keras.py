@@ -1,0 +1,213 @@
+"""Keras 3, as the worlds that it runs on ask about it: its models, their variables, and the loss of ``fit``.
+
+Keras is never imported here: who has one of its models has imported it. Its own ``StatelessScope`` gives
+variables values for a time and keeps what is assigned to them, so that a question changes no model.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from stopgrad.base.errors import ArgumentError
+
+DEEPEST = 4
+"""How many objects deep models are looked for in what a function holds."""
+FEW = 1000
+"""The most objects that are looked at for it."""
+
+
+def loaded(backend: str = "") -> Any:
+    """Keras, if it was imported and computes with this backend; else None."""
+    keras = sys.modules.get("keras")
+    if not all(hasattr(keras, name) for name in ("layers", "Variable", "StatelessScope", "config")):
+        return None  # There is none, an older one, or one that is being imported.
+    return keras if backend in ("", keras.config.backend()) else None  # type: ignore[union-attr]
+
+
+def is_layer(x: object) -> bool:
+    """Whether something is a layer or a model of Keras."""
+    keras = loaded()
+    return keras is not None and isinstance(x, keras.layers.Layer)
+
+
+def is_model(x: object) -> bool:
+    """Whether something is a model of Keras."""
+    keras = loaded()
+    return keras is not None and isinstance(x, keras.Model)
+
+
+def is_variable(x: object) -> bool:
+    """Whether something is a variable of Keras."""
+    keras = loaded()
+    return keras is not None and isinstance(x, keras.Variable)
+
+
+def is_optimizer(x: object) -> bool:
+    """Whether something is an optimizer of Keras."""
+    keras = loaded()
+    return keras is not None and isinstance(x, keras.optimizers.Optimizer)
+
+
+def parameters_of(layer: Any) -> list[Any]:
+    """The variables of a layer that are made to be trained, also frozen ones; each once.
+
+    A layer's averages and seeds were never meant to be: nothing is lost if no gradient arrives there.
+    """
+    parts = layer._flatten_layers()
+    made = {id(v) for part in parts for v in getattr(part, "_trainable_variables", part.trainable_weights)}
+    return [v for v in layer.weights if id(v) in made or v.trainable]
+
+
+def by_path(variables: Iterable[Any]) -> dict[str, Any]:
+    """Variables by their paths, such as ``"dense/kernel"``, each once; of equal paths, later ones get a number."""
+    found: dict[str, Any] = {}
+    seen: dict[str, int] = {}
+    for v in {id(v): v for v in variables}.values():
+        count = seen[v.path] = seen.get(v.path, 0) + 1
+        found[v.path if count == 1 else f"{v.path}_{count}"] = v
+    return found
+
+
+# ------------------------------------------------------------------------------- what a function holds
+
+
+def layers_in(*things: object) -> list[Any]:
+    """The layers and models in arguments, in containers, and in the objects and functions that hold these.
+
+    Of a function these are its closure, its defaults, what it is a method of, and the global variables that
+    its code names. A layer is not looked into, as it has its own parts.
+    """
+    found: dict[int, Any] = {}
+    seen: dict[int, object] = {}
+    level: Sequence[object] = things
+    for _ in range(DEEPEST):
+        below: list[object] = []
+        for x in level:
+            if id(x) in seen or len(seen) >= FEW:
+                continue
+            seen[id(x)] = x
+            if is_layer(x):
+                found[id(x)] = x
+            else:
+                below += _held(x)
+        level = below
+    return list(found.values())
+
+
+def _held(x: Any) -> list[object]:
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, (list, tuple, set, frozenset)):
+        return list(x)
+    if isinstance(x, types.MethodType):
+        return [x.__self__, x.__func__]
+    if isinstance(x, functools.partial):
+        return [x.func, *x.args, *x.keywords.values()]
+    if isinstance(x, (type, types.ModuleType)):
+        return []
+    own = getattr(x, "__dict__", None)
+    held = list(own.values()) if isinstance(own, dict) else []
+    return held + _held_by_function(x) if isinstance(x, types.FunctionType) else held
+
+
+def _held_by_function(f: types.FunctionType) -> list[object]:
+    held: list[object] = [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
+    for cell in f.__closure__ or ():
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # It is empty.
+            continue
+    codes = [f.__code__]
+    while codes:
+        one = codes.pop()
+        held += [f.__globals__[name] for name in one.co_names if name in f.__globals__]
+        codes += [const for const in one.co_consts if isinstance(const, types.CodeType)]
+    return held
+
+
+# --------------------------------------------------------------------------------------------- scopes
+
+
+class Read:
+    """The variables that code reads, in order."""
+
+    def __init__(self) -> None:
+        self.variables: dict[int, Any] = {}
+
+
+def scope(values: Mapping[int, Any] | None = None, of: Iterable[Any] = (), read: Read | None = None) -> Any:
+    """A context in which variables have given values and assignments change nothing.
+
+    Args:
+        values: values by the identity of variables, in place of their own.
+        of: these variables.
+        read: takes note of the variables that are read and have no such value.
+    """
+    keras = loaded()
+    base: Any = keras.StatelessScope
+    values = values or {}
+
+    class Scope(base):  # type: ignore[misc]
+        """Keras' own, which also says which variables are read; these have their own values."""
+
+        def get_current_value(self, variable: Any) -> Any:
+            found = super().get_current_value(variable)
+            if found is None:
+                found = variable._value
+                if read is not None and found is not None:
+                    read.variables[id(variable)] = variable
+            return found
+
+    return Scope([(v, values[id(v)]) for v in of if id(v) in values], collect_losses=True)
+
+
+# ------------------------------------------------------------------------------------- the loss of fit
+
+
+def fit_loss(what: str, model: Any) -> Callable[..., Any]:
+    """The loss that ``model.fit`` differentiates, as a function of ``x``, ``y`` and ``sample_weight``.
+
+    It is to be called inside of :func:`scope`, so that the model stays as it was.
+
+    Args:
+        what: the caller, for errors.
+        model: a compiled model.
+
+    Raises:
+        ArgumentError: the model is not compiled, has no loss, or computes it in a ``train_step`` of its own.
+    """
+    keras = loaded()
+    name = f"the model {model.name!r}"
+    if not getattr(model, "compiled", False):
+        raise ArgumentError(
+            f"{what}: {name} is not compiled, so there is no loss to differentiate; call "
+            "model.compile(optimizer, loss) before, or give a function that returns the loss"
+        )
+    if type(model).train_step is not keras.Model.train_step:
+        raise ArgumentError(
+            f"{what}: {type(model).__name__} has a train_step of its own, whose loss only it knows; give a "
+            "function that returns this loss, and the model as an argument"
+        )
+
+    def loss(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        x, y, sample_weight = keras.tree.map_structure(_array, (x, y, sample_weight), none_is_leaf=False)
+        by_name = {"training": True} if getattr(model, "_call_has_training_arg", True) else {}
+        made = model(x, **by_name)
+        found = model._compute_loss(x=x, y=y, y_pred=made, sample_weight=sample_weight, training=True)
+        if model._compile_loss is None and not model.losses and not _computes_its_loss(model):
+            raise ArgumentError(f"{what}: {name} has no loss; give one: model.compile(optimizer, loss)")
+        return found
+
+    def _array(x: Any) -> Any:
+        return keras.ops.convert_to_tensor(x)
+
+    loss.__name__ = str(model.name)
+    return loss
+
+
+def _computes_its_loss(model: Any) -> bool:
+    return type(model).compute_loss is not loaded().Model.compute_loss
