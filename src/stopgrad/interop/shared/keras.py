@@ -139,37 +139,36 @@ class Read:
         self.variables: dict[int, Any] = {}
 
 
-def scope(values: Mapping[int, Any] | None = None, of: Iterable[Any] = (), read: Read | None = None) -> Any:
-    """A context in which variables have given values and assignments change nothing.
+def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> Any:
+    """A context in which variables have given values, and assignments change nothing.
 
     Args:
-        values: values by the identity of variables, in place of their own.
-        of: these variables.
-        read: takes note of the variables that are read and have no such value.
+        values: variables and their values; others have their own, or those of the scope around.
+        read: takes note of these others when they are read.
     """
-    keras = loaded()
-    base: Any = keras.StatelessScope
-    values = values or {}
+    base: Any = loaded().StatelessScope
 
     class Scope(base):  # type: ignore[misc]
-        """Keras' own, which also says which variables are read; these have their own values."""
+        """Keras' own, which also gives the values of other variables, as code that asks it for them needs."""
 
         def get_current_value(self, variable: Any) -> Any:
             found = super().get_current_value(variable)
-            if found is None:
-                found = variable._value
-                if read is not None and found is not None:
-                    read.variables[id(variable)] = variable
-            return found
+            if found is not None:
+                return found
+            if read is not None:
+                read.variables[id(variable)] = variable
+            around = self.original_scope
+            found = None if around is None else around.get_current_value(variable)
+            return variable._value if found is None else found
 
-    return Scope([(v, values[id(v)]) for v in of if id(v) in values], collect_losses=True)
+    return Scope(list(values), collect_losses=True)
 
 
 # ------------------------------------------------------------------------------------- the loss of fit
 
 
 def fit_loss(what: str, model: Any) -> Callable[..., Any]:
-    """The loss that ``model.fit`` differentiates, as a function of ``x``, ``y`` and ``sample_weight``.
+    """The loss that ``model.fit`` differentiates, as a function of the model, ``x``, ``y`` and weights of samples.
 
     It is to be called inside of :func:`scope`, so that the model stays as it was.
 
@@ -178,36 +177,35 @@ def fit_loss(what: str, model: Any) -> Callable[..., Any]:
         model: a compiled model.
 
     Raises:
-        ArgumentError: the model is not compiled, has no loss, or computes it in a ``train_step`` of its own.
+        ArgumentError: the model is not compiled, or computes its loss in a ``train_step`` of its own.
     """
     keras = loaded()
-    name = f"the model {model.name!r}"
     if not getattr(model, "compiled", False):
         raise ArgumentError(
-            f"{what}: {name} is not compiled, so there is no loss to differentiate; call "
+            f"{what}: the model {model.name!r} is not compiled, so it has no loss to differentiate; call "
             "model.compile(optimizer, loss) before, or give a function that returns the loss"
         )
     if type(model).train_step is not keras.Model.train_step:
         raise ArgumentError(
             f"{what}: {type(model).__name__} has a train_step of its own, whose loss only it knows; give a "
-            "function that returns this loss, and the model as an argument"
+            "function that returns this loss"
         )
-
-    def loss(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        x, y, sample_weight = keras.tree.map_structure(_array, (x, y, sample_weight), none_is_leaf=False)
-        by_name = {"training": True} if getattr(model, "_call_has_training_arg", True) else {}
-        made = model(x, **by_name)
-        found = model._compute_loss(x=x, y=y, y_pred=made, sample_weight=sample_weight, training=True)
-        if model._compile_loss is None and not model.losses and not _computes_its_loss(model):
-            raise ArgumentError(f"{what}: {name} has no loss; give one: model.compile(optimizer, loss)")
-        return found
-
-    def _array(x: Any) -> Any:
-        return keras.ops.convert_to_tensor(x)
-
-    loss.__name__ = str(model.name)
-    return loss
+    return _fit_loss
 
 
-def _computes_its_loss(model: Any) -> bool:
-    return type(model).compute_loss is not loaded().Model.compute_loss
+def _fit_loss(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    keras = loaded()
+    x, y, sample_weight = (
+        None if one is None else keras.tree.map_structure(keras.ops.convert_to_tensor, one)
+        for one in (x, y, sample_weight)
+    )
+    made = model(x, **({"training": True} if model._call_has_training_arg else {}))
+    found = model._compute_loss(x=x, y=y, y_pred=made, sample_weight=sample_weight, training=True)
+    if model._compile_loss is None and not model.losses and _is_default(model.compute_loss):
+        raise ArgumentError(f"the model {model.name!r} has no loss: give one, model.compile(optimizer, loss)")
+    return found
+
+
+def _is_default(method: Any) -> bool:
+    """Whether a method of a model is Keras' own."""
+    return getattr(loaded().Model, method.__name__) is getattr(method, "__func__", None)
