@@ -12,6 +12,7 @@ from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flow
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
+from stopgrad.interop.shared import keras
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
@@ -39,7 +40,8 @@ def explain(
     """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
 
     Args:
-        f: a function, or a module, that returns a tensor or a structure with tensors.
+        f: a function, or a module, that returns a tensor or a structure with tensors. A model of Keras with
+            two arguments, x and y, stands for the loss that its ``fit`` differentiates.
         args, kwargs: its arguments.
         model: what is asked about: a module, an optimizer, tensors, or a dict or list of these. Unless given,
             the tensors among the arguments that require gradients and the parameters of the modules among
@@ -49,10 +51,12 @@ def explain(
             large the gradients are, and where they vanish or explode.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments.
+        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments. Those of
+        Keras' parameters are their paths there.
 
     Raises:
-        ArgumentError: *f* returns no tensor, or there is nothing to ask about.
+        ArgumentError: *f* returns no tensor, or there is nothing to ask about; a Keras model with x and y is
+            not compiled.
 
     Examples:
         >>> import torch
@@ -69,8 +73,15 @@ def explain(
             f"explain: takes a function and its arguments, not {type(f).__name__}; for a loss that is there "
             "already, make it inside 'with sgt.watch() as seen:' and ask seen.explain(loss, model)"
         )
-    with Watch() as seen:
-        made = call(f, *args, **kwargs)
+    if keras.is_model(f) and len(args) == 2 and not kwargs:
+        model, loss = f if model is None else model, keras.fit_loss("explain", f)
+        if not f.built:  # type: ignore[attr-defined]
+            f(args[0])
+        with Watch() as seen, keras.scope():  # In which the model stays as it was.
+            made = call(loss, f, *args)
+    else:
+        with Watch() as seen:
+            made = call(f, *args, **kwargs)
     losses = list(_tensors(made))
     if not losses:
         raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
@@ -97,7 +108,10 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
             if x.requires_grad:
                 found[name] = x
         elif isinstance(x, torch.nn.Module):
-            found |= {f"{name}.{key}": p for key, p in parameters_of(x)}
+            prefix = "" if keras.is_layer(x) else f"{name}."
+            found |= {f"{prefix}{key}": p for key, p in parameters_of(x)}
+        elif keras.is_variable(x):
+            found[x.path] = x.value
         elif isinstance(x, dict):
             stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
         elif isinstance(x, (list, tuple)):
