@@ -31,8 +31,8 @@ _KERAS = re.compile(r".*[/\\](?:site|dist)-packages[/\\]keras[/\\]")
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
 OWN, INSTALLED, STANDARD, BETWEEN, OURS = range(5)
-"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and Keras, which
-may run between us and the user's line; the package's."""
+"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and Keras,
+which may run between us and the user's line; the package's."""
 
 # The kinds by file name: Python caches a string's hash, but not that of a code object.
 _KINDS: dict[str, int] = {}

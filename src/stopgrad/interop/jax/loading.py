@@ -225,7 +225,7 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
 
 
 def _definition(f: Callable[..., Any]) -> RawLocation | None:
-    """The line of a function's definition, for operations that have no line; of ours, where we were called."""
+    """The line of a function's definition, for operations that have no line; of ours, that of the call."""
     code = getattr(f, "__code__", None)
     if code is None:
         return capture() if keras.is_layer(f) else None

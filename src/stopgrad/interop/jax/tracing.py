@@ -183,7 +183,8 @@ def program_of(
         returned["fixed"] = {i: y for i, (_, y) in enumerate(found) if not is_traced(y)}
         return [y for _, y in found if is_traced(y)]
 
-    given, variables = [_value(leaves[i]) for i in traced], []
+    given = [_value(leaves[i]) for i in traced]
+    variables: list[Any] = []
     if weights and keras.loaded("jax") is not None:
         closed, variables = _with_variables(what, f, flat, given, within, (args, kwargs))
         paths += [v.path for v in variables]
@@ -227,7 +228,10 @@ def _with_variables(
     found in its arguments (*around*), its closure and the global variables it names.
     """
     read = keras.Read()
-    with _afresh(), keras.scope(read=read):  # Left outside of the trace, where Keras makes what a model lacks still.
+    with (
+        _afresh(),
+        keras.scope(read=read),
+    ):  # Left outside of the trace: then Keras makes weights.
         closed = _traced(what, f, flat, given, within)
     models = keras.layers_in(f, around)
     found = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
@@ -364,7 +368,7 @@ def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> Stopgrad
 
 
 def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int] | None) -> list[int]:
-    """Which traced leaves belong to the arguments that are chosen by *argnums*; all trainable variables unless given."""
+    """Which traced leaves belong to the arguments that are chosen by *argnums*, or are variables to train."""
     given = range(count) if argnums is None else argnums
     numbers = [given] if isinstance(given, int) else list(given)
     for n in numbers:

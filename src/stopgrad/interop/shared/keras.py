@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stopgrad.base.errors import ArgumentError
@@ -63,7 +63,7 @@ def parameters_of(layer: Any) -> list[Any]:
 
 
 def by_path(variables: Iterable[Any]) -> dict[str, Any]:
-    """Variables by their paths, such as ``"dense/kernel"``, each once; of equal paths, later ones get a number."""
+    """Variables by their paths, such as ``"dense/kernel"``, each once; later ones of equal path get a number."""
     found: dict[str, Any] = {}
     seen: dict[str, int] = {}
     for v in {id(v): v for v in variables}.values():
@@ -168,7 +168,7 @@ def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> A
 
 
 def fit_loss(what: str, model: Any) -> Callable[..., Any]:
-    """The loss that ``model.fit`` differentiates, as a function of the model, ``x``, ``y`` and weights of samples.
+    """The loss that ``model.fit`` differentiates: a function of the model, ``x``, ``y``, weights of samples.
 
     It is to be called inside of :func:`scope`, so that the model stays as it was.
 
@@ -209,3 +209,63 @@ def _fit_loss(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> A
 def _is_default(method: Any) -> bool:
     """Whether a method of a model is Keras' own."""
     return getattr(loaded().Model, method.__name__) is getattr(method, "__func__", None)
+
+
+# ---------------------------------------------------------------------------------------- a step of fit
+
+
+def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[..., Any]) -> Any:
+    """A callback for ``model.fit``, whose batches are the steps of a monitor.
+
+    The train function of the model is replaced for each batch that is sampled, and put back as soon as it is
+    called: so it is as it was whether or not the batch fails, of which Keras tells no callback.
+
+    Args:
+        monitor: its ``due`` says whether the present ``step`` is sampled.
+        begin: is told the model when its training begins.
+        run: runs a step that is sampled, given the model, its train function and the arguments of that.
+
+    Raises:
+        ArgumentError: Keras is not imported.
+    """
+    keras = loaded()
+    if keras is None:
+        raise ArgumentError("keras_callback: Keras 3 is not imported: there is no model to train with it")
+    base: Any = keras.callbacks.Callback
+
+    class MonitorCallback(base):  # type: ignore[misc]
+        """Samples batches of training."""
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            begin(self.model)
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if not monitor.due:
+                monitor.step += 1
+                return
+            model = self.model
+            original = model.train_function
+
+            def sampled(*args: Any) -> Any:
+                model.train_function = original
+                return run(model, original, *args)
+
+            model.train_function = sampled
+
+    return MonitorCallback()
+
+
+def current(model: Any, trainable: Iterable[Any], others: Iterable[Any]) -> Any:
+    """A context in which a model's variables have the values that the trainer keeps while ``fit`` runs."""
+    return scope(
+        [
+            *zip(model.trainable_variables, trainable, strict=True),
+            *zip(model.non_trainable_variables, others, strict=True),
+        ]
+    )
+
+
+def unpacked(batch: Any) -> tuple[Any, Any, Any]:
+    """What a batch of ``fit`` has: ``x``, ``y`` and weights of samples, of which the last two may be None."""
+    found: tuple[Any, Any, Any] = loaded().utils.unpack_x_y_sample_weight(batch)
+    return found

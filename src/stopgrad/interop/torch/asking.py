@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -51,8 +51,8 @@ def explain(
             large the gradients are, and where they vanish or explode.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments. Those of
-        Keras' parameters are their paths there.
+        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters (of Keras' their
+        paths), or paths of arguments.
 
     Raises:
         ArgumentError: *f* returns no tensor, or there is nothing to ask about; a Keras model with x and y is
@@ -74,9 +74,10 @@ def explain(
             "already, make it inside 'with sgt.watch() as seen:' and ask seen.explain(loss, model)"
         )
     if keras.is_model(f) and len(args) == 2 and not kwargs:
-        model, loss = f if model is None else model, keras.fit_loss("explain", f)
-        if not f.built:  # type: ignore[attr-defined]
-            f(args[0])
+        loss, network = keras.fit_loss("explain", f), cast(torch.nn.Module, f)
+        model = network if model is None else model
+        if not network.built:
+            network(args[0])
         with Watch() as seen, keras.scope():  # In which the model stays as it was.
             made = call(loss, f, *args)
     else:
