@@ -33,7 +33,8 @@ class JaxMonitor(Monitor):
         if not callable(f):
             raise ArgumentError(f"jax.monitor: takes a function, not {shorten(f)}")
         self._f, self._argnums = f, argnums
-        self._model = f if keras.is_model(f) else None
+        self._model: Any = f if keras.is_model(f) else None
+        self._trained: list[int] = []
         self._kinds: list[Any] = []
         self._question: Question | None = None
         self._asking: Repeated | None = None
@@ -52,6 +53,9 @@ class JaxMonitor(Monitor):
     def _sample(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._model is not None:
             self._f, args = keras.fit_loss("jax.monitor", self._model), (self._model, *args)
+            trained = [id(v) for v in self._model.trainable_variables]
+            if trained != self._trained:
+                self._trained, self._question = trained, None
         asked, values = self._traced(args, kwargs)
         assert self._asking is not None
         fed = asked.fed("jax.monitor", values)
@@ -79,7 +83,7 @@ class JaxMonitor(Monitor):
         """A callback for ``fit`` of the Keras model that is monitored: its steps are the batches.
 
         Keras compiles its step as a whole, into which nothing looks. So the gradient of a sampled batch is
-        computed once more before it, at the weights, and with the data and the seeds, that it is about to use:
+        computed once more before it, with the weights, the data and the seeds that it is about to use:
         a verdict is about the loss of ``fit``, as :func:`stopgrad.jax.explain` has it. Where
         ``steps_per_execution`` is more than 1, an execution is a step, and its first batch is sampled.
 

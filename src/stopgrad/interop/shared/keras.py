@@ -63,7 +63,7 @@ def parameters_of(layer: Any) -> list[Any]:
 
 
 def by_path(variables: Iterable[Any]) -> dict[str, Any]:
-    """Variables by their paths, such as ``"dense/kernel"``, each once; later ones of equal path get a number."""
+    """Variables by their paths, such as ``"dense/kernel"``, each once; equal paths get a number."""
     found: dict[str, Any] = {}
     seen: dict[str, int] = {}
     for v in {id(v): v for v in variables}.values():

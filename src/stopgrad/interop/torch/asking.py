@@ -109,10 +109,13 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
             if x.requires_grad:
                 found[name] = x
         elif isinstance(x, torch.nn.Module):
-            prefix = "" if keras.is_layer(x) else f"{name}."
-            found |= {f"{prefix}{key}": p for key, p in parameters_of(x)}
+            for key, p in parameters_of(
+                x
+            ):  # Those of Keras have paths already, which may be equal in two models.
+                is_path = keras.is_layer(x) and found.get(key, p) is p
+                found[key if is_path else f"{name}.{key}"] = p
         elif keras.is_variable(x):
-            found[x.path] = x.value
+            found[x.path if found.get(x.path, x.value) is x.value else f"{name}.{x.path}"] = x.value
         elif isinstance(x, dict):
             stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
         elif isinstance(x, (list, tuple)):

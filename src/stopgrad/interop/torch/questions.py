@@ -40,7 +40,7 @@ def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
         if below is None and isinstance(x, torch.Tensor):
             found[prefix or "x"] = x
         elif below is None:
-            found[x.path] = x.value
+            found[x.path if found.get(x.path, x.value) is x.value else f"{prefix}.{x.path}"] = x.value
         else:
             stack.extend([(f"{prefix}.{name}" if prefix else name, part) for name, part in reversed(below)])
     return found
