@@ -153,5 +153,5 @@ def test_a_monitor_tells_while_fit_runs(found: Any) -> None:
 def test_a_monitor_changes_no_training(found: Any) -> None:
     for name in ("right", "cut", "dies"):
         one = found["monitored"][name]
-        assert one["same"] and one["restored"] and one["steps"] == 4, name
+        assert (one["same"], one["restored"], one["steps"]) == (True, True, 4), name
     assert found["monitored"]["fails"] == {"told": True, "restored": True, "modes": 0}

@@ -184,13 +184,9 @@ def program_of(
         return [y for _, y in found if is_traced(y)]
 
     given = [_value(leaves[i]) for i in traced]
-    variables: list[Any] = []
-    if weights and keras.loaded("jax") is not None:
-        closed, variables = _with_variables(what, f, flat, given, within, (args, kwargs))
-        paths += [v.path for v in variables]
-        positions += _owners(variables, args)
-    else:
-        closed = _traced(what, f, flat, given, within)
+    closed, variables = _with_variables(what, f, flat, given, within, (args, kwargs) if weights else None)
+    paths += [v.path for v in variables]
+    positions += _owners(variables, args)
     spec, fixed = returned["spec"], returned["fixed"]
     total = len(returned["paths"])
     arrays = [i for i in range(total) if i not in fixed]
@@ -225,8 +221,10 @@ def _with_variables(
     """The jaxpr of a function, with the variables of Keras as further inputs; and these.
 
     They are those that it reads when it is traced, however it comes by them, and all of the models that are
-    found in its arguments (*around*), its closure and the global variables it names.
+    found in its arguments (*around*), its closure and the global variables it names; without *around*, none.
     """
+    if around is None or keras.loaded("jax") is None:
+        return _traced(what, f, flat, given, within), []
     read = keras.Read()
     with (
         _afresh(),
