@@ -19,7 +19,7 @@ from stopgrad.base.notebooks import at_line, cell_of
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
-# which call back.
+# which call back; Keras runs all of a model's layers by its own code, whichever of these computes.
 _BESIDE = os.path.dirname(os.path.dirname(np.__file__))
 _TRAINER = f"{_PACKAGE[:-1]}_trainer{os.sep}"
 _BETWEEN = (
@@ -27,11 +27,12 @@ _BETWEEN = (
     contextlib.__file__,
     *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch", "tensorflow", "keras")],
 )
+_KERAS = re.compile(r".*[/\\](?:site|dist)-packages[/\\]keras[/\\]")
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
 OWN, INSTALLED, STANDARD, BETWEEN, OURS = range(5)
-"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX and PyTorch, which
-may run between us and the user's line; the package's."""
+"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and Keras,
+which may run between us and the user's line; the package's."""
 
 # The kinds by file name: Python caches a string's hash, but not that of a code object.
 _KINDS: dict[str, int] = {}
@@ -62,7 +63,7 @@ def kind_of(file: str) -> int:
 def _kind(file: str) -> int:
     if file.startswith(_PACKAGE):
         return OWN if file.startswith(_RECIPES) else OURS
-    if file.startswith(_BETWEEN):
+    if file.startswith(_BETWEEN) or _KERAS.match(file):
         return BETWEEN
     if _PACKAGES.match(file):
         return INSTALLED

@@ -12,7 +12,7 @@ import stopgrad as sg
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GradientError, GraphError
 from stopgrad.base.garbage import without_gc
-from stopgrad.base.source import RawLocation
+from stopgrad.base.source import OURS, RawLocation, capture, kind_of
 from stopgrad.base.structure import flatten
 from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
@@ -41,6 +41,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
 from stopgrad.interop.jax.steps import refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, program_of
 from stopgrad.interop.jax.unused import unused
+from stopgrad.interop.shared import keras
 
 
 @guarded("jax.load")
@@ -110,12 +111,15 @@ def explain(
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
-    JAX traces the function, as for :func:`load`; without *magnitudes*, nothing is computed.
+    JAX traces the function, as for :func:`load`; without *magnitudes*, nothing is computed. The weights of
+    Keras models that the function uses, or has as arguments, in its closure or by names of global variables,
+    are asked about like arguments, by their paths in Keras; those that Keras does not train are not.
 
     Args:
-        f: the function.
+        f: the function. A model of Keras with two arguments, x and y, stands for the loss that its ``fit``
+            differentiates, and its weights are asked about.
         args: its arguments, as for :func:`load`.
-        argnums: which of them are asked about; all unless given.
+        argnums: which of them are asked about; all, and all weights of Keras models, unless given.
         magnitudes: whether to compute the gradient, and tell how large it is at each argument, and where it
             vanishes or explodes. The graph of ours is computed, with NumPy or, where that cannot, XLA.
         kwargs: its keyword arguments, which are not asked about.
@@ -124,7 +128,8 @@ def explain(
         A :class:`stopgrad.Flow`, as of :func:`stopgrad.explain`, by the paths of the arguments.
 
     Raises:
-        ArgumentError: JAX cannot trace the function, or values are needed and an argument has none.
+        ArgumentError: JAX cannot trace the function, or values are needed and an argument has none; a Keras
+            model with x and y is not compiled.
         GradientError: it returns no array.
 
     Examples:
@@ -132,7 +137,11 @@ def explain(
         >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
         'stopped'
     """
-    return _flow("jax.explain", f, args, kwargs, argnums, flag(magnitudes, "jax.explain: magnitudes"))
+    told = flag(magnitudes, "jax.explain: magnitudes")
+    if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
+        loss = keras.fit_loss("jax.explain", f)
+        return _flow("jax.explain", loss, (f, *args), {}, 0, told)
+    return _flow("jax.explain", f, args, kwargs, argnums, told)
 
 
 @guarded("jax.assert_flows")
@@ -216,9 +225,11 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
 
 
 def _definition(f: Callable[..., Any]) -> RawLocation | None:
-    """The line of a function's definition, for operations that have no line."""
+    """The line of a function's definition, for operations that have no line; of ours, that of the call."""
     code = getattr(f, "__code__", None)
-    return None if code is None else (code, 0)
+    if code is None:
+        return capture() if keras.is_layer(f) else None
+    return (code, 0) if kind_of(code.co_filename) != OURS else capture()
 
 
 class Question(NamedTuple):
@@ -270,7 +281,7 @@ def question(
     Raises:
         ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
     """
-    program = program_of(what, f, args, kwargs, within)
+    program = program_of(what, f, args, kwargs, within, weights=not within)
     asked = chosen(what, program, len(args), argnums)
     with jax.ensure_compile_time_eval() if within else contextlib.nullcontext():
         graph, inputs, outputs = _built(what, f, program)

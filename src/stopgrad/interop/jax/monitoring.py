@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from stopgrad.flow.magnitudes.repeated import Repeated
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.jax.loading import Question, question
+from stopgrad.interop.shared import keras
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import verdicts_of
 
@@ -31,6 +33,8 @@ class JaxMonitor(Monitor):
         if not callable(f):
             raise ArgumentError(f"jax.monitor: takes a function, not {shorten(f)}")
         self._f, self._argnums = f, argnums
+        self._model: Any = f if keras.is_model(f) else None
+        self._trained: list[int] = []
         self._kinds: list[Any] = []
         self._question: Question | None = None
         self._asking: Repeated | None = None
@@ -39,13 +43,19 @@ class JaxMonitor(Monitor):
         """Note a step; before or after it runs, but not both.
 
         Args:
-            args, kwargs: the function's arguments in this step.
+            args, kwargs: the function's arguments in this step; for a Keras model, x and y, and the weights
+                of samples if there are some.
         """
         if self.due:
             self._safely("sampling", self._sample, args, kwargs)
         self.step += 1
 
     def _sample(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._model is not None:
+            self._f, args = keras.fit_loss("jax.monitor", self._model), (self._model, *args)
+            trained = [id(v) for v in self._model.trainable_variables]
+            if trained != self._trained:
+                self._trained, self._question = trained, None
         asked, values = self._traced(args, kwargs)
         assert self._asking is not None
         fed = asked.fed("jax.monitor", values)
@@ -69,6 +79,36 @@ class JaxMonitor(Monitor):
             self._kinds = list(map(_kind, values))
         return known, values
 
+    def keras_callback(self) -> Any:
+        """A callback for ``fit`` of the Keras model that is monitored: its steps are the batches.
+
+        Keras compiles its step as a whole, into which nothing looks. So the gradient of a sampled batch is
+        computed once more before it, with the weights, the data and the seeds that it is about to use:
+        a verdict is about the loss of ``fit``, as :func:`stopgrad.jax.explain` has it. Where
+        ``steps_per_execution`` is more than 1, an execution is a step, and its first batch is sampled.
+
+        Raises:
+            ArgumentError: the monitor was not made for a Keras model. When training begins: it trains another
+                model, or one with a ``train_step`` of its own.
+        """
+        model = self._model
+        if model is None:
+            raise ArgumentError("keras_callback: this monitor has no Keras model; make it by monitor(model)")
+
+        def begin(trained: Any) -> None:
+            if trained is not model:
+                raise ArgumentError(f"keras_callback: the monitor is of another model than {trained.name!r}")
+            keras.fit_loss("keras_callback", model)
+
+        def run(model: Any, step: Any, state: Any, batches: Any) -> Any:
+            batch = next(batches)
+            x, y, sample_weight = keras.unpacked(batch)
+            with keras.current(model, *state[:2]):
+                self(x, y, sample_weight)
+            return step(state, itertools.chain([batch], batches))
+
+        return keras.fit_callback(self, begin, run)
+
 
 def _kind(value: Any) -> Any:
     """Shape and dtype of an argument."""
@@ -82,7 +122,8 @@ def monitor(
     """Watch the gradients of a loss while it is trained, and tell when a verdict on them changes.
 
     Args:
-        f: the loss, as for ``jax.grad``.
+        f: the loss, as for ``jax.grad``; or a compiled Keras model, for the loss of its ``fit`` and the
+            weights that this trains.
         argnums: which of its arguments are trained; None for all.
         every: one step in so many is sampled, beginning with the first; the gradient is then computed once
             more. The first sample takes as long as compiling it.
@@ -91,7 +132,8 @@ def monitor(
             with ``log``, as a run of Weights & Biases; or a list of these.
 
     Returns:
-        A function of the loss's arguments, which is called once in each step.
+        A function of the loss's arguments, which is called once in each step; for a Keras model, with a
+        ``keras_callback()`` for its ``fit``, which calls it.
 
     Raises:
         ArgumentError: these do not fit together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.graph.arguments import argument_names
@@ -19,6 +21,7 @@ from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import call
 from stopgrad.interop.jax.avals import array_of
 from stopgrad.interop.jax.lines import is_between
+from stopgrad.interop.shared import keras
 
 _UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,
@@ -44,6 +47,7 @@ class Program:
         left: the other leaves, by their position among all leaves.
         out_paths: the path of each result that is an array.
         rebuild: turns the values of these results into what the function returns.
+        variables: those of Keras that are traced, too: after the leaves of the arguments.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Program:
     left: dict[int, Any]
     out_paths: list[str]
     rebuild: Callable[[Sequence[Any]], Any]
+    variables: Sequence[Any] = ()
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
@@ -75,7 +80,7 @@ class Program:
                     f"{self.name} was loaded with {shorten(kept)}, which is part of it, and is called with "
                     f"{shorten(found[i])}; load it again"
                 )
-        return [found[i] for i in self.traced]
+        return [_value(x) for x in (*[found[i] for i in self.traced], *self.variables)]
 
     def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
         """The traced leaves, found by path in another structure; None if its paths differ."""
@@ -113,6 +118,8 @@ def _shown(structure: jax.tree_util.PyTreeDef) -> str:
 
 def is_traced(x: object) -> bool:
     """Whether a leaf of the arguments is traced: an array, a number, or what stands for an array."""
+    if keras.is_layer(x):  # Which may have a shape, and has a dtype.
+        return False
     if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)):
         return not isinstance(x, np.ndarray) or x.dtype.kind not in "OSUMmV" or x.dtype.itemsize <= 2
     return isinstance(x, (jax.Array, jax.ShapeDtypeStruct)) or (hasattr(x, "shape") and hasattr(x, "dtype"))
@@ -135,11 +142,17 @@ def path_of(first: str, entries: Sequence[Any]) -> str:
 
 
 def program_of(
-    what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], within: bool = False
+    what: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    within: bool = False,
+    weights: bool = False,
 ) -> Program:
     """Trace a function with JAX on arguments like these; *what* names the caller in errors.
 
-    With *within*, it may use values of a trace around this call: they become constants of zero.
+    With *within*, it may use values of a trace around this call: they become constants of zero. With
+    *weights*, the variables of Keras that it uses, and those of the models that it has, are inputs, too.
 
     Raises:
         ArgumentError: JAX cannot trace it.
@@ -154,7 +167,7 @@ def program_of(
     paths, positions = [], []
     for i in traced:
         by_keyword, which, *_ = located[i][0]
-        paths.append(_path(names, located[i][0]))
+        paths.append(leaves[i].path if keras.is_variable(leaves[i]) else _path(names, located[i][0]))
         positions.append(None if by_keyword.idx else int(which.idx))
     returned: dict[str, Any] = {}
 
@@ -170,7 +183,10 @@ def program_of(
         returned["fixed"] = {i: y for i, (_, y) in enumerate(found) if not is_traced(y)}
         return [y for _, y in found if is_traced(y)]
 
-    closed = _traced(what, f, flat, [leaves[i] for i in traced], within)
+    given = [_value(leaves[i]) for i in traced]
+    closed, variables = _with_variables(what, f, flat, given, within, (args, kwargs) if weights else None)
+    paths += [v.path for v in variables]
+    positions += _owners(variables, args)
     spec, fixed = returned["spec"], returned["fixed"]
     total = len(returned["paths"])
     arrays = [i for i in range(total) if i not in fixed]
@@ -190,7 +206,67 @@ def program_of(
         left=left,
         out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
         rebuild=rebuild,
+        variables=variables,
     )
+
+
+def _value(x: object) -> Any:
+    """A leaf of the arguments as JAX takes it: of a variable of Keras, its value."""
+    return x.value if keras.is_variable(x) else x  # type: ignore[attr-defined]
+
+
+def _with_variables(
+    what: str, f: Callable[..., Any], flat: Callable[..., Any], given: list[Any], within: bool, around: object
+) -> tuple[Any, list[Any]]:
+    """The jaxpr of a function, with the variables of Keras as further inputs; and these.
+
+    They are those that it reads when it is traced, however it comes by them, and all of the models that are
+    found in its arguments (*around*), its closure and the global variables it names; without *around*, none.
+    """
+    if around is None or keras.loaded("jax") is None:
+        return _traced(what, f, flat, given, within), []
+    read = keras.Read()
+    with (
+        _afresh(),
+        keras.scope(read=read),
+    ):  # Left outside of the trace: then Keras makes weights.
+        closed = _traced(what, f, flat, given, within)
+    models = keras.layers_in(f, around)
+    found = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
+    variables = list(found.values())
+    if not variables:
+        return closed, []
+    count = len(given)
+
+    def with_values(*values: jax.Array) -> list[Any]:
+        with keras.scope(zip(variables, values[count:], strict=True)):
+            return list(flat(*values[:count]))
+
+    with _afresh():
+        return _traced(what, f, with_values, [*given, *map(_value, variables)], within), variables
+
+
+def _afresh() -> Any:
+    """A context in which JAX traces functions again that it has traced before, as those that are jitted.
+
+    What they read besides their arguments would be what it was then. The mark belongs to what JAX keeps its
+    traces by, and says nothing to XLA, since nothing that is traced here is compiled by JAX.
+    """
+    return set_xla_metadata(stopgrad=next(_TRACES))
+
+
+_TRACES = itertools.count()
+
+
+def _owners(variables: Sequence[Any], args: Sequence[Any]) -> list[int | None]:
+    """For each variable, the position of the argument that has it; None for those in none.
+
+    Keras never trains what is not trainable, so that this belongs to no argument that is asked about.
+    """
+    owners = {
+        id(v): i for i, arg in enumerate(args) for model in keras.layers_in(arg) for v in model.variables
+    }
+    return [owners.get(id(v)) if v.trainable else None for v in variables]
 
 
 def _unique(paths: Sequence[str]) -> list[str]:
@@ -290,7 +366,7 @@ def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> Stopgrad
 
 
 def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int] | None) -> list[int]:
-    """Which traced leaves belong to the arguments that are chosen by *argnums*."""
+    """Which traced leaves belong to the arguments that are chosen by *argnums*, or are variables to train."""
     given = range(count) if argnums is None else argnums
     numbers = [given] if isinstance(given, int) else list(given)
     for n in numbers:
@@ -299,7 +375,11 @@ def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int]
                 f"{what}: argnums holds {n!r}, and {program.name} was given {count} arguments"
             )
     asked = {int(n) % count for n in numbers} if count else set()
-    return [i for i, position in enumerate(program.positions) if position in asked]
+    found = [i for i, position in enumerate(program.positions) if position in asked]
+    if argnums is not None:
+        return found
+    first = len(program.paths) - len(program.variables)
+    return sorted({*found, *[i for i, v in enumerate(program.variables, first) if v.trainable]})
 
 
 def narrower(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

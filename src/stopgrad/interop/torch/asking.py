@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,6 +12,7 @@ from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flow
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
+from stopgrad.interop.shared import keras
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
@@ -39,7 +40,8 @@ def explain(
     """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
 
     Args:
-        f: a function, or a module, that returns a tensor or a structure with tensors.
+        f: a function, or a module, that returns a tensor or a structure with tensors. A model of Keras with
+            two arguments, x and y, stands for the loss that its ``fit`` differentiates.
         args, kwargs: its arguments.
         model: what is asked about: a module, an optimizer, tensors, or a dict or list of these. Unless given,
             the tensors among the arguments that require gradients and the parameters of the modules among
@@ -49,10 +51,12 @@ def explain(
             large the gradients are, and where they vanish or explode.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters, or paths of arguments.
+        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters (of Keras' their
+        paths), or paths of arguments.
 
     Raises:
-        ArgumentError: *f* returns no tensor, or there is nothing to ask about.
+        ArgumentError: *f* returns no tensor, or there is nothing to ask about; a Keras model with x and y is
+            not compiled.
 
     Examples:
         >>> import torch
@@ -69,8 +73,16 @@ def explain(
             f"explain: takes a function and its arguments, not {type(f).__name__}; for a loss that is there "
             "already, make it inside 'with sgt.watch() as seen:' and ask seen.explain(loss, model)"
         )
-    with Watch() as seen:
-        made = call(f, *args, **kwargs)
+    if keras.is_model(f) and len(args) == 2 and not kwargs:
+        loss, network = keras.fit_loss("explain", f), cast(torch.nn.Module, f)
+        model = network if model is None else model
+        if not network.built:
+            network(args[0])
+        with Watch() as seen, keras.scope():  # In which the model stays as it was.
+            made = call(loss, f, *args)
+    else:
+        with Watch() as seen:
+            made = call(f, *args, **kwargs)
     losses = list(_tensors(made))
     if not losses:
         raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
@@ -97,7 +109,13 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
             if x.requires_grad:
                 found[name] = x
         elif isinstance(x, torch.nn.Module):
-            found |= {f"{name}.{key}": p for key, p in parameters_of(x)}
+            for key, p in parameters_of(
+                x
+            ):  # Those of Keras have paths already, which may be equal in two models.
+                is_path = keras.is_layer(x) and found.get(key, p) is p
+                found[key if is_path else f"{name}.{key}"] = p
+        elif keras.is_variable(x):
+            found[x.path if found.get(x.path, x.value) is x.value else f"{name}.{x.path}"] = x.value
         elif isinstance(x, dict):
             stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
         elif isinstance(x, (list, tuple)):

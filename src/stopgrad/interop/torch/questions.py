@@ -9,6 +9,7 @@ import torch
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.patterns import matching
+from stopgrad.interop.shared import keras
 from stopgrad.interop.torch.recording.used import parameters_of
 
 Tensor = torch.Tensor
@@ -36,8 +37,10 @@ def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
     while stack:
         prefix, x = stack.pop()
         below = _below(what, x)
-        if below is None:
+        if below is None and isinstance(x, torch.Tensor):
             found[prefix or "x"] = x
+        elif below is None:
+            found[x.path if found.get(x.path, x.value) is x.value else f"{prefix}.{x.path}"] = x.value
         else:
             stack.extend([(f"{prefix}.{name}" if prefix else name, part) for name, part in reversed(below)])
     return found
@@ -65,8 +68,8 @@ def _parts(xs: object) -> Iterator[object]:
 
 
 def _below(what: str, x: object) -> list[tuple[str, Any]] | None:
-    """The parts of a subject, by name; None if it is a tensor."""
-    if isinstance(x, torch.Tensor):
+    """The parts of a subject, by name; None if it is a tensor, or a variable of Keras."""
+    if isinstance(x, torch.Tensor) or keras.is_variable(x):
         return None
     if isinstance(x, torch.nn.Module):
         return list[tuple[str, Any]](parameters_of(x))

@@ -1,12 +1,15 @@
-"""A monitor as a callback of Lightning's ``Trainer``, and of that of transformers."""
+"""A monitor as a callback of Lightning's ``Trainer``, of that of transformers, and of Keras' ``fit``."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, Protocol
 
+from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
-from stopgrad.interop.torch.monitoring.sampling import ForwardAlone, Sampling
+from stopgrad.interop.shared import keras
+from stopgrad.interop.torch.monitoring.sampling import ArrivalsOnly, ForwardAlone, Sampling, WholeStep
+from stopgrad.interop.torch.recording.used import parameters_of
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
@@ -63,3 +66,24 @@ def trainer_callback(monitor: Steps) -> Any:
             monitor.end()
 
     return MonitorCallback()
+
+
+def keras_callback(monitor: Steps) -> Any:
+    """A callback of Keras, which watches the whole step of a batch, unless that is compiled."""
+
+    def begin(model: Any) -> None:
+        if keras.loaded("torch") is None:
+            raise ArgumentError("keras_callback: Keras computes with another backend than PyTorch")
+
+    def run(model: Any, step: Any, *args: Any) -> Any:
+        held = {name: p for name, p in parameters_of(model) if p.requires_grad}
+        monitor.begin(ArrivalsOnly(held) if model.jit_compile else WholeStep())
+        failed = True
+        try:
+            made = step(*args)
+            failed = False
+        finally:
+            monitor.end(failed)
+        return made
+
+    return keras.fit_callback(monitor, begin, run)

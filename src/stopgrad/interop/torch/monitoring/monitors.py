@@ -8,7 +8,8 @@ import torch
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.public import guarded
-from stopgrad.interop.torch.monitoring.callbacks import lightning_callback, trainer_callback
+from stopgrad.interop.shared import keras
+from stopgrad.interop.torch.monitoring.callbacks import keras_callback, lightning_callback, trainer_callback
 from stopgrad.interop.torch.monitoring.sampling import (
     ArrivalsOnly,
     Sampling,
@@ -30,7 +31,8 @@ class TorchMonitor(Monitor):
         super().__init__(every, to)
         self._model, self._only = model, only
         self._sampling: Sampling | None = None
-        if not self._parameters():
+        made_later = any(keras.is_layer(part) and not part.weights for part in modules_in(model))
+        if not made_later and not self._parameters():
             raise ArgumentError("monitor: no parameter of the model requires a gradient")
 
     def _parameters(self) -> dict[str, torch.Tensor]:
@@ -90,6 +92,17 @@ class TorchMonitor(Monitor):
             EngineError: ``transformers`` is not installed.
         """
         return trainer_callback(self)
+
+    def keras_callback(self) -> Any:
+        """A callback for ``fit`` of a Keras model on PyTorch: its steps are the batches, of all calls.
+
+        A sampled batch is watched from its forward to the optimizer's step. Of a model that is compiled with
+        ``jit_compile=True``, only what arrives at its weights is told, not why.
+
+        Raises:
+            ArgumentError: Keras is not imported.
+        """
+        return keras_callback(self)
 
 
 @guarded("monitor")

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from stopgrad.interop.shared import keras
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.arguments import tensors_in
 from stopgrad.interop.torch.recording.calls import Call
@@ -45,8 +46,35 @@ def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tens
 
 
 def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
-    """A module's parameters by name, shared ones under each of their names, as far as it tells them."""
+    """A module's parameters by name, shared ones under each of their names, as far as it tells them.
+
+    Those of Keras' layers have their paths there, each once.
+    """
+    if keras.loaded("torch") is not None and any(map(keras.is_layer, module.modules())):
+        return _parameters_with_keras(module)
     asked = inspect.signature(module.named_parameters).parameters
     if "remove_duplicate" in asked or any(p.kind is p.VAR_KEYWORD for p in asked.values()):
         return list(module.named_parameters(remove_duplicate=False))
     return list(module.named_parameters())  # A method of the user's own, without that argument.
+
+
+def _parameters_with_keras(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """The parameters of a module that is Keras', or has layers of Keras among its parts.
+
+    Keras keeps the parameters of each layer once more in the layers around it, in a dict of PyTorch's.
+    """
+    layers: dict[str, torch.nn.Module] = {}  # The outermost ones.
+    own: dict[int, str] = {}
+    for prefix, part in module.named_modules():
+        if keras.is_layer(part):
+            if not any(above == "" or prefix.startswith(f"{above}.") for above in layers):
+                layers[prefix] = part
+        elif prefix.rpartition(".")[2] != "_torch_params":
+            own |= {id(p): name for name, p in part.named_parameters(prefix, recurse=False)}
+    found: dict[str, Any] = {}
+    for prefix, layer in layers.items():
+        for path, variable in keras.by_path(keras.parameters_of(layer)).items():
+            name = own.get(id(variable.value)) or (f"{prefix}.{path}" if prefix else path)
+            found[name] = variable.value
+    rest = {name: p for name, p in module.named_parameters() if own.get(id(p)) == name}
+    return list({**found, **rest}.items())
