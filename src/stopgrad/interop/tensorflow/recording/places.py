@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from stopgrad.base.source import INSTALLED, OWN, Location, RawLocation, capture, kind_of
@@ -44,6 +45,18 @@ def of_stack(frames: Any) -> RawLocation | None:
         if kind == INSTALLED and library is None:
             library = Location(file, frame.lineno, function=frame.name)
     return None if library is None else (library, 0)
+
+
+def called_by_user(x: object) -> str:
+    """The name of a variable of the user's, in the function that runs or its module, that holds an object."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and kind_of(frame.f_code.co_filename) != OWN:
+        frame = frame.f_back
+    for names in (frame.f_locals, frame.f_globals):
+        for name, value in list(names.items()):
+            if value is x and not name.startswith("_"):
+                return name
+    return ""
 
 
 def in_layer(op: Any) -> bool:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
-from stopgrad.interop.tensorflow.recording.places import here
+from stopgrad.interop.tensorflow.recording.places import called_by_user, here
 from stopgrad.interop.tensorflow.recording.record import (
     Asking,
     Departure,
@@ -339,6 +339,8 @@ class Recorder:
             if hasattr(one, "handle"):
                 self.accessed(one)
             name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
+            if name in ("Variable", f"sources[{i}]"):  # It has no name of its own.
+                name = called_by_user(one) or name
             some = None if zeros else gradient is not None
             variable = one if hasattr(one, "handle") else None
             found.append(Source(name, self.place_in_record(source), some, variable))

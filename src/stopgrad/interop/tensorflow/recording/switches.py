@@ -249,11 +249,11 @@ class _Callback:
     def __init__(self, recorder: Recorder) -> None:
         self._record = recorder.operation
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **more: Any) -> None:
         if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
             _PATCHED.add(_KERAS)
             _patch_keras()
-        self._record(*args)
+        self._record(*args, **more)
 
 
 _KERAS = "keras"

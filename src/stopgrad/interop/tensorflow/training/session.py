@@ -82,11 +82,14 @@ class Session:
     @property
     def steps(self) -> int:
         """How many times an optimizer has stepped, also in what is compiled."""
-        return max([*self._steps.values(), *self.facts.iterations()], default=len(self.facts.points) > 0)
+        steps = max([*self._steps.values(), *self.facts.iterations()], default=0)
+        return steps or max([point.calls for point in self.facts.points.values()], default=0)
 
     @property
     def recorded(self) -> int:
         """How many steps were recorded; of what is compiled, the trace counts as one."""
+        if not self._steps:
+            return min(self.steps, max([point.calls for point in self.facts.points.values()], default=0))
         return min(self.steps, max(self._recorded, int(bool(self.facts.points))))
 
     def asked(self, asking: Asking, given: Sequence[Any]) -> None:
