@@ -16,10 +16,10 @@ import torch
 from stopgrad.errors import ArgumentError
 
 import stopgrad as sg
+from stopgrad.interop.kinds import JAX, OURS, TORCH, home, kind, named_worlds
 from stopgrad.tools import cli
 from stopgrad.tools.cli.asking import losses_in
 from stopgrad.tools.cli.failing import only
-from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, home, kind, named_worlds
 
 TORCH_FILE = """\
 import torch

@@ -293,6 +293,12 @@ class Reaches(Mapping[Any, Reach]):
             return ""  # It avoids an error.
         return "every path to it is cut before"
 
+    @property
+    def held_by(self) -> str:
+        """What a frozen tensor says of itself: that it requires no gradient, or is not trainable."""
+        recorded = self._asked.recorded
+        return "" if recorded is None else recorded.held_by
+
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
@@ -304,7 +310,7 @@ class Reaches(Mapping[Any, Reach]):
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 if story.frozen:
                     operations = self.freezing(story) or operations
-                word = f"{FROZEN}, {REQUIRES}" if story.frozen else str(story.status)
+                word = f"{FROZEN}, {self.held_by}" if story.frozen else str(story.status)
                 message = f"{word}: {names(keys, self.xs)}"
                 found.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
@@ -411,7 +417,7 @@ class Reaches(Mapping[Any, Reach]):
         )
 
 
-FROZEN, REQUIRES = "frozen", "requires_grad is False"
+FROZEN = "frozen"
 _APART = "nothing behind it depends on what was asked about"
 _DERIVED = (
     *("stories", "frozen", "cuts", "gates", "idle", "idle_lines", "_but_by_updates", "findings", "troubles"),

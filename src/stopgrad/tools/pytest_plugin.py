@@ -19,16 +19,11 @@ from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.patterns import matching
-from stopgrad.tools.cli.kinds import (
-    JAX,
-    OURS,
-    TORCH,
+from stopgrad.interop.kinds import (
     is_module,
     is_optimizer,
-    kind,
-    kinds_in,
-    named_worlds,
 )
+from stopgrad.interop.worlds import report
 
 if TYPE_CHECKING:
     from stopgrad.interop.torch.training_checks import Training
@@ -66,13 +61,18 @@ class FlowFixture:
 
 
 class GradientFlowFixture:
-    """The fixture ``gradient_flow``: the same for functions and losses of stopgrad, PyTorch and JAX."""
+    """The fixture ``gradient_flow``: the same for functions and losses of all worlds."""
 
     def __repr__(self) -> str:
         return "<gradient_flow>"
 
     def watch(self) -> Any:
-        """Watch PyTorch code, as ``stopgrad.torch.watch``; its losses can be asked about here."""
+        """Watch PyTorch or TensorFlow code, as the ``watch`` of these; its losses can be asked about here.
+
+        TensorFlow is watched if it is imported, and PyTorch is not.
+        """
+        if "tensorflow" in sys.modules and "torch" not in sys.modules:
+            return require("stopgrad.tensorflow", "watching TensorFlow code").watch()
         return _torch().watch()
 
     def explain(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -81,22 +81,7 @@ class GradientFlowFixture:
 
     def _report(self, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         """The report, and a note on it."""
-        world = _world(ys, args, kwargs)
-        if world == OURS:
-            return sg.explain(ys, *args, **kwargs), ""
-        if world == JAX:
-            require("jax", "explaining a JAX function", "jax")
-            sgj = require("stopgrad.jax", "explaining a JAX function", "jax")
-            return sgj.explain(ys, *args, **kwargs), ""
-        sgt = _torch()
-        if (callable(ys) and kind(ys) != TORCH) or is_module(ys):
-            return sgt.explain(ys, *args, **kwargs), ""
-        if len(args) != 1 or kwargs:
-            raise ArgumentError(
-                "gradient_flow: of a loss of PyTorch, say in one argument what is asked about"
-            )
-        training = require("stopgrad.interop.torch.training_checks", "asking about a loss", "torch")
-        return training.report_on(ys, args[0])
+        return report("gradient_flow", ys, args, kwargs)
 
     def assert_flows(
         self,
@@ -109,7 +94,7 @@ class GradientFlowFixture:
         """Fail unless gradients arrive.
 
         Args:
-            ys: outputs, a loss of PyTorch, or a function.
+            ys: outputs, a loss of PyTorch or TensorFlow, or a function.
             args: what is asked about; or the function's arguments.
             to: patterns of the names at which gradients must arrive; all that can have one unless given.
             only: patterns of the names at which, and only at which, gradients must arrive.
@@ -182,21 +167,6 @@ def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise AssertionError(error.message) from None
 
 
-def _world(ys: object, args: object, kwargs: object) -> str:
-    """The world of a question."""
-    found = kinds_in([ys, args, kwargs])
-    if {TORCH, JAX} <= found:
-        raise ArgumentError("gradient_flow: objects of both PyTorch and JAX; ask about one of them")
-    if TORCH in found:
-        return TORCH
-    if not callable(ys) or kind(ys):
-        return kind(ys) or OURS
-    named = named_worlds(ys)
-    if JAX in found:
-        return OURS if list(named) == [OURS] else JAX
-    return next(iter(named)) if len(named) == 1 else OURS
-
-
 def _torch() -> Any:
     require("torch", "watching PyTorch code", "torch")
     return require("stopgrad.torch", "watching PyTorch code", "torch")
@@ -210,7 +180,7 @@ def flow() -> FlowFixture:
 
 @pytest.fixture
 def gradient_flow() -> GradientFlowFixture:
-    """Where gradients flow in stopgrad, PyTorch and JAX: ``gradient_flow.assert_flows(loss, model)``."""
+    """Where gradients flow, in any world: ``gradient_flow.assert_flows(loss, model)``."""
     return GradientFlowFixture()
 
 

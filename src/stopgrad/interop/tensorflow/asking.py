@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from stopgrad.base.errors import ArgumentError, FlowError
+from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
+from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.watching import (
     RECORDERS,
@@ -43,7 +45,8 @@ def explain(
     differentiates what it returns.
 
     Args:
-        f: a function, or a model, that returns a tensor or a structure with tensors.
+        f: a function, or a model, that returns a tensor or a structure with tensors. A compiled model of
+            Keras with ``x`` and ``y`` stands for the loss that ``fit`` differentiates.
         args, kwargs: its arguments. The tape watches the tensors of floating-point numbers among them.
         model: what is asked about: a Keras model or layer, a ``tf.Module``, variables, tensors, or a dict or
             list of these. Unless given, the trainable variables that are read, and the tensors among the
@@ -56,7 +59,7 @@ def explain(
         paths of arguments.
 
     Raises:
-        ArgumentError: *f* returns no tensor, or there is nothing to ask about.
+        ArgumentError: *f* returns no tensor, there is nothing to ask about, or a model is not compiled.
 
     Examples:
         >>> import tensorflow as tf
@@ -70,6 +73,12 @@ def explain(
             f"explain: takes a function and its arguments, not {type(f).__name__}; for a loss that is there "
             "already, compute it inside 'with sgtf.watch() as seen:' and ask seen.explain(loss, model)"
         )
+    if keras.is_model(f) and len(args) == 2 and not kwargs:
+        loss, network = keras.fit_loss("explain", f), f
+        with keras.scope():  # In which the model stays as it was.
+            asked = network if model is None else model
+            fit = functools.partial(loss, network)
+            return explain(fit, *args, model=asked, only=only, magnitudes=magnitudes)
     given = _arguments(f, args, kwargs)
     with Watch() as seen, tf.GradientTape(persistent=True) as tape:
         tape.watch(list(given.values()))
@@ -163,7 +172,7 @@ def assert_flows(loss: Any, xs: Asked, only: Names | None = None) -> None:
         ...     loss = w * w
         >>> sgtf.assert_flows(loss, w)
     """
-    flow = _asked("assert_flows", loss, xs)
+    flow = report_on("assert_flows", loss, xs)
     keys = list(flow)
     if only is None:
         flows_or_raise("assert_flows", flow, keys)
@@ -193,16 +202,20 @@ def assert_blocked(loss: Any, xs: Asked, by: Names | None = None) -> None:
         ...     loss = tf.stop_gradient(w) * 3.0
         >>> sgtf.assert_blocked(loss, w)
     """
-    flow = _asked("assert_blocked", loss, xs)
+    flow = report_on("assert_blocked", loss, xs)
     blocked_or_raise("assert_blocked", flow, list(flow), by)
 
 
-def _asked(what: str, loss: Any, xs: Asked) -> Flow:
-    """The report of the watch that saw a loss."""
+def report_on(what: str, loss: Any, xs: Asked | None) -> Flow:
+    """The report of the watch that saw a loss.
+
+    Raises:
+        GraphError: no watch saw how it was computed.
+    """
     losses = losses_in(what, loss)
     for recorder in RECORDERS:
         if all(map(recorder.knows, losses)):
             return asked_about(what, recorder, losses, xs, None)
-    raise FlowError(
+    raise GraphError(
         f"{what}: no watch saw how this loss was computed: compute it inside 'with sgtf.watch():'"
     )

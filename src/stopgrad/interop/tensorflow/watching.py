@@ -16,6 +16,7 @@ from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
+from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.tensorflow.recording import switches
 from stopgrad.interop.tensorflow.recording.graphs import Subject, report_of
@@ -272,11 +273,12 @@ def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
     """The parts of a subject, by name."""
     if isinstance(x, Mapping):
         return [(_joined(prefix, str(key)), part) for key, part in x.items()]
-    if hasattr(x, "path") and hasattr(x, "value") and hasattr(x, "trainable"):  # A variable of Keras'.
-        return [(_joined(prefix, x.path) if prefix else x.path, _plain(x))]
-    if hasattr(x, "trainable_variables"):  # Keras' models and layers, and tf.Module.
-        weights = {id(one): one for one in (*x.trainable_variables, *_held_in(x))}
-        return [("", one) for one in weights.values()]
+    if keras.is_variable(x):
+        return [(_joined(prefix, x.path), x._value)]
+    if keras.is_layer(x):
+        return [(_joined(prefix, path), one) for path, one in keras.by_path(keras.parameters_of(x)).items()]
+    if isinstance(x, tf.Module):
+        return [(_joined(prefix, name_of(one)), one) for one in x.trainable_variables]
     if isinstance(x, Iterable) and not isinstance(x, (str, bytes)):
         parts = list(x)
         named = all(hasattr(part, "name") for part in parts)
@@ -285,19 +287,6 @@ def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
         f"{what}: xs are a Keras model or layer, a tf.Module, variables, tensors, or a dict or list of "
         f"these, not {type(x).__name__} {x!r:.60}"
     )
-
-
-def _held_in(x: Any) -> list[Any]:
-    """The weights of a model that layers with ``trainable=False`` hold, which Keras would train otherwise."""
-    found = []
-    for layer in getattr(x, "_flatten_layers", list)():
-        found += [one for one in getattr(layer, "_trainable_variables", ()) if not one.trainable]
-    return found
-
-
-def _plain(variable: Any) -> Any:
-    """TensorFlow's variable in Keras'."""
-    return getattr(variable, "_value", variable)
 
 
 def _joined(prefix: str, name: str) -> str:

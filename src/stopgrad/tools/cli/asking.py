@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.structure import flatten
+from stopgrad.interop.kinds import OURS, kinds_in
 from stopgrad.tools.cli.calls import Call, Wanted
 from stopgrad.tools.cli.inputs import Argument, line_of
-from stopgrad.tools.cli.kinds import JAX, TORCH, kinds_in
 from stopgrad.tools.cli.programs import Program
 
 
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 class World(Protocol):
-    """stopgrad, PyTorch or JAX: answers questions about functions written with it."""
+    """stopgrad, PyTorch, JAX or TensorFlow: answers questions about functions written with it."""
 
     name: str
 
@@ -63,11 +63,12 @@ def losses_in(made: Any) -> Any:
 
 
 def refuse_mixtures(where: str, what: str, tree: object) -> None:
-    """Raise if a structure holds objects of both PyTorch and JAX."""
-    if {TORCH, JAX} <= kinds_in(tree):
+    """Raise if a structure holds objects of two worlds other than ours."""
+    found = sorted(kinds_in(tree) - {OURS})
+    if len(found) > 1:
         raise ArgumentError(
-            f"{where}{what}: objects of both PyTorch and JAX, between which no gradient passes; ask about a "
-            "function of one of them"
+            f"{where}{what}: objects of both {found[1]} and {found[0]}, between which no gradient passes; "
+            "ask about a function of one of them"
         )
 
 

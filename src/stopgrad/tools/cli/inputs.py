@@ -20,8 +20,8 @@ from stopgrad.base.types import TensorType, dtype_of, shape_of, tensor_type
 from stopgrad.flow.source_lines import place
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import is_tensor
+from stopgrad.interop.kinds import is_module
 from stopgrad.tools.cli.annotations import from_annotation, scalar_annotation
-from stopgrad.tools.cli.kinds import is_module
 from stopgrad.tools.cli.programs import Program
 
 

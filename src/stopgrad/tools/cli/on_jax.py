@@ -13,10 +13,10 @@ from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import is_tensor
+from stopgrad.interop.kinds import JAX, kind
 from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
 from stopgrad.tools.cli.calls import Call, chosen, with_data, with_numbers
 from stopgrad.tools.cli.inputs import Argument, line_of
-from stopgrad.tools.cli.kinds import JAX, kind
 from stopgrad.tools.cli.ours import asked
 
 

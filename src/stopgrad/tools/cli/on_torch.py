@@ -13,10 +13,10 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.flow.source_lines import place
+from stopgrad.interop.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
 from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 from stopgrad.tools.cli.inputs import Argument, line_of
-from stopgrad.tools.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
 
 if TYPE_CHECKING:
     from stopgrad.interop.torch.training_checks import Training

@@ -9,11 +9,11 @@ from typing import TypeVar
 import stopgrad as sg
 from stopgrad.base.errors import ShapeError, StopgradError
 from stopgrad.graph.builder import Placed
+from stopgrad.interop.kinds import OURS
 from stopgrad.tools.cli.asking import Answer, Question
 from stopgrad.tools.cli.calls import Call, call_of
 from stopgrad.tools.cli.common import users_frames
 from stopgrad.tools.cli.inputs import defined, line_of
-from stopgrad.tools.cli.kinds import OURS
 
 T = TypeVar("T")
 

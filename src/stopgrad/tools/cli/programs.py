@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from stopgrad.base.errors import ArgumentError, MissingFileError
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.interop.kinds import is_module
 from stopgrad.tools.cli import models
-from stopgrad.tools.cli.kinds import is_module
 
 FORM = "name it as path.py:function or package.module:function"
 

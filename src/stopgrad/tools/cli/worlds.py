@@ -1,8 +1,8 @@
 """Finds the world in which a user's function is written, and asks it.
 
-The world is found, in this order, from the arguments (a tensor or module of PyTorch decides); from the names
-in the function's code, or else in its file, if they are of one world; and else by trying: it is the one in
-which the function returns something that can be differentiated.
+The world is found, in this order, from the arguments (what is PyTorch's or TensorFlow's decides); from the
+names in the function's code, or else in its file, if they are of one world; and else by trying: it is the one
+in which the function returns something that can be differentiated.
 """
 
 from __future__ import annotations
@@ -16,19 +16,30 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.structure import flatten
 from stopgrad.base.types import TensorType
 from stopgrad.graph.arguments import parameters_of
+from stopgrad.interop.kinds import (
+    JAX,
+    OURS,
+    TENSORFLOW,
+    TORCH,
+    is_module,
+    kind,
+    kinds_in,
+    named_worlds,
+    worlds_among,
+)
 from stopgrad.tools.cli.annotations import evaluated
 from stopgrad.tools.cli.asking import Answer, Question, World, refuse_mixtures
 from stopgrad.tools.cli.calls import Call, Wanted, given_to
 from stopgrad.tools.cli.inputs import line_of, namespace
-from stopgrad.tools.cli.kinds import JAX, OURS, TORCH, is_module, kind, kinds_in, named_worlds, worlds_among
 from stopgrad.tools.cli.on_jax import OnJax
+from stopgrad.tools.cli.on_tensorflow import OnTensorflow
 from stopgrad.tools.cli.on_torch import OnTorch
 from stopgrad.tools.cli.ours import Ours, asked
 from stopgrad.tools.cli.programs import Program
 
 T = TypeVar("T")
 
-WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnTorch())}
+WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnTorch(), OnTensorflow())}
 """The worlds in the order in which they are tried."""
 
 
@@ -95,8 +106,9 @@ def worlds_of(question: Question) -> list[World]:
         return [WORLDS[target]]
     held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # A type is of no world.
     given = kinds_in(held) | _annotated(program)
-    if TORCH in given:
-        return [WORLDS[TORCH]]
+    for world in (TORCH, TENSORFLOW):
+        if world in given:
+            return [WORLDS[world]]
     evidence = given | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
     return [WORLDS[name] for name in WORLDS if name in evidence]
 
@@ -118,6 +130,7 @@ _STAND_INS = {
     OURS: r"\bOutput\b|only when the graph runs|builds a graph",
     JAX: "Tracer",
     TORCH: r"\bTensor\b",
+    TENSORFLOW: r"\bTensor\b",
 }
 """Patterns of errors that a function raises if called with another world's stand-ins for arrays."""
 

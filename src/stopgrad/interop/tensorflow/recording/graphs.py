@@ -66,7 +66,7 @@ def report_of(
     asked = {key: building.subject(key) for key in xs}
     findings = _left(building, losses, xs)
     findings += [Finding("not followed", what, ()) for what in recorder.lost]
-    recorded = Recorded(building.frozen, building.unwritten, set())
+    recorded = Recorded(building.frozen, building.unwritten, held_by=NOT_TRAINED)
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
     return flow_of(question, (), findings, measured)
@@ -238,6 +238,8 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
+        if event.call in UNRECORDED:
+            return made
         if self._is_recorded(event) and not self._is_recorded(value.event):
             if made not in self._outside:
                 told, place = self._why_not(value.event)

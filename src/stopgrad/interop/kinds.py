@@ -1,4 +1,4 @@
-"""The world of a value (stopgrad, PyTorch or JAX), found from its class without importing any of them."""
+"""The world of a value (ours, PyTorch, JAX or TensorFlow), found from its class without importing any."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import Any
 
 from stopgrad.base.source import is_internal
 from stopgrad.base.structure import flatten
+from stopgrad.interop.shared import keras
 
-OURS, TORCH, JAX = "stopgrad", "PyTorch", "JAX"
+OURS, TORCH, JAX, TENSORFLOW = "stopgrad", "PyTorch", "JAX", "TensorFlow"
 """The worlds that functions are written in, as messages call them."""
 
 _HOMES = {
     "stopgrad": OURS,
     "stopgrad.torch": TORCH,
     "stopgrad.jax": JAX,
+    "stopgrad.tensorflow": TENSORFLOW,
     "torch": TORCH,
+    "tensorflow": TENSORFLOW,
+    "tf_keras": TENSORFLOW,
     **dict.fromkeys(("jax", "jaxlib", "flax", "haiku", "equinox", "optax", "distrax", "rlax"), JAX),
 }
 """The world of each package."""
+_BACKENDS = {"torch": TORCH, "jax": JAX, "tensorflow": TENSORFLOW}
+"""The worlds in which Keras computes."""
 
 
 def home(module: str) -> str:
@@ -31,6 +37,8 @@ def home(module: str) -> str:
         ('PyTorch', 'JAX', 'PyTorch', '')
     """
     first, _, rest = module.partition(".")
+    if first == "keras":
+        return next((world for backend, world in _BACKENDS.items() if keras.loaded(backend)), "")
     return _HOMES.get(f"{first}.{rest.partition('.')[0]}") or _HOMES.get(first, "")
 
 

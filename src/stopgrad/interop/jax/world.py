@@ -1,0 +1,14 @@
+"""JAX as one of the worlds that are asked: functions and their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stopgrad.flow.flow import Flow
+from stopgrad.interop.jax.loading import explain
+
+
+def report(ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
+    """The report on a function, and a note on it."""
+    return explain(ys, *args, **kwargs), ""

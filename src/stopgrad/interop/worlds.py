@@ -1,0 +1,94 @@
+"""Questions about functions and losses of any world: ours, PyTorch's, JAX's, TensorFlow's.
+
+Each world answers in a module of its own folder, which is imported when a question is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.flow import explain as explain_ours
+from stopgrad.flow.flow import Flow
+from stopgrad.graph.graph import Operation, Output
+from stopgrad.interop.kinds import JAX, OURS, TENSORFLOW, TORCH, kind, kinds_in, named_worlds
+
+
+class World(NamedTuple):
+    """A world other than ours.
+
+    Attributes:
+        package: the package that is needed.
+        extra: what of ours installs it; empty if nothing does.
+        module: the module with its ``report(ys, args, kwargs)``, which gives a report and a note on it.
+    """
+
+    package: str
+    extra: str
+    module: str
+
+
+WORLDS = {
+    TORCH: World("torch", "torch", "stopgrad.interop.torch.world"),
+    JAX: World("jax", "jax", "stopgrad.interop.jax.world"),
+    TENSORFLOW: World("tensorflow", "", "stopgrad.interop.tensorflow.world"),
+}
+"""The other worlds, by name."""
+
+
+def explain(ys: Any, *args: Any, **kwargs: Any) -> Flow:
+    """Whether gradients arrive at tensors; and if not, which operation, on which line, cuts them.
+
+    Args:
+        ys: outputs of a graph; a function; or a loss of PyTorch or TensorFlow that was watched. A function
+            may be written with ``sg`` or with PyTorch, JAX or TensorFlow: its arguments and its code tell.
+        args: what is asked about; or the function's arguments.
+        kwargs: for ours, ``argnums``, ``stop_gradients``, ``magnitudes``, ``feed_dict``, ``session``, and the
+            function's keyword arguments, as :func:`stopgrad.flow.explain.explain` describes them; for another
+            world, those of its own ``explain``, such as ``model``.
+
+    Returns:
+        A :class:`stopgrad.flow.flow.Flow`: for each tensor a ``status``, the numbers of ``paths`` and
+        ``cut_paths``, and ``cuts``.
+
+    Raises:
+        ArgumentError: objects of two worlds are asked about.
+        GraphError, GradientError, FeedError: as :func:`stopgrad.flow.explain.explain`.
+
+    Examples:
+        >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
+        'stopped'
+    """
+    return report("explain", ys, args, kwargs)[0]
+
+
+def report(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
+    """The report on a question in whichever world it is, and a note on it."""
+    world = world_of(what, ys, args, kwargs)
+    if world == OURS:
+        return explain_ours(ys, *args, **kwargs), ""
+    package, extra, module = WORLDS[world]
+    purpose = f"explaining {world} code"
+    require(package, purpose, extra)
+    answered: tuple[Flow, str] = require(module, purpose, extra).report(ys, args, kwargs)
+    return answered
+
+
+def world_of(what: str, ys: object, args: object, kwargs: object) -> str:
+    """The world of a question: that of its objects, or else the one that the function's code names."""
+    if isinstance(ys, (Output, Operation)):
+        return OURS
+    found = kinds_in([ys, args, kwargs])
+    others = [world for world in WORLDS if world in found]
+    if len(others) > 1:
+        raise ArgumentError(f"{what}: objects of both {others[0]} and {others[1]}; ask about one of them")
+    if TORCH in found or TENSORFLOW in found:
+        return others[0]
+    if not callable(ys) or kind(ys):
+        return kind(ys) or OURS
+    named = named_worlds(ys)
+    if JAX in found:
+        return OURS if list(named) == [OURS] else JAX
+    return next(iter(named)) if len(named) == 1 else OURS

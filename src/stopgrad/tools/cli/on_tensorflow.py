@@ -1,0 +1,61 @@
+"""Functions written with TensorFlow or with Keras on it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.base.namespaces import require
+from stopgrad.base.structure import flatten, map_leaves
+from stopgrad.base.types import TensorType
+from stopgrad.graph.operands import is_tensor
+from stopgrad.interop.kinds import TENSORFLOW, kind, kinds_in
+from stopgrad.tools.cli.asking import Answer, Question, losses_in
+from stopgrad.tools.cli.calls import Call, chosen, with_data
+from stopgrad.tools.cli.inputs import line_of
+
+
+class OnTensorflow:
+    """The world of TensorFlow: the function is called once, under a tape."""
+
+    name = TENSORFLOW
+
+    def explain(self, question: Question) -> Answer:
+        """The report on what a function returns, or on the gradients that it asks for itself."""
+        purpose = "explaining a TensorFlow function"
+        tensorflow = require("tensorflow", purpose)
+        sgtf = require("stopgrad.tensorflow", purpose)
+        program, wanted = question.program, question.wanted
+        f, found, _ = chosen(program, question.found, wanted.argnums)
+        arrays, data = with_data(program, found, wanted.seed or 0)
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
+        random = any(isinstance(leaf, TensorType) for one in found for leaf in flatten(one.value)[0])
+        returned: list[Any] = []
+
+        @functools.wraps(f)
+        def loss(*args: Any) -> Any:
+            returned.append(losses_in(f(*args)))
+            return returned[0]
+
+        with sgtf.watch() as seen:
+            try:
+                flow = sgtf.explain(loss, *values)
+            except ArgumentError:
+                if not returned or TENSORFLOW in kinds_in(returned) or not seen.gradient_calls:
+                    raise
+                flow = seen.gradient_calls[-1].explain()
+        return Answer(flow, data if random else "")
+
+    def call(self, question: Question, command: str) -> Call:
+        """Refuses: these commands need a graph of ours."""
+        program = question.program
+        raise ArgumentError(
+            f"{line_of(program)}{program.name} is written with TensorFlow, and {command} computes on graphs "
+            "of stopgrad; load the function as one (stopgrad.tensorflow.load(f, *inputs)), and name one "
+            "that calls it and computes the loss with stopgrad. explain takes it as it is"
+        )
+
+
+def _tensor(tensorflow: Any, x: Any) -> Any:
+    return tensorflow.convert_to_tensor(x) if is_tensor(x) and not kind(x) else x
