@@ -19,6 +19,7 @@ from stopgrad.interop.tensorflow.checking import check_operations, check_sizes
 from stopgrad.interop.tensorflow.evidence import weights_of
 from stopgrad.interop.tensorflow.functions import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node, Source, graph_body
+from stopgrad.interop.tensorflow.objects import Objects
 from stopgrad.interop.tensorflow.operators.calling import Known
 from stopgrad.interop.tensorflow.reading import (
     GraphSource,
@@ -28,7 +29,13 @@ from stopgrad.interop.tensorflow.reading import (
     shape_from,
     type_name,
 )
-from stopgrad.interop.tensorflow.translating import KNOWN_OPERATIONS, Space, Translator, most_nodes
+from stopgrad.interop.tensorflow.translating import (
+    KNOWN_OPERATIONS,
+    Space,
+    Stored,
+    Translator,
+    most_nodes,
+)
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that is loaded if none is named."""
@@ -112,8 +119,10 @@ class _Loading:
         check_filled((node.attr["value"].tensor for node in raw if node.op == "Const"), self.name)
         self.count = len(raw)
         meta = self.source.meta
-        self.library = Library(graph, None if meta is None else meta.object_graph_def)
-        self.body = self.library.add(graph_body(graph, self.name))
+        body = graph_body(graph, self.name)
+        self.objects = Objects(None if meta is None else meta.object_graph_def, body)
+        self.library = Library(graph, self.objects)
+        self.body = self.library.add(body)
         self.inputs: dict[str, Any] = {}
 
     def model(self, outputs: str | Iterable[str] | None, signature: str | None) -> Model:
@@ -131,7 +140,7 @@ class _Loading:
             if self._draws(order):
                 key = translator.random_key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
             self._restore(translator)
-            space = Space(self.body, {})
+            space = translator.outermost = Space(self.body, {})
             made = translator.run(self.body, wanted, space)
             raise_for(translator.refusals, self.name)
             found = {name: self._output(translator, name, y) for name, y in zip(fetches, made, strict=True)}
@@ -277,7 +286,7 @@ class _Loading:
         meta = self.source.meta
         name = "" if meta is None or self.source.bundle is None else meta.saver_def.restore_op_name
         if not name:
-            return
+            return self._bind(translator)
         wanted = [(_node_of(name), 0)]
         file_name = _node_of(meta.saver_def.filename_tensor_name)
         space = Space(self.body, {file_name: [Known(np.asarray(b"", object))]} if file_name else {})
@@ -285,6 +294,22 @@ class _Loading:
             if node.name not in space.values:
                 translator.translate(node, space)
         raise_for(translator.refusals, self.name)
+        self._bind(translator)
+
+    def _bind(self, translator: Translator) -> None:
+        """Give variables that are still without a value what the checkpoint holds for their objects.
+
+        TensorFlow restores objects, and the restore operation knows only those that the graph copied.
+        """
+        bundle = self.source.bundle
+        keys = {} if bundle is None else self.objects.keys()
+        for number, handle in self.objects.handles.items():
+            node = self.body.nodes[handle]
+            if node.op == "VarHandleOp" and bundle is not None and keys.get(number) in bundle.entries:
+                name = node.attributes["shared_name"].s.decode(errors="replace") or handle
+                variable = translator.variable(name, False)
+                if variable.value is None:
+                    variable.value = Stored(bundle, keys[number], node.attributes["dtype"].type)
 
     def _draws(self, order: Sequence[Node]) -> bool:
         """Whether any node may draw random numbers."""

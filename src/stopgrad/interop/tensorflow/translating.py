@@ -81,7 +81,10 @@ class Translator(Building):
         parameters: made of constants and variables, by name.
         bundle: the checkpoint that ``RestoreV2`` reads.
         placeholders: the values of placeholders, by name.
+        outermost: what the nodes around all functions can see.
     """
+
+    outermost: Space
 
     def __init__(
         self,
@@ -141,6 +144,12 @@ class Translator(Building):
             del self.refusals[before:]
             raise Refused("; ".join(["its function cannot be translated", *reasons]))
         return found
+
+    def outside(self, source: Source) -> Any:
+        """A variable or constant of the graph around all functions."""
+        if source[0] not in self.outermost.values:
+            self.translate(self.outermost.body.nodes[source[0]], self.outermost)
+        return self.outermost.read(source)
 
     # ------------------------------------------------------------------------------------------- nodes
 
