@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 
+from stopgrad.base.errors import ArgumentError
+from stopgrad.graph.operands import shorten
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.nodes import Body, Node
 from stopgrad.interop.tensorflow.reading import dtype_of_number
@@ -61,6 +64,44 @@ def weights_of(body: Body, nodes: Iterable[Node], library: Library) -> frozenset
         return traced
     places = dict.fromkeys(_GATHERS, _PLACES["Gather"]) if traced else _PLACES
     return traced.union(one for one in readers.constants if readers.stands_in(one, places))
+
+
+class Weights:
+    """Which variables and constants of a graph are parameters.
+
+    Args:
+        found: the constants that are by their traces, each with the name of its function or graph.
+        asked: the names that the user gave instead, with ``*`` for any characters; None if there are none.
+    """
+
+    def __init__(self, found: frozenset[tuple[str, str]], asked: Sequence[str] | None = None) -> None:
+        self._found, self._asked = found, asked
+        self._met: list[str] = []
+
+    def constant(self, place: tuple[str, str], name: str) -> bool:
+        """Whether a constant is one, of this name where it runs."""
+        return place in self._found if self._asked is None else self._is_asked(name)
+
+    def variable(self, name: str) -> bool:
+        """Whether a variable is one."""
+        return self._asked is None or self._is_asked(name)
+
+    def _is_asked(self, name: str) -> bool:
+        self._met.append(name)
+        return any(fnmatchcase(name, pattern) for pattern in self._asked or ())
+
+    def check(self, graph: str) -> None:
+        """Refuse names that nothing has.
+
+        Raises:
+            ArgumentError: there are such names.
+        """
+        for pattern in self._asked or ():
+            if not any(fnmatchcase(name, pattern) for name in self._met):
+                raise ArgumentError(
+                    f"parameters names {pattern!r}, but no floating-point variable or constant that the results "
+                    f"of {graph} need is called so outside of its loops and branches; there are {shorten(self._met)}"
+                )
 
 
 Place = tuple[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.building import RANDOM, label_from, leaves_by_name, raise_for, scope_from
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.checking import check_operations, check_sizes
-from stopgrad.interop.tensorflow.evidence import weights_of
+from stopgrad.interop.tensorflow.evidence import Weights, weights_of
 from stopgrad.interop.tensorflow.functions import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node, Source, graph_body
 from stopgrad.interop.tensorflow.objects import Objects
@@ -43,6 +44,8 @@ _SILENT = frozenset(
     {"NoOp", "Assert", "Const", "Placeholder", "VarHandleOp", "SaveV2", "RestoreV2", "PrintV2"}
 )
 """Operations that are no outputs by themselves, though nothing reads them."""
+_RETURNED = re.compile(r"Identity(_\d+)?")
+"""What TensorFlow 2 calls the results of a function."""
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
 """How the names of operations that draw begin."""
 
@@ -55,6 +58,7 @@ def load(
     signature: str | None = None,
     known: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Any] | None = None,
+    parameters: str | Iterable[str] | None = None,
 ) -> Model:
     """A TensorFlow graph as a graph of this library's operations, to differentiate, check, explain and run.
 
@@ -68,8 +72,9 @@ def load(
     its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
 
     Parameters of a SavedModel are its floating-point variables. Of a frozen graph they are the constants that
-    were variables, as the names of what reads them tell, or that convolutions, matrix products, biases,
-    normalisations and embeddings use as weights; all others are constants. Unknown sizes are symbolic.
+    were variables, as the names of what reads them tell, or, in a graph without such names, that convolutions,
+    matrix products, biases, normalisations and embeddings use as weights; all others are constants, such as
+    data that a loss closes over. Name others with *parameters*. Unknown sizes are symbolic.
     Random numbers come from one more parameter, ``"random_key"``, unless the node has a seed; they are
     not TensorFlow's.
 
@@ -79,11 +84,14 @@ def load(
         source: the path of a graph (``.pb``, or ``.pbtxt`` in text form) or of a SavedModel's folder; the
             bytes of a ``GraphDef``, or TensorFlow's ``GraphDef`` itself.
         outputs: names of nodes, or of their results as in ``"split:1"``; by default those of the signature,
-            or of a graph what no other node reads.
+            or of a graph the ``Identity`` nodes in which a function of TensorFlow 2 ends; or of one that does
+            not end so, what no other node reads or waits for.
         signature: of a SavedModel; by default ``"serving_default"``, or the only one.
         known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
             values and no longer inputs.
         shapes: sizes by the names of inputs, where the graph leaves them open: numbers, names, or None.
+        parameters: names of the floating-point variables and constants that are parameters, instead of those
+            above; ``*`` stands for any characters.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -104,7 +112,7 @@ def load(
             raise ArgumentError(f"{what} is a dict by the names of inputs, not {shorten(given)}")
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
         loading = _Loading(source, dict(known or {}), dict(shapes or {}))
-        return loading.model(outputs, signature)
+        return loading.model(outputs, signature, _patterns(parameters))
 
 
 class _Loading:
@@ -125,7 +133,9 @@ class _Loading:
         self.body = self.library.add(body)
         self.inputs: dict[str, Any] = {}
 
-    def model(self, outputs: str | Iterable[str] | None, signature: str | None) -> Model:
+    def model(
+        self, outputs: str | Iterable[str] | None, signature: str | None, asked: Sequence[str] | None
+    ) -> Model:
         feeds, fetches = self._asked(outputs, signature)
         wanted = list(fetches.values())
         order = self.library.order(self.body, wanted)
@@ -133,7 +143,9 @@ class _Loading:
         check_operations(order, self.library, KNOWN_OPERATIONS, self.name)
         weights = weights_of(self.body, order, self.library)
         graph = sg.Graph()
-        translator = Translator(self.library, self.name, self.count, weights, self.source.bundle)
+        translator = Translator(
+            self.library, self.name, self.count, Weights(weights, asked), self.source.bundle
+        )
         with graph.as_default():
             self._place(translator, feeds, order)
             key = None
@@ -143,6 +155,7 @@ class _Loading:
             space = translator.outermost = Space(self.body, {})
             made = translator.run(self.body, wanted, space)
             raise_for(translator.refusals, self.name)
+            translator.weights.check(self.name)
             found = {name: self._output(translator, name, y) for name, y in zip(fetches, made, strict=True)}
         parameters = dict(translator.parameters)
         if key is not None and translator.drawn:
@@ -205,20 +218,32 @@ class _Loading:
         return found
 
     def _unread(self) -> dict[str, Source]:
-        """The results that nothing reads."""
-        read_here = {x for node in self.body.nodes.values() for x in node.inputs}
+        """The results of a graph for which nobody named any.
+
+        A function of TensorFlow 2 ends in an ``Identity`` for each of its results, which runs after all that
+        the function does. In other graphs it is what no other node reads or waits for.
+        """
+        nodes = self.body.nodes.values()
+        read_here = {name for node in nodes for name in (*(x for x, _ in node.inputs), *node.controls)}
         last = [
             node
-            for node in self.body.nodes.values()
-            if node.op not in _SILENT and not any(name == node.name for name, _ in read_here)
+            for node in nodes
+            if node.name not in read_here and node.op not in _SILENT and not self._is_stored(node)
         ]
+        returned = [node for node in last if node.op == "Identity" and _RETURNED.fullmatch(node.name)]
         found: dict[str, Source] = {}
-        for node in last:
+        for node in [node for node in returned if node.controls] or returned or last:
             for i in range(max(node.outputs, 1)):
                 found[node.name if node.outputs < 2 else f"{node.name}:{i}"] = node.name, i
         if not found:
             raise ArgumentError(f"every node of {self.name} is read by another; name outputs=")
         return found
+
+    def _is_stored(self, node: Node) -> bool:
+        """Whether a node only reads a constant: a variable that freezing has replaced."""
+        while node.op == "Identity" and node.inputs[0][0] in self.body.nodes:
+            node = self.body.nodes[node.inputs[0][0]]
+        return node.op == "Const"
 
     def _place(self, translator: Translator, feeds: Mapping[str, str], order: Sequence[Node]) -> None:
         """Make the placeholders that the results need, and all of a signature."""
@@ -332,6 +357,16 @@ class _Loading:
         if not isinstance(found, sg.Output):
             raise GraphError(f"the output {name!r} of {self.name} is no tensor, but a {type(y).__name__}")
         return found
+
+
+def _patterns(parameters: str | Iterable[str] | None) -> list[str] | None:
+    """The names of parameters that are asked for."""
+    if parameters is None:
+        return None
+    found = [parameters] if isinstance(parameters, str) else list(parameters)
+    if not all(isinstance(name, str) for name in found):
+        raise ArgumentError(f"parameters are names of variables and constants, not {shorten(parameters)}")
+    return found
 
 
 def _node_of(name: str) -> str:

@@ -15,6 +15,7 @@ from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.building import FAILED, Building, scope_from, stored_parameter
 from stopgrad.interop.shared.inlining import DEEPEST
 from stopgrad.interop.tensorflow.bundle import Bundle
+from stopgrad.interop.tensorflow.evidence import Weights
 from stopgrad.interop.tensorflow.folding import folded
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.gradients import called, marked
@@ -81,6 +82,7 @@ class Translator(Building):
         parameters: made of constants and variables, by name.
         bundle: the checkpoint that ``RestoreV2`` reads.
         placeholders: the values of placeholders, by name.
+        weights: which variables and constants are parameters.
         outermost: what the nodes around all functions can see.
     """
 
@@ -91,7 +93,7 @@ class Translator(Building):
         library: Library,
         file: str,
         count: int,
-        weights: frozenset[tuple[str, str]] = frozenset(),
+        weights: Weights,
         bundle: Bundle | None = None,
     ) -> None:
         super().__init__()
@@ -99,7 +101,7 @@ class Translator(Building):
         self.parameters: dict[str, Any] = {}
         self.placeholders: dict[str, Any] = {}
         self.variables: dict[str, Variable] = {}
-        self._file, self._weights = file, weights
+        self._file, self.weights = file, weights
         self._limit = most_nodes(count)
         self._expanded = 0
         self._lines: dict[str, int] = {}
@@ -223,8 +225,8 @@ class Translator(Building):
                 raise Refused("it has no value")
             array = array_from(value.tensor, f"the constant {name!r}")
             known = Known(array)
-            is_weight = (space.body.name, node.name) in self._weights and not self._inside
-            if is_weight and known.dtype is not None:
+            carries = known.dtype is not None and known.dtype.is_differentiable and not self._inside
+            if carries and self.weights.constant((space.body.name, node.name), name):
                 called = name if name not in self.parameters else f"{name}_{len(self.parameters)}"
                 known = stored_parameter(array, called, self._file, "Const")
                 self.parameters[called] = known.output
@@ -239,7 +241,8 @@ class Translator(Building):
         if isinstance(found.value, Stored):
             array = found.value.read()
             found.value = Known(array)
-            if found.value.dtype is not None and found.value.dtype.is_differentiable:
+            carries = found.value.dtype is not None and found.value.dtype.is_differentiable
+            if carries and self.weights.variable(name):
                 found.value = stored_parameter(array, name, self._file, "variable")
                 self.parameters[name] = found.value.output
         return found
