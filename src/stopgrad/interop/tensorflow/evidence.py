@@ -40,7 +40,7 @@ _PLACES: dict[str, frozenset[int]] = {
 }
 """Where operations take weights."""
 
-_READ = re.compile(r"(.*/)?(read|ReadVariableOp(_\d+)?)")
+_READ = re.compile(r"(.*/)?(read|ReadVariableOp(_\d+)?)(_tfg_inlined_.*)?")
 _NUMBERS = re.compile(r"(.*/)?Const(_\d+)?")
 _HANDLE = re.compile(r"resource|\d+|ReadVariableOp(_\d+)?")
 """What freezing calls a constant after the operation that reads it: by the handle of the variable."""
@@ -61,7 +61,7 @@ def weights_of(body: Body, nodes: Iterable[Node], library: Library) -> frozenset
     readers.add(body, nodes)
     traced = frozenset(one for one in readers.constants if readers.was_read(one))
     if readers.has_variables:
-        return traced
+        return traced  # What was never frozen says itself what it trains.
     places = dict.fromkeys(_GATHERS, _PLACES["Gather"]) if traced else _PLACES
     return traced.union(one for one in readers.constants if readers.stands_in(one, places))
 
@@ -82,9 +82,9 @@ class Weights:
         """Whether a constant is one, of this name where it runs."""
         return place in self._found if self._asked is None else self._is_asked(name)
 
-    def variable(self, name: str) -> bool:
-        """Whether a variable is one."""
-        return self._asked is None or self._is_asked(name)
+    def variable(self, name: str, is_trained: bool = True) -> bool:
+        """Whether a variable is one; unless names are given, those that are trained are."""
+        return is_trained if self._asked is None else self._is_asked(name)
 
     def _is_asked(self, name: str) -> bool:
         self._met.append(name)
@@ -168,16 +168,16 @@ class _Readers:
 
     def stands_in(self, constant: Place, places: Mapping[str, frozenset[int]]) -> bool:
         """Whether a constant, which was no number of the program, is used in such a place."""
-        uses = list(self._uses(constant))
-        return not any(_converted(constant[1], node) for node, _ in uses) and any(
-            i in places.get(node.op, ()) for node, i in uses
+        return not _NUMBERS.fullmatch(constant[1]) and any(
+            i in places.get(node.op, ()) and not _converted(constant[1], node)
+            for node, i in self._uses(constant)
         )
 
 
 def _converted(name: str, reader: Node) -> bool:
-    """Whether TensorFlow made a constant of a number that the program held."""
+    """Whether TensorFlow made a constant of what the program gave to an operation."""
     around, _, last = name.rpartition("/")
-    return _NUMBERS.fullmatch(name) is not None or (around == reader.name and not _HANDLE.fullmatch(last))
+    return around == reader.name and not _HANDLE.fullmatch(last)
 
 
 def _is_float(node: Node) -> bool:

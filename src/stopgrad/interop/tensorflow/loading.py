@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,7 @@ def load(
     known: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Any] | None = None,
     parameters: str | Iterable[str] | None = None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
 ) -> Model:
     """A TensorFlow graph as a graph of this library's operations, to differentiate, check, explain and run.
 
@@ -111,15 +112,22 @@ def load(
         if given is not None and not isinstance(given, Mapping):
             raise ArgumentError(f"{what} is a dict by the names of inputs, not {shorten(given)}")
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
-        loading = _Loading(source, dict(known or {}), dict(shapes or {}))
+        loading = _Loading(source, inputs, dict(known or {}), dict(shapes or {}))
         return loading.model(outputs, signature, _patterns(parameters))
 
 
 class _Loading:
     """A graph that is being loaded."""
 
-    def __init__(self, source: GraphSource, known: dict[str, Any], shapes: dict[str, Any]) -> None:
-        self.source = read(source)
+    def __init__(
+        self,
+        source: GraphSource,
+        inputs: Sequence[Any] | Mapping[str, Any] | None,
+        known: dict[str, Any],
+        shapes: dict[str, Any],
+    ) -> None:
+        self.source = read(source, inputs)
+        self.live = self.source.live
         self.known, self.shapes = known, shapes
         self.name = self.source.name
         graph = self.source.graph
@@ -129,6 +137,9 @@ class _Loading:
         meta = self.source.meta
         body = graph_body(graph, self.name)
         self.objects = Objects(None if meta is None else meta.object_graph_def, body)
+        if self.live is not None:
+            self.objects.captured.update(self.live.captured)
+            self.objects.returned.update(self.live.returned)
         self.library = Library(graph, self.objects)
         self.body = self.library.add(body)
         self.inputs: dict[str, Any] = {}
@@ -141,12 +152,13 @@ class _Loading:
         order = self.library.order(self.body, wanted)
         check_sizes(order, self.library, self.name, most_nodes(self.count))
         check_operations(order, self.library, KNOWN_OPERATIONS, self.name)
-        weights = weights_of(self.body, order, self.library)
+        weights = frozenset() if self.live is not None else weights_of(self.body, order, self.library)
         graph = sg.Graph()
         translator = Translator(
-            self.library, self.name, self.count, Weights(weights, asked), self.source.bundle
+            self.library, self.name, self.count, Weights(weights, asked), self.source.bundle, self.live
         )
         with graph.as_default():
+            self._hold(translator)
             self._place(translator, feeds, order)
             key = None
             if self._draws(order):
@@ -160,14 +172,16 @@ class _Loading:
         parameters = dict(translator.parameters)
         if key is not None and translator.drawn:
             parameters[RANDOM] = key
-        names = list(found)
+        names, live = list(found), self.live
+        flat = tuple if live is None else live.flattened
+        rebuild = _by_name(names) if live is None or outputs is not None else live.rebuilt
         return Model(
             graph,
             self.inputs,
             found,
             parameters,
-            leaves=lambda args, kwargs: leaves_by_name(self.name, list(self.inputs), args, kwargs),
-            rebuild=lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True)),
+            leaves=lambda args, kwargs: leaves_by_name(self.name, list(self.inputs), flat(args), kwargs),
+            rebuild=rebuild,
             name=self.name,
         )
 
@@ -186,8 +200,11 @@ class _Loading:
             feeds = {key: _node_of(info.name) for key, info in sorted(chosen.inputs.items())}
         if outputs is None and chosen is not None:
             return feeds, {key: self._source(info.name) for key, info in sorted(chosen.outputs.items())}
+        if self.live is not None:
+            feeds = {name: name for name in self.live.inputs}
         if outputs is None:
-            return feeds, self._unread()
+            stated = None if self.live is None else self.live.outputs
+            return feeds, self._unread() if stated is None else stated
         names = [outputs] if isinstance(outputs, str) else list(outputs)
         if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
             raise ArgumentError(f"outputs are names of nodes, each once, not {shorten(outputs)}")
@@ -245,10 +262,18 @@ class _Loading:
             node = self.body.nodes[node.inputs[0][0]]
         return node.op == "Const"
 
+    def _hold(self, translator: Translator) -> None:
+        """Put in the place of placeholders what a running program captured."""
+        held = {} if self.live is None else self.live.held
+        for node_name, one in held.items():
+            made = translator.held(one.variable or node_name, one.value, one.trainable)
+            translator.placeholders[node_name] = made.value if one.variable is None else made
+
     def _place(self, translator: Translator, feeds: Mapping[str, str], order: Sequence[Node]) -> None:
         """Make the placeholders that the results need, and all of a signature."""
         called = {node: name for name, node in feeds.items()}
-        needed = [node.name for node in order if node.op == "Placeholder"]
+        held = translator.placeholders
+        needed = [node.name for node in order if node.op == "Placeholder" and node.name not in held]
         for node_name in dict.fromkeys([*feeds.values(), *needed]):
             node = self.body.nodes.get(node_name)
             name = called.get(node_name, node_name)
@@ -272,6 +297,12 @@ class _Loading:
         """The element type and sizes that a placeholder declares."""
         number = node.attributes["dtype"].type if "dtype" in node.attributes else 0
         dtype = dtype_of_number(number)
+        if type_name(number) == "DT_RESOURCE":
+            raise GraphError(
+                f"the input {name!r} of {self.name} is the handle of a variable, and a GraphDef holds no values of "
+                "variables; load the function that it was made from, its concrete function or a SavedModel, or "
+                "freeze the graph before"
+            )
         if dtype is None:
             raise DTypeError(
                 f"the input {name!r} of {self.name} has the element type {type_name(number)}, which there "
@@ -357,6 +388,11 @@ class _Loading:
         if not isinstance(found, sg.Output):
             raise GraphError(f"the output {name!r} of {self.name} is no tensor, but a {type(y).__name__}")
         return found
+
+
+def _by_name(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
+    """What a model returns: its output, or a dict of several."""
+    return lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True))
 
 
 def _patterns(parameters: str | Iterable[str] | None) -> list[str] | None:
