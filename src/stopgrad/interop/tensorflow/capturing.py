@@ -1,4 +1,4 @@
-"""Graphs that TensorFlow has traced, as sources: with what they captured, their gradients, and the user's lines."""
+"""Graphs that TensorFlow has traced: what they captured, their custom gradients, and the user's lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Live:
         held: what placeholders stand for that are no inputs, by their names.
         inputs: the placeholders that are inputs.
         outputs: the results, by name; None for a graph that does not say.
-        captured, returned: of the functions of custom gradients, as :class:`.objects.Objects` has them.
+        captured, returned, untraced: of custom gradients, as :class:`.objects.Objects` has them.
     """
 
     def __init__(self, traced: Traced) -> None:
@@ -59,41 +59,45 @@ class Live:
         inside = {id(placeholder) for _, placeholder in captures}
         self.inputs = [x.op.name for x in getattr(graph, "inputs", ()) if id(x) not in inside]
         self.outputs = self._named() if hasattr(graph, "outputs") else None
+        self._taken: set[str] = set()
         self.held = dict(self._captured(captures))
         self._handles = {id(outer): placeholder.op.name for outer, placeholder in captures}
         self.captured: dict[str, list[tuple[str, Source]]] = {}
         self.returned: dict[str, list[bool]] = {}
+        self.untraced: dict[str, str] = {}
         self._add_gradients()
 
     # ---------------------------------------------------------------------------------------- captures
 
     def _captured(self, captures: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, Held]]:
-        tf = tensorflow()
-        variables = {id(v.handle): v for v in getattr(self._graph, "variables", ())}
-        taken: set[str] = set()
         for outer, placeholder in captures:
             if not hasattr(outer, "numpy"):
                 raise ArgumentError(
-                    f"{self.name} takes {shorten(outer)} from the graph around it; load the function that holds both"
+                    f"{self.name} takes {shorten(outer)} from the graph around it; load the function that "
+                    "holds both"
                 )
-            variable = variables.get(id(outer))
-            if variable is not None:
-                name = self._traced.paths.get(id(variable), variable.name.removesuffix(":0"))
-                is_trained = variable.trainable and id(variable) not in self._traced.frozen
-                value = variable.numpy()
-            elif outer.dtype == tf.resource:
-                value = _of_handle(outer)
-                if value is None:
-                    continue
-                name, is_trained = placeholder.op.name, False
-            else:
-                yield placeholder.op.name, Held(np.asarray(outer.numpy()))
-                continue
-            unique = name
-            while unique in taken:
-                unique = f"{name}_{len(taken)}"
-            taken.add(unique)
-            yield placeholder.op.name, Held(np.asarray(value), unique, bool(is_trained))
+            found = self._held(outer, placeholder.op.name, self._graph)
+            if found is not None:
+                yield placeholder.op.name, found
+
+    def _held(self, outer: Any, name: str, graph: Any) -> Held | None:
+        """What a captured value stands for; None for the handle of something that is no variable."""
+        variable = next((v for v in getattr(graph, "variables", ()) if v.handle is outer), None)
+        if variable is not None:
+            name = self._traced.paths.get(id(variable), variable.name.removesuffix(":0"))
+            is_trained = bool(variable.trainable) and id(variable) not in self._traced.frozen
+            return Held(np.asarray(variable.numpy()), self._unique(name), is_trained)
+        if outer.dtype != tensorflow().resource:
+            return Held(np.asarray(outer.numpy()))
+        value = _of_handle(outer)
+        return None if value is None else Held(np.asarray(value), self._unique(name))
+
+    def _unique(self, name: str) -> str:
+        found = name
+        while found in self._taken:
+            found = f"{name}_{len(self._taken)}"
+        self._taken.add(found)
+        return found
 
     # ----------------------------------------------------------------------------------------- results
 
@@ -108,9 +112,7 @@ class Live:
             names = ["output"]
         if not outputs:
             raise GraphError(f"{self.name} returns no tensor; return what it computes")
-        return {
-            name: reference(x.name, self.name) for name, x in zip(names, outputs, strict=True)
-        }
+        return {name: reference(x.name, self.name) for name, x in zip(names, outputs, strict=True)}
 
     def rebuilt(self, ys: Sequence[Any]) -> Any:
         """The results in the structure in which the function returns them."""
@@ -155,7 +157,8 @@ class Live:
                 try:
                     gradient = registry.lookup(mark)
                     made = tensorflow().function(gradient).get_concrete_function(None, *op.inputs)
-                except Exception:  # noqa: S112 - of the user's; asking for this gradient is an error then.
+                except Exception as error:  # Of the user's; asking for this gradient is an error then.
+                    self.untraced[mark] = f"TensorFlow could not trace: {type(error).__name__}: {error}"
                     continue
                 waiting += self._add(made, mark, function, graph)
 
@@ -171,7 +174,7 @@ class Live:
             if one.signature.name not in held:
                 self.graph.library.function.add().CopyFrom(one)
         self.graph.library.registered_gradients.add(gradient_func=name, registered_op_type=mark)
-        found = [self._place_of(x, function, graph) for x in made.captured_inputs]
+        found = [self._place_of(x, function, graph, made.graph) for x in made.captured_inputs]
         known = [one for one in found if one is not None]
         if len(known) == len(found):
             self.captured[name] = known
@@ -184,8 +187,15 @@ class Live:
         self._functions.update(added)
         return iter(added)
 
-    def _place_of(self, x: Any, function: str, graph: Any) -> tuple[str, Source] | None:
-        """Which result of the graph around a custom gradient a captured tensor is."""
+    def _place_of(self, x: Any, function: str, graph: Any, made: Any) -> tuple[str, Source] | None:
+        """Which result around a custom gradient the gradient function *made* has captured."""
+        if id(x) not in self._handles and hasattr(x, "numpy"):
+            name = f"captured_{len(self._handles)}"  # Only the gradient needs it.
+            held = self._held(x, name, made)
+            if held is None:
+                return None
+            self.held[name], self._handles[id(x)] = held, name
+            self.graph.node.add(op="Placeholder", name=name)
         if id(x) in self._handles:
             return OUTSIDE, (self._handles[id(x)], 0)
         if getattr(x, "graph", None) is not graph:

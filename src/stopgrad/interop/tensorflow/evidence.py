@@ -1,11 +1,12 @@
 """Tells the weights of a frozen graph from its other constants.
 
-A frozen graph says nowhere which of its constants were variables. Freezing leaves traces, though: in place of
-the operation that read a variable stands an ``Identity`` of its name (``.../read`` in TensorFlow 1,
-``.../ReadVariableOp`` in TensorFlow 2), or, where a later pass removed it, a constant of that name. Where there
-are traces, or variables that were not frozen, these are the weights; only of tables, which a gather reads without
-an ``Identity``, none are left. Where there are none, what convolutions, matrix products, biases, normalisations
-and embeddings are given in the place of a weight is one, also through identities and calls of functions.
+A frozen graph says nowhere which of its constants were variables. Freezing leaves traces, though: in place
+of the operation that read a variable stands an ``Identity`` of its name (``.../read`` in TensorFlow 1,
+``.../ReadVariableOp`` in TensorFlow 2), or, where a later pass removed it, a constant of that name. Where
+there are traces, these are the weights; only tables leave none, which a gather reads without an ``Identity``.
+Where there are none, what convolutions, matrix products, biases, normalisations and embeddings are given in
+the place of a weight is one, also through identities and calls of functions. In a graph with variables that
+were not frozen, constants are none.
 
 Numbers that the program itself held, such as data that a loss closes over, are no weights: TensorFlow names
 them after the operation for which it converted them (``MatMul/a``), or ``Const``.
@@ -99,8 +100,9 @@ class Weights:
         for pattern in self._asked or ():
             if not any(fnmatchcase(name, pattern) for name in self._met):
                 raise ArgumentError(
-                    f"parameters names {pattern!r}, but no floating-point variable or constant that the results "
-                    f"of {graph} need is called so outside of its loops and branches; there are {shorten(self._met)}"
+                    f"parameters names {pattern!r}, but no floating-point variable or constant outside of "
+                    f"loops and branches that the results of {graph} need is called so; there are "
+                    f"{shorten(self._met)}"
                 )
 
 
@@ -168,10 +170,12 @@ class _Readers:
 
     def stands_in(self, constant: Place, places: Mapping[str, frozenset[int]]) -> bool:
         """Whether a constant, which was no number of the program, is used in such a place."""
-        return not _NUMBERS.fullmatch(constant[1]) and any(
-            i in places.get(node.op, ()) and not _converted(constant[1], node)
-            for node, i in self._uses(constant)
-        )
+        if _NUMBERS.fullmatch(constant[1]):
+            return False
+        uses = list(self._uses(constant))
+        if any(_converted(constant[1], node) for node, _ in uses if not any(self._calls(node))):
+            return False
+        return any(i in places.get(node.op, ()) for node, i in uses)
 
 
 def _converted(name: str, reader: Node) -> bool:

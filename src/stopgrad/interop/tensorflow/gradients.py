@@ -26,18 +26,20 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
         returned = _returned(node, function)
         if captured is None or returned is None or len(body.arguments) != len(returned) + len(captured):
             message = (
-                f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say to "
-                f"which of its {len(node.operands)} operands the {len(body.outputs)} gradients of its function "
+                f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and it is not known to which "
+                f"of its {len(node.operands)} operands the {len(body.outputs)} gradients of its function "
                 "belong, or what that function takes"
             )
             return _all_prevented(node, rule, message)
         return _custom(node, rule, function, returned, captured)
     if is_swish(node.operands):
         return tuple(node.ruled(rule))
-    message = (
-        f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which the file does not hold; "
-        "save the model with tf.saved_model.SaveOptions(experimental_custom_gradients=True)"
+    why = node.library.objects.untraced.get(
+        mark,
+        "the file does not hold; save the model with "
+        "tf.saved_model.SaveOptions(experimental_custom_gradients=True)",
     )
+    message = f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which {why}"
     return _all_prevented(node, rule, message)
 
 

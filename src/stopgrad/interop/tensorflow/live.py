@@ -9,16 +9,17 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.base.source import OWN, kind_of
 from stopgrad.graph.operands import shorten
+from stopgrad.graph.public import call
 
 _CURE = (
-    "compute it with TensorFlow's operations (tf.cond, tf.while_loop and tf.map_fn where values decide), or hand "
-    "what Python needs to know as a Python value in inputs="
+    "compute it with TensorFlow's operations (tf.cond, tf.while_loop and tf.map_fn where values decide), "
+    "or hand what Python needs to know as a Python value in inputs="
 )
 
 
@@ -40,7 +41,7 @@ class Traced:
     Attributes:
         graph: TensorFlow's ``tf.Graph``, for a function its ``FuncGraph``.
         name: of the program, for messages.
-        paths: the names of variables, by the identity of TensorFlow's objects for them, where Keras has others.
+        paths: Keras' names of variables, by the identity of TensorFlow's objects for them.
         frozen: the identities of those that Keras does not train.
     """
 
@@ -81,43 +82,44 @@ def traced(source: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Tra
     Args:
         source: a function of Python's or TensorFlow's, a concrete function, a graph, a Keras model, or a
             ``tf.Module`` that can be called.
-        inputs: what it is called with, by position or by name: arrays, tensors, ``tf.TensorSpec``; all else is
-            part of the program.
+        inputs: what it is called with, by position or by name: arrays, tensors, ``tf.TensorSpec``; all else
+            is part of the program.
 
     Raises:
         ArgumentError: it needs inputs, or is nothing of the kind.
         GraphError: TensorFlow cannot trace it.
     """
     tf = tensorflow()
-    if isinstance(source, tf.Graph) or isinstance(source, tf.types.experimental.ConcreteFunction):
+    if isinstance(source, (tf.Graph, tf.types.experimental.ConcreteFunction)):
         if inputs is not None:
-            raise ArgumentError(f"inputs= is for what is yet to be traced; {shorten(source)} is traced already")
+            raise ArgumentError(
+                f"inputs= is for what is yet to be traced; {shorten(source)} is traced already"
+            )
         is_graph = isinstance(source, tf.Graph)
         name = getattr(source, "name", None) or "the graph"
-        name = name.decode() if isinstance(name, bytes) else str(name)  # Of an AtomicFunction, and of a graph.
+        name = (
+            name.decode() if isinstance(name, bytes) else str(name)
+        )  # Of an AtomicFunction, and of a graph.
         return Traced(source if is_graph else source.graph, name)
     keras = sys.modules.get("keras")
     layer = getattr(getattr(keras, "layers", None), "Layer", None)
     if layer is not None and isinstance(source, layer):
         return _of_keras(keras, source, inputs)
-    owner = source
     name = str(getattr(source, "__name__", None) or type(source).__name__)
-    if isinstance(source, tf.Module) and not isinstance(source, tf.types.experimental.PolymorphicFunction):
-        source = source.__call__
-    owner = getattr(source, "__self__", owner)
-    return Traced(_graph_of(source, name, inputs), name, owner)
+    program = source.__call__ if isinstance(source, tf.Module) else source
+    return Traced(_graph_of(program, name, inputs), name, getattr(source, "__self__", source))
 
 
 def _of_keras(keras: Any, model: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Traced:
     """A model or layer of Keras, as it computes in inference."""
     if keras.config.backend() != "tensorflow":
         raise ArgumentError(
-            f"{model.name} computes with Keras' backend {keras.config.backend()!r}, not with TensorFlow; load it "
-            f"with stopgrad.{keras.config.backend()}"
+            f"{model.name} computes with Keras' backend {keras.config.backend()!r}, not with TensorFlow; "
+            f"load it with stopgrad.{keras.config.backend()}"
         )
     if inputs is None:
         inputs = _specs_of(model)
-    return Traced(_graph_of(model, str(model.name), inputs), str(model.name), model)
+    return Traced(_graph_of(model, str(model.name), inputs, model.call), str(model.name), model)
 
 
 def _specs_of(model: Any) -> list[Any]:
@@ -127,15 +129,14 @@ def _specs_of(model: Any) -> list[Any]:
     if given is None:
         given = getattr(model, "inputs", None)
         given = given[0] if isinstance(given, list) and len(given) == 1 else given
-    if given:
-        return [
-            tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype, _plain(str(x.name))), given)
-        ]
+    if given is not None:
+        return [tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype, _plain(str(x.name))), given)]
     built = model.get_build_config() or {}
     shape = built.get("input_shape")
     if shape is None or any(isinstance(size, (list, tuple, dict)) for size in shape):
         raise ArgumentError(
-            f"{model.name} does not say what it takes; say it with inputs=[tf.TensorSpec((None, 3))], or with an example"
+            f"{model.name} does not say what it takes; say it with inputs=[tf.TensorSpec((None, 3))], "
+            "or with an example"
         )
     return [tf.TensorSpec(shape, getattr(model, "input_dtype", None) or "float32", "x")]
 
@@ -143,8 +144,10 @@ def _specs_of(model: Any) -> list[Any]:
 # ------------------------------------------------------------------------------------------------ tracing
 
 
-def _graph_of(source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Any:
-    """The graph of a function."""
+def _graph_of(
+    source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None, signature: Any = None
+) -> Any:
+    """The graph of a function, which may have the signature of another one."""
     tf = tensorflow()
     if inputs is not None and not isinstance(inputs, (list, tuple, Mapping)):
         raise ArgumentError(
@@ -153,9 +156,9 @@ def _graph_of(source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] 
     is_function = isinstance(source, tf.types.experimental.PolymorphicFunction)
     try:
         if inputs is None and is_function and source.input_signature is not None:
-            return source.get_concrete_function().graph
+            return call(source.get_concrete_function).graph
         args, kwargs = _given(source, name, inputs)
-        leaves, structure = _split(args, kwargs, _names_of(source))
+        leaves, structure = _split(args, kwargs, _names_of(signature or source))
 
         def program(*tensors: Any) -> Any:
             held = iter(tensors)
@@ -164,11 +167,14 @@ def _graph_of(source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] 
             return source(*args, **kwargs)
 
         specs = [leaf for leaf in leaves if isinstance(leaf, tf.TensorSpec)]
-        return tf.function(program).get_concrete_function(*specs).graph
+        return call(tf.function(program).get_concrete_function, *specs).graph
     except StopgradError:
         raise
-    except (TypeError, AttributeError, NotImplementedError, tf.errors.OperatorNotAllowedInGraphError) as error:
-        raise _untraceable(name, error) from error
+    except (TypeError, AttributeError, NotImplementedError) as error:
+        frames = list(_frames(error))
+        if frames and linecache.getline(*frames[-1]).split()[:1] == ["raise"]:
+            raise  # The user's own, and not because of the tracing.
+        raise _untraceable(name, error, frames) from error
 
 
 def _given(
@@ -237,18 +243,16 @@ def _plain(name: str) -> str:
     return found.lstrip("_.") or "x"
 
 
-def _untraceable(name: str, error: Exception) -> Exception:
-    """What TensorFlow could not trace, at the user's line; an error that this line raises itself stays as it is."""
-    frames = list(_frames(error))
-    file, line = frames[-1] if frames else ("", 0)
-    text = linecache.getline(file, line).strip()
-    if text.startswith("raise ") or text == "raise":
-        return error
+def _untraceable(name: str, error: Exception, frames: Sequence[tuple[str, int]]) -> GraphError:
+    """What TensorFlow could not trace, at the user's line."""
     metadata = getattr(error, "ag_error_metadata", None)
-    why = str(getattr(metadata, "cause_message", None) or error).strip().splitlines()
-    where = f"\n  at {file}:{line}: {text}" if file else ""
+    why = str(getattr(metadata, "cause_message", None) or error).strip().splitlines() or [""]
+    reason = why[-1].removeprefix(f"{type(error).__name__}: ")
+    where = "".join(
+        [f"\n  at {file}:{line}: {linecache.getline(file, line).strip()}" for file, line in frames[-1:]]
+    )
     return GraphError(
-        f"TensorFlow cannot trace {name}: {type(error).__name__}: {why[-1] if why else ''}{where}\n"
+        f"TensorFlow cannot trace {name}: {type(error).__name__}: {reason}{where}\n"
         f"what runs while it traces has no values yet; {_CURE}"
     )
 
@@ -267,9 +271,9 @@ def _frames(error: Exception) -> Iterator[tuple[str, int]]:
     yield from (one for one in places if kind_of(one[0]) == OWN)
 
 
-def user_frame(traceback: Any, skip: Callable[[str], bool] = lambda file: False) -> tuple[str, int, str] | None:
+def user_frame(traceback: Any) -> tuple[str, int, str] | None:
     """The innermost line of the user's in a stack that TensorFlow kept: its file, number and function."""
     for frame in reversed(list(traceback or ())):
-        if kind_of(frame.filename) == OWN and not skip(frame.filename):
+        if kind_of(frame.filename) == OWN:
             return str(frame.filename), int(frame.lineno), str(frame.name)
     return None

@@ -69,21 +69,26 @@ def load(
     those of TensorFlow 1 (``Switch``, ``Merge``, ``Enter``), become ours, and a loop has a gradient where the
     graph tells how many steps it makes at most.
 
-    ``StopGradient`` and ``PreventGradient`` are gates of ours. A custom gradient is kept where the file holds
-    its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
+    What a running program holds is traced by TensorFlow, and read in the same way: functions, models and
+    modules. Variables have the values that they have now, and reports name the user's lines.
 
-    Parameters of a SavedModel are its floating-point variables. Of a frozen graph they are the constants that
-    were variables, as the names of what reads them tell, or, in a graph without such names, that convolutions,
-    matrix products, biases, normalisations and embeddings use as weights; all others are constants, such as
-    data that a loss closes over. Name others with *parameters*. Unknown sizes are symbolic.
-    Random numbers come from one more parameter, ``"random_key"``, unless the node has a seed; they are
-    not TensorFlow's.
+    ``StopGradient`` and ``PreventGradient`` are gates of ours. A custom gradient is kept where the file or the
+    program holds its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
+
+    Parameters of a SavedModel are its floating-point variables, of a program those that it trains. Of a frozen
+    graph they are the constants that were variables, as the names of what reads them tell, or, in a graph
+    without such names, that convolutions, matrix products, biases, normalisations and embeddings use as
+    weights; all others are constants, such as data that a loss closes over. Name others with *parameters*.
+    Unknown sizes are symbolic. Random numbers come from one more parameter, ``"random_key"``, unless the node
+    has a seed; they are not TensorFlow's.
 
     A file is only read: nothing in it is executed, and only a SavedModel's own folder is opened.
 
     Args:
         source: the path of a graph (``.pb``, or ``.pbtxt`` in text form) or of a SavedModel's folder; the
-            bytes of a ``GraphDef``, or TensorFlow's ``GraphDef`` itself.
+            bytes of a ``GraphDef``, or TensorFlow's ``GraphDef`` itself. Or, where TensorFlow is imported, a
+            function of Python, a ``tf.function``, a concrete function, a ``tf.Graph``, a Keras model or layer
+            (as it computes in inference), or a ``tf.Module`` that can be called.
         outputs: names of nodes, or of their results as in ``"split:1"``; by default those of the signature,
             or of a graph the ``Identity`` nodes in which a function of TensorFlow 2 ends; or of one that does
             not end so, what no other node reads or waits for.
@@ -91,17 +96,20 @@ def load(
         known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
             values and no longer inputs.
         shapes: sizes by the names of inputs, where the graph leaves them open: numbers, names, or None.
-        parameters: names of the floating-point variables and constants that are parameters, instead of those
-            above; ``*`` stands for any characters.
+        parameters: names of the floating-point variables and constants that are parameters, instead of
+            those above; ``*`` stands for any characters.
+        inputs: what a function or model is called with, in order or by name: arrays, tensors or
+            ``tf.TensorSpec``. All else, Python's numbers among it, becomes part of the program.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
-        the output; or, where there are several, a dict of them by name.
+        the output; or, where there are several, a dict of them by name; of a function what it returns.
 
     Raises:
         MissingFileError: there is no such file.
         FileError: the file is damaged, or reaches outside of its folder.
-        GraphError: operations are unknown, or nodes cannot be translated; all are named at once.
+        GraphError: operations are unknown, or nodes cannot be translated; all are named at once. TensorFlow
+            cannot trace a function; the user's line is named.
         ArgumentError, DTypeError, ShapeError: an argument does not fit the graph.
 
     References:
@@ -140,6 +148,7 @@ class _Loading:
         if self.live is not None:
             self.objects.captured.update(self.live.captured)
             self.objects.returned.update(self.live.returned)
+            self.objects.untraced.update(self.live.untraced)
         self.library = Library(graph, self.objects)
         self.body = self.library.add(body)
         self.inputs: dict[str, Any] = {}
@@ -299,9 +308,9 @@ class _Loading:
         dtype = dtype_of_number(number)
         if type_name(number) == "DT_RESOURCE":
             raise GraphError(
-                f"the input {name!r} of {self.name} is the handle of a variable, and a GraphDef holds no values of "
-                "variables; load the function that it was made from, its concrete function or a SavedModel, or "
-                "freeze the graph before"
+                f"the input {name!r} of {self.name} is the handle of a variable, and a GraphDef holds no "
+                "values of variables; load the function that it was made from, its concrete function or a "
+                "SavedModel, or freeze the graph before"
             )
         if dtype is None:
             raise DTypeError(

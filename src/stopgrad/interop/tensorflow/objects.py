@@ -1,4 +1,4 @@
-"""What a SavedModel's tree of objects says: which variables functions are bound to, and where their values are."""
+"""What a SavedModel's tree of objects says: what functions are bound to, and where the values are."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Objects:
         captured: by functions, what is bound to their last arguments: results of other functions, or of the
             graph around (:data:`OUTSIDE`). A function with something that is not known here is not listed.
         returned: by functions that return lists, which of the items are tensors.
+        untraced: why there is no function for a custom gradient, by its name.
     """
 
     def __init__(self, tree: Any, graph: Body) -> None:
@@ -28,6 +29,7 @@ class Objects:
         self.handles: dict[int, str] = {}
         self.captured: dict[str, list[tuple[str, Source]]] = {}
         self.returned: dict[str, list[bool]] = {}
+        self.untraced: dict[str, str] = {}
         functions = {} if tree is None else tree.concrete_functions
         for node in graph.nodes.values():
             called = node.attributes["f"].func.name if "f" in node.attributes else node.op
@@ -40,7 +42,9 @@ class Objects:
             held = [one for one in found if one is not None]
             if len(held) == len(found):
                 self.captured[name] = held
-            items = function.output_signature.list_value.values or function.output_signature.tuple_value.values
+            items = (
+                function.output_signature.list_value.values or function.output_signature.tuple_value.values
+            )
             if len(items):
                 self.returned[name] = [not item.HasField("none_value") for item in items]
 
@@ -53,7 +57,7 @@ class Objects:
         return None
 
     def keys(self) -> dict[int, str]:
-        """The keys under which a checkpoint holds the objects that are variables: their shortest ways from the root."""
+        """The keys of variables in the checkpoint, by their numbers: their shortest ways from the root."""
         found: dict[int, str] = {}
         ways: dict[int, str] = {0: ""}
         waiting = deque([0] if self._nodes else [])

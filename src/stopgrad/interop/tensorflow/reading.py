@@ -63,7 +63,9 @@ def read(source: GraphSource, inputs: Sequence[Any] | Mapping[str, Any] | None =
         ArgumentError: it is none of these.
     """
     if inputs is not None and not is_live(source):
-        raise ArgumentError("inputs= is for functions and models of a running TensorFlow; a file has its own inputs")
+        raise ArgumentError(
+            "inputs= is for functions and models of a running TensorFlow; a file has its own inputs"
+        )
     if isinstance(source, (bytes, bytearray, memoryview)):
         return Source(_graph(bytes(source), "the graph"), "the graph")
     if getattr(getattr(source, "DESCRIPTOR", None), "full_name", "") == "tensorflow.GraphDef":
@@ -73,8 +75,8 @@ def read(source: GraphSource, inputs: Sequence[Any] | Mapping[str, Any] | None =
         return Source(_sound(live.graph, live.name), live.name, live=live)
     if not isinstance(source, (str, os.PathLike)):
         raise ArgumentError(
-            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef, or of TensorFlow a "
-            f"function, graph, model or tf.Module, not {shorten(source)}"
+            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef, or of TensorFlow "
+            f"a function, graph, model or tf.Module, not {shorten(source)}"
         )
     path = os.fsdecode(source)
     try:
