@@ -72,13 +72,13 @@ def load(
     What a running program holds is traced by TensorFlow, and read in the same way: functions, models and
     modules. Variables have the values that they have now, and reports name the user's lines.
 
-    ``StopGradient`` and ``PreventGradient`` are gates of ours. A custom gradient is kept where the file or the
-    program holds its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
+    ``StopGradient`` and ``PreventGradient`` are gates of ours. A custom gradient is kept where the file or
+    the program holds its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
 
-    Parameters of a SavedModel are its floating-point variables, of a program those that it trains. Of a frozen
-    graph they are the constants that were variables, as the names of what reads them tell, or, in a graph
+    Parameters of a SavedModel are its floating-point variables, of a program those that it trains. Of a
+    frozen graph they are the constants that were variables, as the names of what reads them tell, or, in a graph
     without such names, that convolutions, matrix products, biases, normalisations and embeddings use as
-    weights; all others are constants, such as data that a loss closes over. Name others with *parameters*.
+    weights; all others are constants, as data are that a loss closes over. Name others with *parameters*.
     Unknown sizes are symbolic. Random numbers come from one more parameter, ``"random_key"``, unless the node
     has a seed; they are not TensorFlow's.
 

@@ -75,8 +75,8 @@ def read(source: GraphSource, inputs: Sequence[Any] | Mapping[str, Any] | None =
         return Source(_sound(live.graph, live.name), live.name, live=live)
     if not isinstance(source, (str, os.PathLike)):
         raise ArgumentError(
-            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef, or of TensorFlow "
-            f"a function, graph, model or tf.Module, not {shorten(source)}"
+            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef, or of "
+            f"TensorFlow a function, graph, model or tf.Module, not {shorten(source)}"
         )
     path = os.fsdecode(source)
     try:
