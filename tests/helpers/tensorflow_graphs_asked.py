@@ -1,4 +1,4 @@
-"""Graphs about what is asked of them: results, parameters and custom gradients; for :mod:`.tensorflow_graphs`."""
+"""Graphs about results, parameters and custom gradients, for :mod:`tests.helpers.tensorflow_graphs`."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def load(
     the program holds its function; elsewhere asking for that gradient is an error, as it is in TensorFlow.
 
     Parameters of a SavedModel are its floating-point variables, of a program those that it trains. Of a
-    frozen graph they are the constants that were variables, as the names of what reads them tell, or, in a graph
-    without such names, that convolutions, matrix products, biases, normalisations and embeddings use as
+    frozen graph they are the constants that were variables, as the names of what reads them tell, or, in a
+    graph without such names, that convolutions, matrix products, biases, normalisations and embeddings use as
     weights; all others are constants, as data are that a loss closes over. Name others with *parameters*.
     Unknown sizes are symbolic. Random numbers come from one more parameter, ``"random_key"``, unless the node
     has a seed; they are not TensorFlow's.
