@@ -5,7 +5,9 @@ The graphs are in ``graphs``; their values and gradients are compared by ``test_
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import stopgrad as sg
 import stopgrad.tensorflow as sgtf
+from stopgrad.interop.tensorflow.messages import GraphDef
 
 GRAPHS = Path(__file__).parent / "graphs"
 
@@ -56,6 +59,41 @@ def test_all_that_a_function_returns_are_results() -> None:
     model = loaded("two_results")
     assert list(model.outputs) == ["Identity", "Identity_1"]
     assert sorted(named(model, "two_results")) == ["extra", "w"]
+
+
+def written(*nodes: tuple[str, str, list[str]]) -> Any:
+    """A graph of an input ``x``, a stored ``w``, and these nodes: operation, name and what they read."""
+    graph = GraphDef()
+    for op, name, inputs in [("Placeholder", "x", []), ("Const", "w", []), *nodes]:
+        node = graph.node.add(op=op, name=name)
+        node.input.extend(inputs)
+        node.attr["dtype"].type = 1
+        if op == "Placeholder":
+            node.attr["shape"].shape.dim.add(size=2)
+    tensor = graph.node[1].attr["value"].tensor
+    tensor.dtype = 1
+    tensor.tensor_shape.dim.add(size=2)
+    tensor.float_val.append(1.0)
+    return graph.SerializeToString()
+
+
+def test_a_stored_variable_that_nothing_reads_is_no_result() -> None:
+    assert list(sgtf.load(written(("Identity", "w/read", ["w"]), ("Exp", "y", ["x"]))).outputs) == ["y"]
+
+
+def test_what_a_result_waits_for_is_none() -> None:
+    waited = written(("Exp", "first", ["x"]), ("Log", "y", ["x", "^first"]))
+    assert list(sgtf.load(waited).outputs) == ["y"]
+
+
+def test_without_an_end_of_a_function_all_that_nothing_reads_are_results() -> None:
+    assert list(sgtf.load(written(("Exp", "y", ["x"]), ("Log", "z", ["x"]))).outputs) == ["y", "z"]
+
+
+def test_of_a_function_with_effects_what_runs_after_them_are_results() -> None:
+    nodes = [("Exp", "a", ["x"]), ("Identity", "Identity", ["a"]), ("NoOp", "NoOp", ["^a"])]
+    graph = written(*nodes, ("Identity", "Identity_1", ["a", "^NoOp"]))
+    assert list(sgtf.load(graph).outputs) == ["Identity_1"]
 
 
 # ------------------------------------------------------------------------------------------ parameters
@@ -104,3 +142,14 @@ def test_what_a_custom_function_closes_over_is_stopped() -> None:
 @pytest.mark.parametrize("name", ["custom_gradient_of_variables", "recomputed"])
 def test_gradients_of_variables_in_a_custom_function_flow(name: str) -> None:
     assert statuses(name) == {"w": "flows", "v": "flows"}
+
+
+# --------------------------------------------------------------------------------------- what is in memory
+
+
+def test_a_function_is_nothing_to_load_as_long_as_tensorflow_is_not_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))  # As while it is being imported.
+    with pytest.raises(sg.ArgumentError, match=r"takes the path of a graph.*, not <function"):
+        sgtf.load(lambda: None)

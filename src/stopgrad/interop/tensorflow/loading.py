@@ -112,6 +112,14 @@ def load(
             cannot trace a function; the user's line is named.
         ArgumentError, DTypeError, ShapeError: an argument does not fit the graph.
 
+    Examples:
+        >>> import stopgrad.tensorflow as sgtf
+        >>> with sg.Graph().as_default():
+        ...     x = sg.placeholder(sg.float32, [2], name="x")
+        ...     graph = sgtf.to_graph({"y": sg.exp(x)})
+        >>> sgtf.load(graph)(np.zeros(2, np.float32))
+        array([1., 1.], dtype=float32)
+
     References:
         https://www.tensorflow.org/guide/saved_model,
         https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/graph.proto
@@ -306,6 +314,11 @@ class _Loading:
         """The element type and sizes that a placeholder declares."""
         number = node.attributes["dtype"].type if "dtype" in node.attributes else 0
         dtype = dtype_of_number(number)
+        if type_name(number) == "DT_RESOURCE" and self.live is not None:
+            raise GraphError(
+                f"the input {name!r} of {self.name} is a variable that is passed as an argument; load the "
+                "function itself, with the variable in inputs="
+            )
         if type_name(number) == "DT_RESOURCE":
             raise GraphError(
                 f"the input {name!r} of {self.name} is the handle of a variable, and a GraphDef holds no "

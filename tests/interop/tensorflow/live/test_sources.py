@@ -208,6 +208,13 @@ def test_a_graph_def_with_variables_says_what_to_load_instead(w: Any) -> None:
         sgtf.load(concrete.graph.as_graph_def())
 
 
+def test_a_variable_may_be_an_argument(w: Any) -> None:
+    f = tf.function(lambda x, v: x @ v)
+    assert list(sgtf.load(f, inputs=[X, w]).parameters) == ["w"]
+    with pytest.raises(sg.GraphError, match=r"'v' of .* is a variable that is passed as an argument"):
+        sgtf.load(f.get_concrete_function(X, w))
+
+
 def test_inputs_are_for_what_is_yet_to_be_traced(w: Any) -> None:
     concrete = tf.function(lambda: tf.reduce_sum(w)).get_concrete_function()
     with pytest.raises(sg.ArgumentError, match="is traced already"):
