@@ -95,12 +95,9 @@ def traced(source: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Tra
             raise ArgumentError(
                 f"inputs= is for what is yet to be traced; {shorten(source)} is traced already"
             )
-        is_graph = isinstance(source, tf.Graph)
-        name = getattr(source, "name", None) or "the graph"
-        name = (
-            name.decode() if isinstance(name, bytes) else str(name)
-        )  # Of an AtomicFunction, and of a graph.
-        return Traced(source if is_graph else source.graph, name)
+        given = getattr(source, "name", None) or "the graph"
+        name = given.decode() if isinstance(given, bytes) else str(given)
+        return Traced(source if isinstance(source, tf.Graph) else source.graph, name)
     keras = sys.modules.get("keras")
     layer = getattr(getattr(keras, "layers", None), "Layer", None)
     if layer is not None and isinstance(source, layer):
@@ -138,6 +135,7 @@ def _specs_of(model: Any) -> list[Any]:
             f"{model.name} does not say what it takes; say it with inputs=[tf.TensorSpec((None, 3))], "
             "or with an example"
         )
+    shape = (None, *shape[1:])  # The first axis counts examples, however many it was built with.
     return [tf.TensorSpec(shape, getattr(model, "input_dtype", None) or "float32", "x")]
 
 

@@ -100,7 +100,9 @@ def test_a_subclassed_model_takes_an_example_until_it_is_built() -> None:
     model = Subclassed()
     with pytest.raises(sg.ArgumentError, match=r"does not say what it takes; say it with inputs="):
         sgtf.load(model)
-    for loaded in (sgtf.load(model, inputs=[X]), sgtf.load(model)):
+    built = sgtf.load(model, inputs=[X])
+    np.testing.assert_allclose(sgtf.load(model)(X[:1]), model(X[:1]), rtol=1e-5)
+    for loaded in (built, sgtf.load(model)):
         assert list(loaded.parameters) == [v.path for v in model.first.variables]
         np.testing.assert_allclose(loaded(X), model(X), rtol=1e-5)
 
