@@ -176,7 +176,10 @@ def main() -> None:
         print(name)
 
 
-from tests.helpers import tensorflow_graphs_control  # noqa: E402, F401 - fills the table
+from tests.helpers import (  # noqa: E402 - they fill the table
+    tensorflow_graphs_asked,  # noqa: F401
+    tensorflow_graphs_control,  # noqa: F401
+)
 
 if __name__ == "__main__":
     from tests.helpers import tensorflow_graphs

@@ -7,7 +7,8 @@ from typing import Any
 
 from stopgrad.base.errors import FileError
 from stopgrad.interop.tensorflow.frames import functional
-from stopgrad.interop.tensorflow.nodes import Body, Node, Source, function_body, ordered, reference
+from stopgrad.interop.tensorflow.nodes import Body, Node, Source, function_body, ordered
+from stopgrad.interop.tensorflow.objects import Objects
 
 _WRITES = frozenset(
     {
@@ -42,11 +43,11 @@ class Library:
     Attributes:
         gradients: for functions with one, the name of the function that computes their gradient.
         registered: for operations of custom gradients, by ``_gradient_op_type``, the same.
-        captured: what functions of custom gradients are given besides cotangents: results of other functions.
+        objects: the tree of objects around the functions, of a SavedModel.
     """
 
-    def __init__(self, graph: Any, objects: Any = None) -> None:
-        self.captured = {} if objects is None else _captured(objects)
+    def __init__(self, graph: Any, objects: Objects) -> None:
+        self.objects = objects
         self._raw: dict[str, Any] = {}
         for function in graph.library.function:
             name = str(function.signature.name)
@@ -116,17 +117,6 @@ class Library:
                 waiting += [one for one in functions_in(node) if one not in seen]
                 seen.update(functions_in(node))
         return self._effects.setdefault(name, False)
-
-
-def _captured(objects: Any) -> dict[str, list[tuple[str, Source]]]:
-    """For each function that a ``SavedObjectGraph`` lists, what is bound to its last arguments."""
-    found = {}
-    for name, function in objects.concrete_functions.items():
-        places = [objects.nodes[i] for i in function.bound_inputs if 0 <= i < len(objects.nodes)]
-        held = [place.captured_tensor for place in places if place.HasField("captured_tensor")]
-        if held and len(held) == len(function.bound_inputs):
-            found[name] = [(one.concrete_function, reference(one.name, name)) for one in held]
-    return found
 
 
 def _needed(body: Body, names: Iterable[str]) -> set[str]:

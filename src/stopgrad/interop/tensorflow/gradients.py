@@ -9,7 +9,7 @@ import stopgrad as sg
 from stopgrad.interop.tensorflow.operators.activations import is_swish
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Rule
 from stopgrad.interop.tensorflow.operators.structure import gated
-from stopgrad.ops.gates.custom import CustomGradient
+from stopgrad.ops.gates.custom import CustomGradient, given_gradient, taken_from_outside
 
 
 def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
@@ -22,23 +22,24 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
     function = node.library.registered.get(mark)
     if function is not None:
         body = node.library.body(function)
-        found = len(body.outputs)
         captured = node.captured(function)
-        known = captured is not None and len(body.arguments) == len(node.operands) + len(captured)
-        if captured is not None and known and node.read_results + found == len(node.operands):
-            return _custom(node, rule, function, captured)
-        message = (
-            f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and the file does not say "
-            f"to which of its {len(node.operands)} operands the {found} gradients of its function belong, or "
-            "what that function takes"
-        )
-        return _all_prevented(node, rule, message)
+        returned = _returned(node, function)
+        if captured is None or returned is None or len(body.arguments) != len(returned) + len(captured):
+            message = (
+                f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, and it is not known to which "
+                f"of its {len(node.operands)} operands the {len(body.outputs)} gradients of its function "
+                "belong, or what that function takes"
+            )
+            return _all_prevented(node, rule, message)
+        return _custom(node, rule, function, returned, captured)
     if is_swish(node.operands):
         return tuple(node.ruled(rule))
-    message = (
-        f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which the file does not hold; "
-        "save the model with tf.saved_model.SaveOptions(experimental_custom_gradients=True)"
+    why = node.library.objects.untraced.get(
+        mark,
+        "the file does not hold; save the model with "
+        "tf.saved_model.SaveOptions(experimental_custom_gradients=True)",
     )
+    message = f"{node.op_type} {node.name!r} has a custom gradient, {mark!r}, which {why}"
     return _all_prevented(node, rule, message)
 
 
@@ -54,27 +55,43 @@ def _prevented(node: Call, y: Any, message: str) -> Any:
     return gated(node, sg.prevent_gradient, y, message) if carries else y
 
 
-def _custom(node: Call, rule: Rule, function: str, captured: Sequence[Any]) -> Sequence[Any]:
+def _returned(node: Call, function: str) -> list[bool] | None:
+    """To which operands a gradient belongs that a function returns; None if it is not known."""
+    found: list[bool] | None = node.library.objects.returned.get(function)
+    count, total = len(node.library.body(function).outputs), len(node.operands)
+    if found is None and node.read_results + count == total:
+        return [False] * (total - count) + [True] * count  # None of the function's arguments lacks one.
+    return found if found is not None and len(found) == total and sum(found) == count else None
+
+
+def _custom(
+    node: Call, rule: Rule, function: str, returned: Sequence[bool], captured: Sequence[Any]
+) -> Sequence[Any]:
     """A node whose gradient a function computes from the cotangents of its results.
 
     The first operands are the results of the custom function, which the node hands on and others read; the
-    function returns a gradient for each of the others, which are its arguments. One that is None is left out
-    of the file, so that the numbers have to agree. What the gradient function took from the one around it is
-    *captured*.
+    rest are its arguments. As in TensorFlow, the function's own gradient replaces all that the results
+    themselves would pass back. What the gradient function took from the one around it is *captured*.
     """
+    made = rule(node, *[node.tensor(x) for x in node.operands])
+    held = [node.tensor(y) for y in (made if isinstance(made, tuple) else (made,))]
+    count = min([node.read_results, *[i for i, given in enumerate(returned) if given]])
+    ys, arguments = held[:count], held[count:]
+    floats = [x for x in arguments if x.dtype.is_differentiable]
 
-    def forward(*xs: sg.Output) -> Any:
-        made = rule(node, *xs)
-        ys = [node.tensor(y) for y in (made if isinstance(made, tuple) else (made,))]
+    def gradient(*cotangents: sg.Output) -> list[Any]:
+        zeros = [sg.zeros_like(x) for x in arguments]  # Nothing reads what the node hands on of these.
+        with node.inside():
+            pulled = iter(node.call(Function(function, {}), [*cotangents, *zeros, *captured]))
+        found = [next(pulled) if given else None for given in returned]
+        return _for_floats(arguments, found[count:])
 
-        def gradient(*cotangents: sg.Output) -> list[Any]:
-            with node.inside():
-                pulled = node.call(Function(function, {}), [*cotangents, *captured])
-            return _for_floats(xs, [*[None] * (len(xs) - len(pulled)), *pulled])
-
-        return ys, gradient
-
-    return _built(node, forward)
+    if not ys:
+        return held
+    closed = taken_from_outside(ys, arguments, ys[0].op.graph)
+    kept = tuple(range(len(floats) + len(closed)))
+    made = given_gradient(ys, [*floats, *closed], gradient, len(floats), kept).outputs
+    return [*made, *arguments]
 
 
 def called(node: Call, name: str) -> Sequence[Any]:

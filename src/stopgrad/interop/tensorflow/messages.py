@@ -48,8 +48,13 @@ SignatureDef: inputs 1 map TensorInfo, outputs 2 map TensorInfo, method_name 3 s
 SaverDef: filename_tensor_name 1 string, restore_op_name 3 string
 MetaInfoDef: tags 4 string*
 CapturedTensor: name 1 string, concrete_function 2 string
-SavedObject: captured_tensor 12 CapturedTensor
-SavedConcreteFunction: bound_inputs 2 int32*
+ObjectReference: node_id 1 int32, local_name 2 string
+SavedVariable: dtype 1 DataType, trainable 3 bool, name 6 string
+SavedObject: children 1 ObjectReference*, variable 7 SavedVariable, captured_tensor 12 CapturedTensor
+NoneValue: unused 1 int64
+StructuredValues: values 1 StructuredValue*
+StructuredValue: none_value 1 NoneValue, list_value 51 StructuredValues, tuple_value 52 StructuredValues
+SavedConcreteFunction: bound_inputs 2 int32*, output_signature 4 StructuredValue
 SavedObjectGraph: nodes 1 SavedObject*, concrete_functions 2 map SavedConcreteFunction
 MetaGraphDef: meta_info_def 1 MetaInfoDef, graph_def 2 GraphDef, saver_def 3 SaverDef,
     signature_def 5 map SignatureDef, object_graph_def 7 SavedObjectGraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
@@ -17,6 +17,8 @@ from stopgrad.base.types import DType
 from stopgrad.graph.operands import shorten
 from stopgrad.interop.shared.calling import dtype_from
 from stopgrad.interop.tensorflow.bundle import Bundle
+from stopgrad.interop.tensorflow.capturing import Live
+from stopgrad.interop.tensorflow.live import is_live, traced
 from stopgrad.interop.tensorflow.messages import TYPE_NAMES, GraphDef, SavedModel
 from stopgrad.interop.tensorflow.nodes import Function
 
@@ -39,33 +41,42 @@ class Source(NamedTuple):
         name: its name in messages.
         meta: the ``MetaGraphDef`` around it; None for a graph that is in no SavedModel.
         bundle: the checkpoint of its variables, if there is one.
+        live: what a running program holds besides the graph.
     """
 
     graph: Any
     name: str
     meta: Any = None
     bundle: Bundle | None = None
+    live: Live | None = None
 
 
 GraphSource: TypeAlias = Any
-"""What a graph can be read from: a path, the bytes of a ``GraphDef``, or a ``GraphDef`` of TensorFlow's."""
+"""What a graph can be read from: a path, the bytes of a ``GraphDef``, or an object of TensorFlow's."""
 
 
-def read(source: GraphSource) -> Source:
-    """A graph from a file or folder, from bytes, or from TensorFlow's object.
+def read(source: GraphSource, inputs: Sequence[Any] | Mapping[str, Any] | None = None) -> Source:
+    """A graph from a file or folder, from bytes, or from an object of TensorFlow's, which may need *inputs*.
 
     Raises:
         MissingFileError, FileError: there is no such file, or it is none that can be read.
         ArgumentError: it is none of these.
     """
+    if inputs is not None and not is_live(source):
+        raise ArgumentError(
+            "inputs= is for functions and models of a running TensorFlow; a file has its own inputs"
+        )
     if isinstance(source, (bytes, bytearray, memoryview)):
         return Source(_graph(bytes(source), "the graph"), "the graph")
     if getattr(getattr(source, "DESCRIPTOR", None), "full_name", "") == "tensorflow.GraphDef":
         return Source(_graph(source.SerializeToString(), "the graph"), "the graph")
+    if is_live(source):
+        live = Live(traced(source, inputs))
+        return Source(_sound(live.graph, live.name), live.name, live=live)
     if not isinstance(source, (str, os.PathLike)):
         raise ArgumentError(
-            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef or a "
-            f"tf.compat.v1.GraphDef, not {shorten(source)}"
+            "takes the path of a graph or of a SavedModel's folder, the bytes of a GraphDef, or of "
+            f"TensorFlow a function, graph, model or tf.Module, not {shorten(source)}"
         )
     path = os.fsdecode(source)
     try:

@@ -15,10 +15,13 @@ from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.building import FAILED, Building, scope_from, stored_parameter
 from stopgrad.interop.shared.inlining import DEEPEST
 from stopgrad.interop.tensorflow.bundle import Bundle
+from stopgrad.interop.tensorflow.capturing import Live
+from stopgrad.interop.tensorflow.evidence import Weights
 from stopgrad.interop.tensorflow.folding import folded
 from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.gradients import called, marked
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
+from stopgrad.interop.tensorflow.objects import OUTSIDE
 from stopgrad.interop.tensorflow.operators import OPERATORS
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known, Refused
 from stopgrad.interop.tensorflow.operators.drawing import DRAWING
@@ -81,22 +84,27 @@ class Translator(Building):
         parameters: made of constants and variables, by name.
         bundle: the checkpoint that ``RestoreV2`` reads.
         placeholders: the values of placeholders, by name.
+        weights: which variables and constants are parameters.
+        outermost: what the nodes around all functions can see.
     """
+
+    outermost: Space
 
     def __init__(
         self,
         library: Library,
         file: str,
         count: int,
-        weights: frozenset[tuple[str, str]] = frozenset(),
+        weights: Weights,
         bundle: Bundle | None = None,
+        live: Live | None = None,
     ) -> None:
         super().__init__()
         self.library, self.bundle = library, bundle
         self.parameters: dict[str, Any] = {}
         self.placeholders: dict[str, Any] = {}
         self.variables: dict[str, Variable] = {}
-        self._file, self._weights = file, weights
+        self._file, self.weights, self._live = file, weights, live
         self._limit = most_nodes(count)
         self._expanded = 0
         self._lines: dict[str, int] = {}
@@ -142,6 +150,12 @@ class Translator(Building):
             raise Refused("; ".join(["its function cannot be translated", *reasons]))
         return found
 
+    def outside(self, source: Source) -> Any:
+        """A variable or constant of the graph around all functions."""
+        if source[0] not in self.outermost.values:
+            self.translate(self.outermost.body.nodes[source[0]], self.outermost)
+        return self.outermost.read(source)
+
     # ------------------------------------------------------------------------------------------- nodes
 
     def translate(self, node: Node, space: Space) -> None:
@@ -150,11 +164,20 @@ class Translator(Building):
         if self._expanded > self._limit:
             raise FileError(f"the functions and loops of {self._file} become more than {self._limit} nodes")
         name = space.path + node.name
-        line = self._lines.setdefault(name, len(self._lines) + 1)
-        place = Location(self._file, line, source=_described(node, name), function=name)
+        place = self._location(node, name, space)
         with Inside(prefix=scope_from(name), place=(place, 0)):
             made = self.attempted(f"{node.op} {name!r}", lambda: self._results(node, name, space))
         space.values[node.name] = made
+
+    def _location(self, node: Node, name: str, space: Space) -> Location:
+        """The user's line that made a node, where it is known; else a line that shows the node."""
+        if self._live is not None:
+            around = OUTSIDE if space.body is self.outermost.body else space.body.name
+            found = self._live.place(around, node.name)
+            if found is not None:
+                return found
+        line = self._lines.setdefault(name, len(self._lines) + 1)
+        return Location(self._file, line, source=_described(node, name), function=name)
 
     def _results(self, node: Node, name: str, space: Space) -> Sequence[Any]:
         operands = [self._operand(node, space.read(source)) for source in node.inputs]
@@ -214,8 +237,8 @@ class Translator(Building):
                 raise Refused("it has no value")
             array = array_from(value.tensor, f"the constant {name!r}")
             known = Known(array)
-            is_weight = (space.body.name, node.name) in self._weights and not self._inside
-            if is_weight and known.dtype is not None:
+            carries = known.dtype is not None and known.dtype.is_differentiable and not self._inside
+            if carries and self.weights.constant((space.body.name, node.name), name):
                 called = name if name not in self.parameters else f"{name}_{len(self.parameters)}"
                 known = stored_parameter(array, called, self._file, "Const")
                 self.parameters[called] = known.output
@@ -228,12 +251,22 @@ class Translator(Building):
         """The variable of a name."""
         found = self.variables.setdefault(name, Variable(name, is_reference))
         if isinstance(found.value, Stored):
-            array = found.value.read()
-            found.value = Known(array)
-            if found.value.dtype is not None and found.value.dtype.is_differentiable:
-                found.value = stored_parameter(array, name, self._file, "variable")
-                self.parameters[name] = found.value.output
+            self._fill(found, found.value.read())
         return found
+
+    def held(self, name: str, array: np.ndarray[Any, Any], is_trained: bool) -> Variable:
+        """A variable of a running program."""
+        found = self.variables.setdefault(name, Variable(name))
+        self._fill(found, array, is_trained)
+        return found
+
+    def _fill(self, variable: Variable, array: np.ndarray[Any, Any], is_trained: bool = True) -> None:
+        """Give a variable its stored value, which is a parameter if it is trained."""
+        value = variable.value = Known(array)
+        carries = value.dtype is not None and value.dtype.is_differentiable
+        if carries and self.weights.variable(variable.name, is_trained):
+            variable.value = stored_parameter(array, variable.name, self._file, "variable")
+            self.parameters[variable.name] = variable.value.output
 
     def write(self, variable: Variable, value: Any) -> None:
         """Give a variable another value."""

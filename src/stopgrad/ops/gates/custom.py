@@ -370,7 +370,7 @@ def _build(
     xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
     asked = [leaf for i, leaf in enumerate(leaves) if (_counts if i < positional else carries_gradient)(leaf)]
     kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
-    closed = _taken_from_outside(ys, xs, graph, first)
+    closed = taken_from_outside(ys, xs, graph, first)
     kept += tuple(range(len(asked), len(asked) + len(closed)))
     xs += closed
     pullback = _listing(pullback, args, len(asked))
@@ -405,8 +405,10 @@ def given_gradient(
     return d.emit(CustomGradient, (*ys, *xs, *used), (len(ys), gradient, asked, kept), name)
 
 
-def _taken_from_outside(ys: Sequence[Output], xs: Sequence[Output], graph: Graph, first: int) -> list[Output]:
-    """What a function takes besides its arguments *xs*: tensors older than the call, and of no operands."""
+def taken_from_outside(
+    ys: Sequence[Output], xs: Sequence[Output], graph: Graph, first: int = 0
+) -> list[Output]:
+    """What a function takes besides its arguments *xs*: tensors of no operands, and those before *first*."""
     given = frozenset(xs)
     found: set[Output] = set()
     seen: set[Output] = set()

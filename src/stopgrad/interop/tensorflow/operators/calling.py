@@ -26,6 +26,7 @@ from stopgrad.interop.shared.calling import (
 )
 from stopgrad.interop.shared.conversions import Refused as Refused
 from stopgrad.interop.tensorflow.nodes import Function as Function
+from stopgrad.interop.tensorflow.objects import OUTSIDE
 
 
 class Call(calling.Call):
@@ -80,10 +81,13 @@ class Call(calling.Call):
     def captured(self, function: str) -> list[Any] | None:
         """What a function took from the one around the node; None if it is not known here."""
         found = []
-        for name, source in self.library.captured.get(function, ()):
-            if name != self._space.body.name or source[0] not in self._space.values:
+        for name, source in self.library.objects.captured.get(function, ()):
+            if name == OUTSIDE:
+                found.append(self._translator.outside(source))
+            elif name == self._space.body.name and source[0] in self._space.values:
+                found.append(self._space.read(source))
+            else:
                 return None
-            found.append(self._space.read(source))
         return found
 
     @property
