@@ -66,7 +66,10 @@ def explain(
         >>> import stopgrad.tensorflow as sgtf
         >>> w = tf.Variable([1.0, 2.0], name="w")
         >>> print(sgtf.explain(lambda x: tf.reduce_sum(w * tf.stop_gradient(x)), tf.ones(2)))
-        1 of 2 tensors gets no gradient...
+        Gradients reach 1 of 2 tensors; 1 stopped.
+        <BLANKLINE>
+        stopped: x
+        ...
     """
     if not callable(f):
         raise ArgumentError(
@@ -213,7 +216,7 @@ def report_on(what: str, loss: Any, xs: Asked | None) -> Flow:
         GraphError: no watch saw how it was computed.
     """
     losses = losses_in(what, loss)
-    for recorder in RECORDERS:
+    for recorder in reversed(RECORDERS):
         if all(map(recorder.knows, losses)):
             return asked_about(what, recorder, losses, xs, None)
     raise GraphError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
@@ -28,8 +28,8 @@ Asked: TypeAlias = Any
 """A Keras model, a ``tf.Module``, variables, tensors; or dicts and lists of these."""
 Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
 
-RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
-"""The recorders of the watches that are still held; a loss finds its own among them."""
+RECORDERS: deque[Recorder] = deque(maxlen=8)
+"""The recorders of the latest watches; a loss finds its own among them. They hold no tensor."""
 
 
 class GradientCall:
@@ -85,7 +85,7 @@ class Watch(Block):
             raise GraphError("watch: this watch is running already; make another with sgtf.watch()")
         super().__enter__()
         self._held = Lifetime(CURRENT.get()())
-        RECORDERS.add(self._recorder)
+        RECORDERS.append(self._recorder)
         switches.begin(self._recorder, self._held)
         return self
 

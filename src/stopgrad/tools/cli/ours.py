@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-import stopgrad as sg
 from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.flow import explain
 from stopgrad.graph.builder import Placed
 from stopgrad.interop.kinds import OURS
 from stopgrad.tools.cli.asking import Answer, Question
@@ -26,7 +26,7 @@ class Ours:
     def explain(self, question: Question) -> Answer:
         """The report of :func:`stopgrad.explain`."""
         call = self.call(question, "explain")
-        return Answer(asked(question, call, lambda: sg.explain(*call.args, **call.options)))
+        return Answer(asked(question, call, lambda: explain(*call.args, **call.options)))
 
     def call(self, question: Question, command: str) -> Call:
         """The function with its arguments, or ys and xs."""
