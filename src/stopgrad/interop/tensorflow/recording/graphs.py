@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from stopgrad.base.source import RawLocation
@@ -95,6 +95,38 @@ def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str,
         mark = building.make.stop(made, departure.call, departure.call, departure.place).op
         message = f"{some(keys)} left for Python by {departure.call}: no gradient comes back from there"
         found.append(Finding("left", message, (mark,), tuple(keys)))
+    return found + _unused(building, came, end, missing)
+
+
+def _unused(
+    building: Building, came: Collection[Event], end: int, missing: Mapping[str, Event]
+) -> list[Finding]:
+    """Where what was made of a subject ends, when nothing that was recorded leads on to the loss.
+
+    NumPy reads a tensor without a word to anybody; so its functions end a path, too.
+    """
+    led: dict[Event, list[str]] = {}
+    for key, event in missing.items():
+        led.setdefault(event, []).append(key)
+    last: dict[Event, None] = {}
+    for event in building.recorder.events() if missing else ():
+        if event.serial < end and event not in came and building.is_recorded(event):
+            taken = [value.event for value in event.inputs if value.event in led]
+            if taken:
+                led[event] = list(dict.fromkeys([key for one in taken for key in led[one]]))
+                last[event] = None
+                for one in taken:
+                    last.pop(one, None)
+    lines: dict[RawLocation, tuple[Event, list[str]]] = {}
+    for event in last:
+        if event.place is not None:
+            keys = lines.setdefault(event.place, (event, []))[1]
+            keys += [key for key in led[event] if key not in keys]
+    found = []
+    for event, keys in lines.values():
+        mark = building.make.stop(building.output(Value(event, 0)), event.call, event.call, event.place).op
+        message = f"{some(keys)} led to this, and nothing that TensorFlow recorded leads on to the loss"
+        found.append(Finding("unused", message, (mark,), tuple(keys)))
     return found
 
 
@@ -139,7 +171,7 @@ class Building:
     def loss(self, value: Value | Symbol) -> Output:
         """What stands for a loss: behind a stop if the tape does not know how it was made."""
         made = self.output(value)
-        if isinstance(value, Symbol) or self._is_recorded(value.event):
+        if isinstance(value, Symbol) or self.is_recorded(value.event):
             return made
         told, place = self._why_not(value.event)
         return self.make.stop(made, told, told, place)
@@ -238,7 +270,7 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
-        if self._is_recorded(event) and not self._is_recorded(value.event):
+        if self.is_recorded(event) and not self.is_recorded(value.event):
             if made not in self._outside:
                 told, place = self._why_not(value.event)
                 self._outside[made] = self.make.stop(made, told, told, place)
@@ -246,7 +278,7 @@ class Building:
             return self._outside[made]
         return made
 
-    def _is_recorded(self, event: Event) -> bool:
+    def is_recorded(self, event: Event) -> bool:
         """Whether the tape knows how an event made its results; what is no operation has no such question."""
         if self.tape is None or event.kind not in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
             return True

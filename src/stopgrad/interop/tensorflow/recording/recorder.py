@@ -24,6 +24,7 @@ from stopgrad.interop.tensorflow.recording.record import (
     Symbol,
     Tape,
     Value,
+    above,
     now,
 )
 
@@ -72,6 +73,8 @@ class Recorder:
         graph: Any = None,
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
+        if isinstance(kind, bytes):  # So some of TensorFlow's own functions name it.
+            kind = kind.decode()
         try:
             self._operation(kind, inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
@@ -90,6 +93,10 @@ class Recorder:
         if graph is not None:
             if tapes and op_name is not None:
                 self._notes.setdefault(graph, {})[op_name] = tapes
+            return
+        if kind == "VarHandleOp":  # Its sizes are known when it is read.
+            made = Event(Kind.VARIABLE, "Variable", here(), (), (shape_of(outputs[0]),))
+            self.variables[identity_of(outputs[0])] = None, Value(made, 0)
             return
         if any(identity_of(x) not in self._values for x in inputs):
             self._read_within(inputs, tapes)
@@ -177,6 +184,10 @@ class Recorder:
         watched = {key for tape in self._tapes.values() for key in tape.watched}
         kept = [self._values[key] for key in sorted(watched) if key in self._values]
         return [(ref(), value) for ref, value in kept]
+
+    def events(self) -> list[Event]:
+        """The events that are known still, in order."""
+        return above([value for _, value in self._values.values()])
 
     def knows(self, tensor: Any) -> bool:
         """Whether something that was recorded made a tensor, or it was recorded in a graph."""
