@@ -31,11 +31,13 @@ class Recorded:
         unwritten: the stops that nobody wrote, so that nobody can take them out.
         updates: the operations that write into a frozen tensor, such as an average of weights: their first
             operand is what it holds, the others are what is written.
+        requires: how the framework says that a tensor requires no gradient.
     """
 
     frozen: Mapping[Operation, bool] = field(default_factory=dict)
     unwritten: Collection[Operation] = ()
     updates: Collection[Operation] = ()
+    requires: str = "requires_grad is False"
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,12 @@ class Reaches(Mapping[Any, Reach]):
         xs = {x for key, x in self._asked.xs.items() if self._found[key].status is Status.STOPPED}
         return {x: tuple(ops) for x, ops in stops.items() if x in xs and x not in used}
 
+    @property
+    def requires(self) -> str:
+        """How the framework says that a tensor requires no gradient."""
+        recorded = self._asked.recorded
+        return "" if recorded is None else recorded.requires
+
     def freezing(self, story: Story) -> tuple[Operation, ...]:
         """The stops at the lines that froze tensors, as far as these lines are known."""
         recorded = self._asked.recorded
@@ -304,7 +310,7 @@ class Reaches(Mapping[Any, Reach]):
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 if story.frozen:
                     operations = self.freezing(story) or operations
-                word = f"{FROZEN}, {REQUIRES}" if story.frozen else str(story.status)
+                word = f"{FROZEN}, {self.requires}" if story.frozen else str(story.status)
                 message = f"{word}: {names(keys, self.xs)}"
                 found.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
@@ -411,7 +417,7 @@ class Reaches(Mapping[Any, Reach]):
         )
 
 
-FROZEN, REQUIRES = "frozen", "requires_grad is False"
+FROZEN = "frozen"
 _APART = "nothing behind it depends on what was asked about"
 _DERIVED = (
     *("stories", "frozen", "cuts", "gates", "idle", "idle_lines", "_but_by_updates", "findings", "troubles"),

@@ -10,7 +10,7 @@ from functools import partial
 from stopgrad.base.source import in_library
 from stopgrad.flow.magnitudes import told as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
-from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
+from stopgrad.flow.reaches import FROZEN, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
 from stopgrad.flow.reports.terminal import text_of
 from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
@@ -162,7 +162,7 @@ class _Told:
             f"{shown}: ",
             (FROZEN, DIM),
             *([" at ", *at_places(one.cause for one in froze if one is not None)] if any(froze) else []),
-            f", {REQUIRES}",
+            f", {self._report.requires}",
             *(
                 [
                     f"; {'' if every else 'some '}also cut at ",

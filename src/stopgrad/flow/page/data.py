@@ -19,7 +19,7 @@ from stopgrad.flow.page.nesting import Path, paths_of
 from stopgrad.flow.page.origins import origins_of
 from stopgrad.flow.page.sources import Sources
 from stopgrad.flow.parts import Cut, Reach
-from stopgrad.flow.reaches import FROZEN, REQUIRES, Reaches
+from stopgrad.flow.reaches import FROZEN, Reaches
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.stories import summary_of
 from stopgrad.flow.words import READ, counted, names, number, paths_cut, plain
@@ -228,7 +228,7 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "label": plain(label),
                 "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": _paths(reach, x in report.frozen),
+                "paths": f"{FROZEN}, {report.requires}" if x in report.frozen else _paths(reach),
                 "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
@@ -271,10 +271,8 @@ def _reason(cut: Cut) -> str:
     return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
 
 
-def _paths(reach: Reach, frozen: bool) -> str:
+def _paths(reach: Reach) -> str:
     """What is said of the paths to a tensor."""
-    if frozen:
-        return f"{FROZEN}, {REQUIRES}"
     if reach.cut_paths:
         return paths_cut([(reach.cut_paths, reach.paths)]) or "the only path is cut"
     return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"

@@ -62,8 +62,7 @@ class GradientCall:
         recorder, asking = self._recorder, self._asking
         if xs is None:
             subjects = {
-                key: Subject(source.value, _is_held(recorder, source.value))
-                for key, source in named_sources(asking).items()
+                key: Subject(source.value, source.held) for key, source in named_sources(asking).items()
             }
         else:
             subjects = subjects_of("explain", recorder, xs)
@@ -211,15 +210,6 @@ def named_sources(asking: Asking) -> dict[str, Any]:
             name = f"{source.name}_{n}"
         found[name] = source
     return found
-
-
-def _is_held(recorder: Recorder, value: Value | Symbol) -> bool:
-    """Whether a value is a variable that is not trainable."""
-    for known, one in recorder.variables.values():
-        variable = None if known is None else known()
-        if one == value and variable is not None:
-            return not variable.trainable
-    return False
 
 
 def _seen(recorder: Recorder) -> dict[str, Subject]:

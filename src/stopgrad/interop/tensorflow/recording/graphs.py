@@ -66,7 +66,7 @@ def report_of(
     asked = {key: building.subject(key) for key in xs}
     findings = _left(building, losses, xs)
     findings += [Finding("not followed", what, ()) for what in recorder.lost]
-    recorded = Recorded(building.frozen, building.unwritten, set())
+    recorded = Recorded(building.frozen, building.unwritten, set(), NOT_TRAINED)
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
     return flow_of(question, (), findings, measured)
@@ -155,6 +155,7 @@ class Building:
         self._held = {x.value.event for x in xs.values() if x.held and isinstance(x.value, Value)}
         self._outside: dict[Output, Output] = {}
         self._guarded: dict[Output, Output] = {}
+        self._since: dict[Event, int] = {}
         self._bodies = Bodies(self.make, recorder, tape, self.output)
 
     # ---------------------------------------------------------------------------------------- what is asked
@@ -223,20 +224,41 @@ class Building:
         if event in self._held:
             self._guarded[made] = held = self.make.stop(made, "tf.Variable", NOT_TRAINED, event.place)
             self.frozen[held.op] = False
-        elif name is not None and not self._watches(event):
+        elif name is None and event.kind is Kind.CONSTANT:
+            return
+        elif (since := self._watched_since(event)) is not None:
+            self._since[event] = since
+        elif name is not None:
             told = "no tape watched it: tape.watch does" if event.kind is Kind.CONSTANT else _UNWATCHED
             self._guarded[made] = held = self.make.stop(made, "tf.GradientTape", told, self._tape_place())
             self.unwritten.add(held.op)
 
-    def _watches(self, event: Event) -> bool:
-        """Whether the tape watches a variable or a constant that is asked about."""
+    def _watched_since(self, event: Event) -> int | None:
+        """Since when the tape watches a variable or a constant that is asked about; None if it does not."""
         tape = self.tape
         if tape is None or (event.kind is Kind.VARIABLE and tape.reads):
-            return True
-        return any(
-            known[1].event is event and key in tape.watched
+            return 0
+        since = [
+            tape.watched[key]
             for table in (self.recorder.variables, self.recorder._values)
             for key, known in table.items()
+            if known[1].event is event and key in tape.watched
+        ]
+        return min(since, default=None)
+
+    def _is_too_early(self, event: Event, value: Value) -> bool:
+        """Whether the tape did not record an event since it watched what the event takes only later.
+
+        It records an event as soon as it watches one thing that it takes.
+        """
+        if event.serial > self._since.get(value.event, 0) or self.tape not in event.tapes:
+            return False
+        others = [other.event for other in event.inputs if other != value]
+        return not any(
+            self._since.get(other, event.serial) < event.serial
+            if other.kind in (Kind.VARIABLE, Kind.CONSTANT)
+            else self.is_recorded(other)
+            for other in others
         )
 
     def _tape_place(self) -> RawLocation | None:
@@ -270,6 +292,8 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
+        if self._is_too_early(event, value):
+            return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
         if self.is_recorded(event) and not self.is_recorded(value.event):
             if made not in self._outside:
                 told, place = self._why_not(value.event)

@@ -292,7 +292,7 @@ class Recorder:
             if hasattr(x, "handle"):
                 self.accessed(x)
                 x = x.handle
-            known.watched.add(identity_of(x))
+            known.watched.setdefault(identity_of(x), now())
             if isinstance(x, internals.EagerTensor):
                 self._begin_at(x, known)
 
@@ -329,7 +329,9 @@ class Recorder:
             if hasattr(one, "handle"):
                 self.accessed(one)
             name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
-            found.append(Source(name, self.place_in_record(source), None if zeros else gradient is not None))
+            held = not getattr(one, "trainable", True)
+            some = None if zeros else gradient is not None
+            found.append(Source(name, self.place_in_record(source), some, held))
         losses = tuple([self.place_in_record(target) for target in targets])
         asking = Asking(kind, losses, tuple(found), place, tape)
         self.askings.append(asking)
