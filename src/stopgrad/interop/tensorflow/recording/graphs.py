@@ -32,6 +32,7 @@ from stopgrad.interop.tensorflow.recording.recorder import READS, Recorder
 UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""
 NOT_TRAINED = "trainable is False"
+UNWATCHED = "no tape watched it: tape.watch does"
 
 
 class Subject(NamedTuple):
@@ -171,8 +172,10 @@ class Building:
 
     def loss(self, value: Value | Symbol) -> Output:
         """What stands for a loss: behind a stop if the tape does not know how it was made."""
+        if isinstance(value, Symbol):
+            return self._bodies.loss(value)
         made = self.output(value)
-        if isinstance(value, Symbol) or self.is_recorded(value.event):
+        if self.is_recorded(value.event):
             return made
         told, place = self._why_not(value.event)
         return self.make.stop(made, told, told, place)
@@ -229,7 +232,7 @@ class Building:
         elif (since := self._watched_since(event)) is not None:
             self._since[event] = since
         elif name is not None:
-            told = "no tape watched it: tape.watch does" if event.kind is Kind.CONSTANT else _UNWATCHED
+            told = UNWATCHED if event.kind is Kind.CONSTANT else _UNWATCHED
             self._guarded[made] = held = self.make.stop(made, "tf.GradientTape", told, self._tape_place())
             self.unwritten.add(held.op)
 
@@ -296,11 +299,17 @@ class Building:
             return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
         if self.is_recorded(event) and not self.is_recorded(value.event):
             if made not in self._outside:
-                told, place = self._why_not(value.event)
+                is_first = value in self._names and not self._asked_above(value)
+                told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
                 self._outside[made] = self.make.stop(made, told, told, place)
                 self.unwritten.discard(self._outside[made].op)
             return self._outside[made]
         return made
+
+    def _asked_above(self, value: Value) -> bool:
+        """Whether something else that is asked about led to a value."""
+        led = set(above([value])) - {value.event}
+        return any(event in led for event, _ in self._names)
 
     def is_recorded(self, event: Event) -> bool:
         """Whether the tape knows how an event made its results; what is no operation has no such question."""

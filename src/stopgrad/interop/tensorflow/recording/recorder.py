@@ -73,10 +73,9 @@ class Recorder:
         graph: Any = None,
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
-        if isinstance(kind, bytes):  # So some of TensorFlow's own functions name it.
-            kind = kind.decode()
         try:
-            self._operation(kind, inputs, attrs, outputs, op_name, graph)
+            # Where TensorFlow falls back from its fast path, the kind comes in bytes.
+            self._operation(tf.compat.as_str(kind), inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
             self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
 
@@ -102,7 +101,7 @@ class Recorder:
             self._read_within(inputs, tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
-            self._write(kind, taken, inputs, tapes)
+            self._write(kind, taken, inputs)
             return
         if kind in READS:
             written = self._assigned.get(identity_of(inputs[0]))
@@ -139,13 +138,16 @@ class Recorder:
             event = Event(Kind.OPERATION, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
             self._note(event, [x])
 
-    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
-        """Note what was written into a variable, for as long as the tapes record that were open then."""
+    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any]) -> None:
+        """Note what was written into a variable, for as long as the tapes are open that were open then.
+
+        A variable's first value is written while recording is stopped.
+        """
         event = Event(
             Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].number],)
         )
         key = identity_of(inputs[0])
-        if tapes:
+        if self._active:
             self._assigned[key] = Value(event, 0)
         else:
             self._assigned.pop(key, None)
