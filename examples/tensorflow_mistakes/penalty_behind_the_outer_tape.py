@@ -15,8 +15,8 @@ def broken(w, x):
     with tf.GradientTape() as outer, tf.GradientTape() as inner:
         inner.watch(x)
         score = tf.reduce_sum(tf.tanh(x * w))
-    slope = inner.gradient(score, x)  # <- here
-    penalty = tf.reduce_sum(slope**2)
+    slope = inner.gradient(score, x)
+    penalty = tf.reduce_sum(slope**2)  # <- here
     return outer.gradient(penalty, [w])
 
 

@@ -9,7 +9,7 @@ Seen in: tensorflow/tensorflow #20630 ("NOT model.predict(x)"), #39969.
 import keras
 import tensorflow as tf
 
-LEARNS = ("model/kernel", "model/bias")
+LEARNS = ("model/out/kernel", "model/out/bias")
 
 
 def broken(model, x, y):
@@ -27,5 +27,5 @@ def cured(model, x, y):
 
 
 def example():
-    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1, name="model")])
+    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1, name="out")], name="model")
     return model, tf.ones([4, 2]), tf.zeros([4, 1])

@@ -4,7 +4,7 @@ Symptom: none
 Seen in: Justin-Tan/generative-compression #27 (how the stop is to stand), keras-team/keras #9396
 ("y = g(x) + tf.stop_gradient(f(x) - g(x))").
 
-Its value is right either way.
+What is left with a path is the rounding, which passes nothing, and the value is not even rounded.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ LEARNS = ("w",)
 def broken(w, x):
     with tf.GradientTape() as tape:
         hard = tf.round(w)
-        binary = hard + tf.stop_gradient(w - w)  # <- here
+        binary = hard + tf.stop_gradient(w - hard)  # <- here
         loss = tf.reduce_sum((binary * x - 0.5) ** 2)
     return tape.gradient(loss, [w])
 
