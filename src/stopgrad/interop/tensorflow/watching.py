@@ -29,6 +29,8 @@ Names: TypeAlias = str | Sequence[str] | set[str] | frozenset[str]
 
 RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 """The recorders of the watches that are still held; a loss finds its own among them."""
+_LAST: list[Recorder] = []
+"""The recorder of the last watch, which nobody need hold: ``with sgtf.watch():`` names none."""
 
 
 class GradientCall:
@@ -89,6 +91,7 @@ class Watch(Block):
         super().__enter__()
         self._held = Lifetime(CURRENT.get()())
         RECORDERS.add(self._recorder)
+        _LAST[:] = [self._recorder]
         switches.begin(self._recorder, self._held)
         return self
 
