@@ -1,8 +1,8 @@
 """An accuracy, counted with a threshold, as the loss.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #58614 (counts of `tf.equal`), tensorflow/addons #825 (F1), markaicode.com's article
-on losses that are not differentiable.
+Seen in: tensorflow/tensorflow #58614 (counts of `tf.equal`), tensorflow/addons #825 (F1), markaicode.com's
+article on losses that are not differentiable.
 
 A comparison has no gradient; a soft count, with the probability in place of the threshold, has.
 """

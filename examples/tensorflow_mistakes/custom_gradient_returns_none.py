@@ -1,7 +1,8 @@
 """A `tf.custom_gradient` that returns None for an operand that matters.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #31945, #43916, #25694 (a layer's custom gradient, and None for what is before it).
+Seen in: tensorflow/tensorflow #31945, #43916, #25694 (a layer's custom gradient, and None for what is before
+it).
 
 The slope of the activation is learned, and its place in the list of gradients was filled with None.
 """

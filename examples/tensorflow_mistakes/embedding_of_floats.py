@@ -3,8 +3,8 @@
 Symptom: none
 Seen in: keras-team/keras #11157 (an embedding behind an argmax), kevinzakka/spatial-transformer-network #19.
 
-The embedding itself learns, by a sparse gradient of the rows that are used. A mixture of its rows has a gradient for
-both.
+The embedding itself learns, by a sparse gradient of the rows that are used. A mixture of its rows has a
+gradient for both.
 """
 
 import tensorflow as tf
@@ -27,4 +27,8 @@ def cured(encoder, embedding, x):
 
 
 def example():
-    return tf.keras.layers.Dense(3, name="encoder"), tf.keras.layers.Embedding(3, 2, name="words"), tf.ones([4, 2])
+    return (
+        tf.keras.layers.Dense(3, name="encoder"),
+        tf.keras.layers.Embedding(3, 2, name="words"),
+        tf.ones([4, 2]),
+    )

@@ -1,11 +1,11 @@
 """Features that are computed before the tape is opened: the backbone is not fine-tuned at all.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #42984, and the answers to "No gradients provided for any variable" such as in #1511
-("there is no path between any of the variables and the loss").
+Seen in: tensorflow/tensorflow #42984, and the answers to "No gradients provided for any variable" such as in
+#1511 ("there is no path between any of the variables and the loss").
 
-The head gets its gradients, so that no error and no warning is given unless the optimizer is handed the backbone's
-weights.
+The head gets its gradients, so that no error and no warning is given unless the optimizer is handed the
+backbone's weights.
 """
 
 import tensorflow as tf

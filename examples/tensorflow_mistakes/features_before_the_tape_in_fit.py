@@ -1,7 +1,8 @@
 """A `train_step` of one's own whose features are computed before the tape.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #41343 and #37141 (custom steps), keras.io/guides/custom_train_step_in_tensorflow.
+Seen in: tensorflow/tensorflow #41343 and #37141 (custom steps),
+keras.io/guides/custom_train_step_in_tensorflow.
 
 `fit` warns about the backbone once, among the lines of its progress bar.
 """

@@ -3,7 +3,8 @@
 Symptom: none
 Seen in: tensorflow/tensorflow #31265, CIFASIS/splitting_gan #1.
 
-One forward pass is shared by both losses, and the stop that holds the generator in the one is in the way of the other.
+One forward pass is shared by both losses, and the stop that holds the generator in the one is in the way of
+the other.
 """
 
 import tensorflow as tf

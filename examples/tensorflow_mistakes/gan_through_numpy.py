@@ -1,7 +1,8 @@
 """A GAN whose generated images go through NumPy before the discriminator sees them.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #31265, #37414 and #1511 ("No gradients provided for any variable" of a generator).
+Seen in: tensorflow/tensorflow #31265, #37414 and #1511 ("No gradients provided for any variable" of a
+generator).
 
 The images are joined with real ones by NumPy. The discriminator learns, the generator never does.
 """
@@ -27,5 +28,7 @@ def cured(generator, discriminator, noise, real):
 
 
 def example():
-    generator, discriminator = [tf.keras.layers.Dense(n, name=name) for n, name in ((3, "generator"), (1, "judge"))]
+    generator, discriminator = [
+        tf.keras.layers.Dense(n, name=name) for n, name in ((3, "generator"), (1, "judge"))
+    ]
     return generator, discriminator, tf.ones([4, 2]), np.zeros([4, 3], np.float32)

@@ -1,8 +1,8 @@
 """A model with two outputs that is compiled with a loss for one: `fit` warns that gradients do not exist.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #42542, alirezaafzalaghaei/rKAN #1, abman23/seq2seq-sc #3 ("did you forget to provide a
-`loss` argument?").
+Seen in: tensorflow/tensorflow #42542, alirezaafzalaghaei/rKAN #1, abman23/seq2seq-sc #3 ("did you forget to
+provide a `loss` argument?").
 
 The head takes part in the forward pass, and no loss looks at it.
 """
@@ -17,7 +17,7 @@ def made():
     inputs = keras.Input([2])
     label = keras.layers.Dense(1, name="label")(inputs)
     box = keras.layers.Dense(4, name="box")(inputs)
-    return keras.Model(inputs, {"label": label, "box": box})
+    return keras.Model(inputs, {"label": label, "box": box}, name="model")
 
 
 def broken(x, labels, boxes):

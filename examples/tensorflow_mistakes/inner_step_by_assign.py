@@ -3,7 +3,8 @@
 Symptom: inert
 Seen in: tensorflow/tensorflow #30234 ("How to calculate gradients for meta learning loop?"), #61199.
 
-The learned learning rate gets None. A step that makes a tensor, and does not write into a variable, keeps the path.
+The learned learning rate gets None. A step that makes a tensor, and does not write into a variable, keeps the
+path.
 """
 
 import tensorflow as tf

@@ -1,8 +1,8 @@
 """A `keras.ops.stop_gradient` inside of a functional model: what is before it is never trained.
 
 Symptom: none
-Seen in: keras-team/keras #11157 (None in the middle of a model), kpe/bert-for-tf2 #46 ("Gradients do not exist for
-variables" of a whole encoder).
+Seen in: keras-team/keras #11157 (None in the middle of a model), kpe/bert-for-tf2 #46 ("Gradients do not
+exist for variables" of a whole encoder).
 
 It was put there for a target network, and the model was copied.
 """
@@ -17,13 +17,17 @@ def broken(x, y):
     inputs = keras.Input([2])
     code = keras.layers.Dense(3, name="encoder")(inputs)
     code = keras.ops.stop_gradient(code)
-    return step(keras.Model(inputs, keras.layers.Dense(1, name="head")(code)), x, y)
+    return step(model_of(inputs, code), x, y)
 
 
 def cured(x, y):
     inputs = keras.Input([2])
     code = keras.layers.Dense(3, name="encoder")(inputs)
-    return step(keras.Model(inputs, keras.layers.Dense(1, name="head")(code)), x, y)
+    return step(model_of(inputs, code), x, y)
+
+
+def model_of(inputs, code):
+    return keras.Model(inputs, keras.layers.Dense(1, name="head")(code), name="model")
 
 
 def step(model, x, y):

@@ -4,8 +4,8 @@ Symptom: none
 Seen in: keras-team/keras #11157, and keras.io/guides/transfer_learning, whose second half is to set
 `trainable` back.
 
-`model.trainable_variables` leaves out the weights of a frozen layer, so that no gradient is None and nothing warns.
-Asked about the whole model, the report tells what is frozen.
+`model.trainable_variables` leaves out the weights of a frozen layer, so that no gradient is None and nothing
+warns. Asked about the whole model, the report tells what is frozen.
 """
 
 import tensorflow as tf

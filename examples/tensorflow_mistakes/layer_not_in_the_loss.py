@@ -1,8 +1,8 @@
 """A second head that the loss does not use.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #42542, qqwweee/keras-yolo3 #770, Svdvoort/PrognosAIs_glioma #6: "Gradients do not exist
-for variables when minimizing the loss".
+Seen in: tensorflow/tensorflow #42542, qqwweee/keras-yolo3 #770, Svdvoort/PrognosAIs_glioma #6: "Gradients do
+not exist for variables when minimizing the loss".
 
 The head is computed, and its output is dropped.
 """
@@ -14,17 +14,15 @@ LEARNS = ("box/kernel", "box/bias")
 
 def broken(label, box, x, labels, boxes):
     with tf.GradientTape() as tape:
-        logits = label(x)
-        corners = box(x)  # <- here
-        loss = tf.reduce_mean((logits - labels) ** 2)
+        found = {"label": label(x), "box": box(x)}  # <- here
+        loss = tf.reduce_mean((found["label"] - labels) ** 2)
     return tape.gradient(loss, label.trainable_variables + box.trainable_variables)
 
 
 def cured(label, box, x, labels, boxes):
     with tf.GradientTape() as tape:
-        logits = label(x)
-        corners = box(x)
-        loss = tf.reduce_mean((logits - labels) ** 2) + tf.reduce_mean((corners - boxes) ** 2)
+        found = {"label": label(x), "box": box(x)}
+        loss = tf.reduce_mean((found["label"] - labels) ** 2) + tf.reduce_mean((found["box"] - boxes) ** 2)
     return tape.gradient(loss, label.trainable_variables + box.trainable_variables)
 
 

@@ -1,8 +1,8 @@
 """A loss that is computed behind the `with` block: the tape has been closed by then.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #27660 ("it's a scoping problem"), #26404 (the loss stands one level too far to the
-left).
+Seen in: tensorflow/tensorflow #27660 ("it's a scoping problem"), #26404 (the loss stands one level too far to
+the left).
 
 One level of indentation decides whether the tape hears of the loss.
 """

@@ -3,7 +3,8 @@
 Symptom: none
 Seen in: tensorflow/tensorflow #35713 (ranks of scipy.stats by `numpy_function`), #47288.
 
-`tf.numpy_function` has no gradient. `tf.py_function` has, as long as the function itself is written with TensorFlow.
+`tf.numpy_function` has no gradient. `tf.py_function` has, as long as the function itself is written with
+TensorFlow.
 """
 
 import numpy as np

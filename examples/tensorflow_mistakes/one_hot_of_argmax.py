@@ -3,8 +3,8 @@
 Symptom: none
 Seen in: keras-team/keras #11157 (`K.argmax` between an encoder and a decoder), tensorflow/tfjs-core PR #1218.
 
-The code of the class is a float again, and no gradient comes through it. A softmax at a low temperature is nearly
-one-hot, and has one.
+The code of the class is a float again, and no gradient comes through it. A softmax at a low temperature is
+nearly one-hot, and has one.
 """
 
 import tensorflow as tf

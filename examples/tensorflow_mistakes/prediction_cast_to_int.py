@@ -1,7 +1,8 @@
 """A prediction that is cast to the dtype of its integer labels.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #28836, and answers there: labels are to be cast to floats, not predictions to integers.
+Seen in: tensorflow/tensorflow #28836, and answers there: labels are to be cast to floats, not predictions to
+integers.
 
 TensorFlow complains about two dtypes, and the cast goes to the wrong one of them.
 """

@@ -3,8 +3,8 @@
 Symptom: inert
 Seen in: tensorflow/tensorflow #58614 ("Loss function return a float value").
 
-`float(...)` is written to log the number, and the number goes into the loss. The model learns, and makes up for the
-scale that stays as it is.
+`float(...)` is written to log the number, and the number goes into the loss. The model learns, and makes up
+for the scale that stays as it is.
 """
 
 import tensorflow as tf

@@ -1,8 +1,8 @@
 """A `tf.stop_gradient` that was left in: the encoder was frozen once, while the head was warmed up.
 
 Symptom: none
-Seen in: keras-team/keras #11157 (a pipeline whose first half gets None), tensorflow/tensorflow #42984 (a list of
-weights, and None for each of them).
+Seen in: keras-team/keras #11157 (a pipeline whose first half gets None), tensorflow/tensorflow #42984 (a list
+of weights, and None for each of them).
 
 The head learns and the loss goes down, so nobody looks.
 """

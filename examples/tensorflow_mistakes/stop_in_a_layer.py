@@ -1,7 +1,8 @@
 """A layer whose `call` stops the gradient of what it takes.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #54568 (a memory layer), remigenet/TKAT #8 (a kernel of a layer without gradient).
+Seen in: tensorflow/tensorflow #54568 (a memory layer), remigenet/TKAT #8 (a kernel of a layer without
+gradient).
 
 The layer's own weights learn; all that is before it does not.
 """

@@ -3,8 +3,8 @@
 Symptom: inert
 Seen in: tensorflow/tensorflow #54417 (None in an RNN), #55262 (the gradient of a state for the first state).
 
-Truncated backpropagation stops the state between windows. Stopped at each step, the recurrent weight learns from one
-step back.
+Truncated backpropagation stops the state between windows. Stopped at each step, the recurrent weight learns
+from one step back.
 """
 
 import tensorflow as tf

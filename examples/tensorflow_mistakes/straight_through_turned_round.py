@@ -1,8 +1,8 @@
 """A straight-through estimator that is turned round: what is stopped is the part with the gradient.
 
 Symptom: none
-Seen in: Justin-Tan/generative-compression #27 (how the stop is to stand), keras-team/keras #9396
-("y = g(x) + tf.stop_gradient(f(x) - g(x))").
+Seen in: Justin-Tan/generative-compression #27 (how the stop is to stand), keras-team/keras #9396 ("y = g(x) +
+tf.stop_gradient(f(x) - g(x))").
 
 What is left with a path is the rounding, which passes nothing, and the value is not even rounded.
 """

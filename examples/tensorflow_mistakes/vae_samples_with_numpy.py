@@ -3,8 +3,8 @@
 Symptom: none
 Seen in: tensorflow/tensorflow #36596, #37141 (autoencoders without gradients).
 
-`np.random.normal(mean, deviation)` draws from the right distribution; the mean and the deviation do not hear of it. Noise that
-is scaled and shifted is the same draw, and has a gradient.
+`np.random.normal(mean, deviation)` draws from the right distribution; the mean and the deviation do not hear
+of it. Noise that is scaled and shifted is the same draw, and has a gradient.
 """
 
 import numpy as np

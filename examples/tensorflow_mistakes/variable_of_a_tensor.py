@@ -1,7 +1,8 @@
 """A tensor that is wrapped as a `tf.Variable`, to be differentiated.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #47387 ("I tried manually creating a tf.Variable() with trainable=True"), #29942.
+Seen in: tensorflow/tensorflow #47387 ("I tried manually creating a tf.Variable() with trainable=True"),
+#29942.
 
 The new variable gets a gradient. What its first value was computed from does not.
 """

@@ -1,8 +1,8 @@
 """The weights of another model: a copy was made for evaluation, and its weights are given to the tape.
 
 Symptom: none
-Seen in: tensorflow/tensorflow #37414, #31265 (generator and discriminator), #1511 ("there is no path between any of the
-variables and the loss").
+Seen in: tensorflow/tensorflow #37414, #31265 (generator and discriminator), #1511 ("there is no path between
+any of the variables and the loss").
 
 Each weight gets None, and the optimizer says that no gradients are provided for any variable.
 """
