@@ -14,7 +14,8 @@ HELD = ("target/kernel", "target/bias")
 
 def broken(online, target, states, rewards):
     with tf.GradientTape() as tape:
-        goal = rewards + 0.9 * tf.reduce_max(target(states), axis=-1)  # <- here
+        best = tf.reduce_max(target(states), axis=-1)  # <- here
+        goal = rewards + 0.9 * best
         loss = tf.reduce_mean((tf.reduce_max(online(states), axis=-1) - goal) ** 2)
     variables = online.trainable_variables + target.trainable_variables
     tape.gradient(loss, variables)
@@ -23,7 +24,8 @@ def broken(online, target, states, rewards):
 
 def cured(online, target, states, rewards):
     with tf.GradientTape() as tape:
-        goal = rewards + 0.9 * tf.stop_gradient(tf.reduce_max(target(states), axis=-1))
+        best = tf.stop_gradient(tf.reduce_max(target(states), axis=-1))
+        goal = rewards + 0.9 * best
         loss = tf.reduce_mean((tf.reduce_max(online(states), axis=-1) - goal) ** 2)
     variables = online.trainable_variables + target.trainable_variables
     tape.gradient(loss, variables)
