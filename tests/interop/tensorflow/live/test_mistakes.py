@@ -223,6 +223,25 @@ def test_the_rows_of_an_embedding_get_a_sparse_gradient() -> None:
     assert not flow.findings
 
 
+@tf.custom_gradient
+def numb(x):
+    return x * 2.0, tf.zeros_like
+
+
+def test_zeros_of_a_custom_gradient_are_a_gradient_and_have_no_size() -> None:
+    w = tf.Variable([1.0, 2.0], name="w")
+    with sgtf.watch() as seen:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(numb(w))
+        tape.gradient(loss, w)
+    (call,) = seen.gradient_calls
+    assert call.given == {"w": True}
+    assert call.explain()["w"].status == "flows"
+    flow = sgtf.explain(lambda: tf.reduce_sum(numb(w)), magnitudes=True)
+    (found,) = [f for f in flow.findings if "w" in f.keys]
+    assert found.kind == "zero"
+
+
 def test_variables_that_tensorflow_fills_with_zeros_are_not_given() -> None:
     w, other = tf.Variable(2.0, name="w"), tf.Variable(3.0, name="other")
     with sgtf.watch() as seen:

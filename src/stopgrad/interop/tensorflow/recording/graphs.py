@@ -295,6 +295,8 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
+        if event.kind is Kind.ASSIGNED:  # What is written is a stop by itself.
+            return made
         if self._is_too_early(event, value):
             return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
         if self.is_recorded(event) and not self.is_recorded(value.event):
