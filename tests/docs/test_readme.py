@@ -86,9 +86,9 @@ def test_the_commands_install_what_there_is_and_the_second_runs_the_tests() -> N
 
 def test_the_galleries_of_mistakes_have_the_sizes_that_are_said() -> None:
     text = " ".join(README.read_text().split())
-    whole, torch, jax, ours = map(
-        int, *re.findall(r"(\d+) mistakes that .*?: (\d+) in .*?, (\d+) in .*?, (\d+) in", text)
-    )
-    assert whole == torch + jax + ours
-    for folder, count in (("mistakes", ours), ("torch_mistakes", torch), ("jax_mistakes", jax)):
+    (said,) = re.findall(r"(\d+) mistakes that .*?: (\d+) in .*?, (\d+) in .*?, (\d+) in .*?, (\d+) in", text)
+    whole, *counts = map(int, said)
+    assert whole == sum(counts)
+    folders = ("torch_mistakes", "jax_mistakes", "tensorflow_mistakes", "mistakes")
+    for folder, count in zip(folders, counts, strict=True):
         assert len(list((ROOT / "examples" / folder).glob("[a-z]*.py"))) == count

@@ -29,15 +29,15 @@ class Recorded:
         frozen: the stops that stand for tensors that require no gradient; of each, whether it is at the line
             that froze the tensor.
         unwritten: the stops that nobody wrote, so that nobody can take them out.
-        held_by: what a frozen tensor says of itself, as readers know it.
         updates: the operations that write into a frozen tensor, such as an average of weights: their first
             operand is what it holds, the others are what is written.
+        requires: how the framework says that a tensor requires no gradient.
     """
 
     frozen: Mapping[Operation, bool] = field(default_factory=dict)
     unwritten: Collection[Operation] = ()
     updates: Collection[Operation] = ()
-    held_by: str = "requires_grad is False"
+    requires: str = "requires_grad is False"
 
 
 @dataclass(frozen=True)

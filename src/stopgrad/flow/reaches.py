@@ -165,6 +165,12 @@ class Reaches(Mapping[Any, Reach]):
         xs = {x for key, x in self._asked.xs.items() if self._found[key].status is Status.STOPPED}
         return {x: tuple(ops) for x, ops in stops.items() if x in xs and x not in used}
 
+    @property
+    def requires(self) -> str:
+        """How the framework says that a tensor requires no gradient."""
+        recorded = self._asked.recorded
+        return "" if recorded is None else recorded.requires
+
     def freezing(self, story: Story) -> tuple[Operation, ...]:
         """The stops at the lines that froze tensors, as far as these lines are known."""
         recorded = self._asked.recorded
@@ -293,12 +299,6 @@ class Reaches(Mapping[Any, Reach]):
             return ""  # It avoids an error.
         return "every path to it is cut before"
 
-    @property
-    def held_by(self) -> str:
-        """What a frozen tensor says of itself: that it requires no gradient, or is not trainable."""
-        recorded = self._asked.recorded
-        return "" if recorded is None else recorded.held_by
-
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
@@ -310,7 +310,7 @@ class Reaches(Mapping[Any, Reach]):
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 if story.frozen:
                     operations = self.freezing(story) or operations
-                word = f"{FROZEN}, {self.held_by}" if story.frozen else str(story.status)
+                word = f"{FROZEN}, {self.requires}" if story.frozen else str(story.status)
                 message = f"{word}: {names(keys, self.xs)}"
                 found.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)

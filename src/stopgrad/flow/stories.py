@@ -162,7 +162,7 @@ class _Told:
             f"{shown}: ",
             (FROZEN, DIM),
             *([" at ", *at_places(one.cause for one in froze if one is not None)] if any(froze) else []),
-            f", {self._report.held_by}",
+            f", {self._report.requires}",
             *(
                 [
                     f"; {'' if every else 'some '}also cut at ",

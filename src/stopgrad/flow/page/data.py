@@ -228,7 +228,7 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "label": plain(label),
                 "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": _paths(reach, report.held_by if x in report.frozen else ""),
+                "paths": f"{FROZEN}, {report.requires}" if x in report.frozen else _paths(reach),
                 "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
@@ -271,10 +271,8 @@ def _reason(cut: Cut) -> str:
     return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
 
 
-def _paths(reach: Reach, held_by: str) -> str:
+def _paths(reach: Reach) -> str:
     """What is said of the paths to a tensor."""
-    if held_by:
-        return f"{FROZEN}, {held_by}"
     if reach.cut_paths:
         return paths_cut([(reach.cut_paths, reach.paths)]) or "the only path is cut"
     return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"

@@ -64,7 +64,7 @@ def told_of(asking: Asking) -> str:
 
 def why_none(recorder: Recorder, asking: Asking, names: Sequence[str]) -> list[Site]:
     """The lines that keep gradients from some of what was asked for, and the line that asked."""
-    flow = explained("explain", recorder, asking.losses, subjects_asked(recorder, asking), None, asking)
+    flow = explained("explain", recorder, asking.losses, subjects_asked(asking), None, asking)
     return [*cutting(flow, names), *sites("called", "differentiated here", asking.place)]
 
 

@@ -62,7 +62,7 @@ class GradientCall:
         """
         recorder, asking = self._recorder, self._asking
         asked = xs is not None
-        subjects = subjects_of("explain", recorder, xs) if asked else subjects_asked(recorder, asking)
+        subjects = subjects_of("explain", recorder, xs) if asked else subjects_asked(asking)
         return explained("explain", recorder, asking.losses, subjects, only, asking)
 
     def __repr__(self) -> str:
@@ -209,21 +209,9 @@ def named_sources(asking: Asking) -> dict[str, Any]:
     return found
 
 
-def subjects_asked(recorder: Recorder, asking: Asking) -> dict[str, Subject]:
+def subjects_asked(asking: Asking) -> dict[str, Subject]:
     """What a gradient was asked for, by name."""
-    return {
-        key: Subject(source.value, _is_held(recorder, source.value))
-        for key, source in named_sources(asking).items()
-    }
-
-
-def _is_held(recorder: Recorder, value: Value | Symbol) -> bool:
-    """Whether a value is a variable that is not trainable."""
-    for known, one in recorder.variables.values():
-        variable = None if known is None else known()
-        if one == value and variable is not None:
-            return not variable.trainable
-    return False
+    return {key: Subject(source.value, source.held) for key, source in named_sources(asking).items()}
 
 
 def _seen(recorder: Recorder) -> dict[str, Subject]:

@@ -16,6 +16,7 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitioned
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
 CASES = frozenset({"Case", "StatelessCase"})
 LOOPS = frozenset({"While", "StatelessWhile"})
+UNTAPED = "computed while the tape did not record"
 ROUNDS = 4
 """The most rounds of a loop that are written out."""
 
@@ -32,7 +33,6 @@ class Reading:
     def __init__(self, graph: Any, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
         self.made: dict[tuple[str, int], Output] = {}
-        self._order = {op.name: i for i, op in enumerate(graph.get_operations())}
         self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
 
     def captured(self, op: Any) -> Any:
@@ -40,17 +40,23 @@ class Reading:
         return self._outside.get(op.name)
 
     def missing(self, tensors: Sequence[Any]) -> list[Any]:
-        """The operations that led to tensors and are not read yet, in order."""
-        stack = [tensor.op for tensor in tensors]
+        """The operations that led to tensors and are not read yet, each after those that it takes.
+
+        The order in which they were added is another: to differentiate a loop gives it more inputs.
+        """
+        stack = [(tensor.op, False) for tensor in reversed(tensors)]
         found: dict[str, Any] = {}
+        seen: set[str] = set()
         while stack:
-            op = stack.pop()
-            if op.name in found or (op.name, 0) in self.made:
+            op, are_read = stack.pop()
+            if are_read:
+                found[op.name] = op
+            if op.name in seen or (op.name, 0) in self.made:
                 continue
-            found[op.name] = op
-            stack += [x.op for x in op.inputs]
-            stack += [x.op for one in _written_before(op) for x in one.inputs]
-        return sorted(found.values(), key=lambda op: self._order.get(op.name, 0))
+            seen.add(op.name)
+            before = [*op.inputs, *[x for one in _written_before(op) for x in one.inputs]]
+            stack += [(op, True), *[(x.op, False) for x in reversed(before)]]
+        return list(found.values())
 
 
 def _written_before(op: Any) -> Iterator[Any]:
@@ -90,6 +96,15 @@ class Bodies:
         self._read(reading, [symbol.tensor])
         return reading.made[symbol.name, symbol.index]
 
+    def loss(self, symbol: Symbol) -> Output:
+        """What stands for a loss in such a graph: behind a stop if the tape does not know it."""
+        made, op = self.symbol(symbol), symbol.tensor.op
+        if self._tape is None or not op.inputs or op.type == "StopGradient":
+            return made
+        if self._tape in self._recorder.tapes_at(symbol.graph, op.name):
+            return made
+        return self._make.stop(made, UNTAPED, UNTAPED, of_operation(op))
+
     def inline(self, graph: Any, inputs: Sequence[Output]) -> list[Output]:
         """The results of a function of TensorFlow's for some arguments."""
         reading = Reading(graph, is_inside=True)
@@ -115,8 +130,7 @@ class Bodies:
             return made
         if tape in tapes_at(reading.graph, op.name) and tape not in tapes_at(reading.graph, x.op.name):
             if made not in self._outside:
-                told = "computed while the tape did not record"
-                self._outside[made] = self._make.stop(made, told, told, of_operation(x.op))
+                self._outside[made] = self._make.stop(made, UNTAPED, UNTAPED, of_operation(x.op))
             return self._outside[made]
         return made
 

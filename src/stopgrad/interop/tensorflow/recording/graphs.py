@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from stopgrad.base.source import RawLocation
@@ -32,6 +32,7 @@ from stopgrad.interop.tensorflow.recording.recorder import READS, Recorder
 UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""
 NOT_TRAINED = "trainable is False"
+UNWATCHED = "no tape watched it: tape.watch does"
 
 
 class Subject(NamedTuple):
@@ -66,7 +67,7 @@ def report_of(
     asked = {key: building.subject(key) for key in xs}
     findings = _left(building, losses, xs)
     findings += [Finding("not followed", what, ()) for what in recorder.lost]
-    recorded = Recorded(building.frozen, building.unwritten, held_by=NOT_TRAINED)
+    recorded = Recorded(building.frozen, building.unwritten, set(), NOT_TRAINED)
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
     return flow_of(question, (), findings, measured)
@@ -95,6 +96,38 @@ def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str,
         mark = building.make.stop(made, departure.call, departure.call, departure.place).op
         message = f"{some(keys)} left for Python by {departure.call}: no gradient comes back from there"
         found.append(Finding("left", message, (mark,), tuple(keys)))
+    return found + _unused(building, came, end, missing)
+
+
+def _unused(
+    building: Building, came: Collection[Event], end: int, missing: Mapping[str, Event]
+) -> list[Finding]:
+    """Where what was made of a subject ends, when nothing that was recorded leads on to the loss.
+
+    NumPy reads a tensor without a word to anybody; so its functions end a path, too.
+    """
+    led: dict[Event, list[str]] = {}
+    for key, event in missing.items():
+        led.setdefault(event, []).append(key)
+    last: dict[Event, None] = {}
+    for event in building.recorder.events() if missing else ():
+        if event.serial < end and event not in came and building.is_recorded(event):
+            taken = [value.event for value in event.inputs if value.event in led]
+            if taken:
+                led[event] = list(dict.fromkeys([key for one in taken for key in led[one]]))
+                last[event] = None
+                for one in taken:
+                    last.pop(one, None)
+    lines: dict[RawLocation, tuple[Event, list[str]]] = {}
+    for event in last:
+        if event.place is not None:
+            keys = lines.setdefault(event.place, (event, []))[1]
+            keys += [key for key in led[event] if key not in keys]
+    found = []
+    for event, keys in lines.values():
+        mark = building.make.stop(building.output(Value(event, 0)), event.call, event.call, event.place).op
+        message = f"{some(keys)} led to this, and nothing that TensorFlow recorded leads on to the loss"
+        found.append(Finding("unused", message, (mark,), tuple(keys)))
     return found
 
 
@@ -123,6 +156,7 @@ class Building:
         self._held = {x.value.event for x in xs.values() if x.held and isinstance(x.value, Value)}
         self._outside: dict[Output, Output] = {}
         self._guarded: dict[Output, Output] = {}
+        self._since: dict[Event, int] = {}
         self._bodies = Bodies(self.make, recorder, tape, self.output)
 
     # ---------------------------------------------------------------------------------------- what is asked
@@ -138,8 +172,10 @@ class Building:
 
     def loss(self, value: Value | Symbol) -> Output:
         """What stands for a loss: behind a stop if the tape does not know how it was made."""
+        if isinstance(value, Symbol):
+            return self._bodies.loss(value)
         made = self.output(value)
-        if isinstance(value, Symbol) or self._is_recorded(value.event):
+        if self.is_recorded(value.event):
             return made
         told, place = self._why_not(value.event)
         return self.make.stop(made, told, told, place)
@@ -191,20 +227,41 @@ class Building:
         if event in self._held:
             self._guarded[made] = held = self.make.stop(made, "tf.Variable", NOT_TRAINED, event.place)
             self.frozen[held.op] = False
-        elif name is not None and not self._watches(event):
-            told = "no tape watched it: tape.watch does" if event.kind is Kind.CONSTANT else _UNWATCHED
+        elif name is None and event.kind is Kind.CONSTANT:
+            return
+        elif (since := self._watched_since(event)) is not None:
+            self._since[event] = since
+        elif name is not None:
+            told = UNWATCHED if event.kind is Kind.CONSTANT else _UNWATCHED
             self._guarded[made] = held = self.make.stop(made, "tf.GradientTape", told, self._tape_place())
             self.unwritten.add(held.op)
 
-    def _watches(self, event: Event) -> bool:
-        """Whether the tape watches a variable or a constant that is asked about."""
+    def _watched_since(self, event: Event) -> int | None:
+        """Since when the tape watches a variable or a constant that is asked about; None if it does not."""
         tape = self.tape
         if tape is None or (event.kind is Kind.VARIABLE and tape.reads):
-            return True
-        return any(
-            known[1].event is event and key in tape.watched
+            return 0
+        since = [
+            tape.watched[key]
             for table in (self.recorder.variables, self.recorder._values)
             for key, known in table.items()
+            if known[1].event is event and key in tape.watched
+        ]
+        return min(since, default=None)
+
+    def _is_too_early(self, event: Event, value: Value) -> bool:
+        """Whether the tape did not record an event since it watched what the event takes only later.
+
+        It records an event as soon as it watches one thing that it takes.
+        """
+        if event.serial > self._since.get(value.event, 0) or self.tape not in event.tapes:
+            return False
+        others = [other.event for other in event.inputs if other != value]
+        return not any(
+            self._since.get(other, event.serial) < event.serial
+            if other.kind in (Kind.VARIABLE, Kind.CONSTANT)
+            else self.is_recorded(other)
+            for other in others
         )
 
     def _tape_place(self) -> RawLocation | None:
@@ -240,15 +297,25 @@ class Building:
         made = self.used(value)
         if event.call in UNRECORDED:
             return made
-        if self._is_recorded(event) and not self._is_recorded(value.event):
+        if event.kind is Kind.ASSIGNED:  # What is written is a stop by itself.
+            return made
+        if self._is_too_early(event, value):
+            return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
+        if self.is_recorded(event) and not self.is_recorded(value.event):
             if made not in self._outside:
-                told, place = self._why_not(value.event)
+                is_first = value in self._names and not self._asked_above(value)
+                told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
                 self._outside[made] = self.make.stop(made, told, told, place)
                 self.unwritten.discard(self._outside[made].op)
             return self._outside[made]
         return made
 
-    def _is_recorded(self, event: Event) -> bool:
+    def _asked_above(self, value: Value) -> bool:
+        """Whether something else that is asked about led to a value."""
+        led = set(above([value])) - {value.event}
+        return any(event in led for event, _ in self._names)
+
+    def is_recorded(self, event: Event) -> bool:
         """Whether the tape knows how an event made its results; what is no operation has no such question."""
         if self.tape is None or event.kind not in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
             return True

@@ -56,6 +56,8 @@ class Maker:
             place: the line.
             scope: the layers of Keras' in which it ran.
         """
+        if kind in passing.SHAPES:
+            return [self.leaf(sizes, place=place) for sizes in results]
         if not results:
             return []
         whole = tuple([known(sizes) for sizes in results])

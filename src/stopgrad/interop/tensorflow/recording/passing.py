@@ -20,6 +20,8 @@ from stopgrad.interop.tensorflow.recording.record import Shape
 FLAT = "its gradient is zero everywhere"
 NONE = "TensorFlow gives it no gradient"
 STOPPED, NOT_DIFFERENTIABLE, UNDEFINED = "stopped", "not differentiable", "undefined"
+SHAPES = frozenset({"Shape", "ShapeN", "Rank", "Size", "ZerosLike", "OnesLike"})
+"""What depends on the sizes of its inputs alone: no path of a value runs through it."""
 ANSWERS = 4096
 """The most answers that are kept."""
 
@@ -77,12 +79,14 @@ def _asked(
     open_ = [j for j, sizes in enumerate(outputs) if has_gradients(sizes[0])]
     if name == "StopGradient":
         return Answer(tuple((i, STOPPED, "tf.stop_gradient") for i in every))
+    if not live or not open_:  # Nobody asks for its gradient function.
+        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
     try:
         function = internals.gradient_function(name)
     except LookupError:
         told = f"TensorFlow has no gradient function for {name}: to ask for it raises a LookupError"
         return Answer(tuple((i, UNDEFINED, told) for i in live))
-    if function is None or not live or not open_:
+    if function is None:
         return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
     try:
         given = _gradients(function, made, inputs, outputs, open_)

@@ -46,7 +46,7 @@ class Tape:
         place: where it was opened.
         opened, closed: when it first began to record, and last ceased to; 0 while it records.
         reads: whether it watches variables that are read.
-        watched: the numbers of the tensors and variables that it was told to watch.
+        watched: when it was told to watch tensors and variables, by their numbers.
         paused: whether it does not record, but has not been left.
         pause: where recording was stopped.
     """
@@ -55,7 +55,7 @@ class Tape:
     reads: bool
     opened: int = field(default_factory=now)
     closed: int = 0
-    watched: set[int] = field(default_factory=set)
+    watched: dict[int, int] = field(default_factory=dict)
     pauses: list[tuple[int, int, RawLocation | None]] = field(default_factory=list)
 
 
@@ -128,12 +128,14 @@ class Source(NamedTuple):
         name: the variable's, or its place among the sources.
         value: what it is.
         some: whether TensorFlow gave a gradient; None where it gave zeros in place of none.
+        held: whether it was a variable that is not trainable.
         variable: the variable; None for a tensor.
     """
 
     name: str
     value: Value | Symbol
     some: bool | None
+    held: bool = False
     variable: Any = None
 
 

@@ -24,6 +24,7 @@ from stopgrad.interop.tensorflow.recording.record import (
     Symbol,
     Tape,
     Value,
+    above,
     now,
 )
 
@@ -83,7 +84,8 @@ class Recorder:
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
         try:
-            self._operation(kind, inputs, attrs, outputs, op_name, graph)
+            # Where TensorFlow falls back from its fast path, the kind comes in bytes.
+            self._operation(tf.compat.as_str(kind), inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
             self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
 
@@ -101,11 +103,15 @@ class Recorder:
             if tapes and op_name is not None:
                 self._notes.setdefault(graph, {})[op_name] = tapes
             return
+        if kind == "VarHandleOp":  # Its sizes are known when it is read.
+            made = Event(Kind.VARIABLE, "Variable", here(), (), (shape_of(outputs[0]),))
+            self.variables[identity_of(outputs[0])] = None, Value(made, 0)
+            return
         if any(identity_of(x) not in self._values for x in inputs):
             self._read_within(inputs, tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
-            self._write(kind, taken, inputs, tapes)
+            self._write(kind, taken, inputs)
             return
         if kind in READS:
             written = self._assigned.get(identity_of(inputs[0]))
@@ -142,13 +148,16 @@ class Recorder:
             event = Event(Kind.OPERATION, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
             self._note(event, [x])
 
-    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
-        """Note what was written into a variable, for as long as the tapes record that were open then."""
+    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any]) -> None:
+        """Note what was written into a variable, for as long as the tapes are open that were open then.
+
+        A variable's first value is written while recording is stopped.
+        """
         event = Event(
             Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].number],)
         )
         key = identity_of(inputs[0])
-        if tapes:
+        if self._active:
             self._assigned[key] = Value(event, 0)
         else:
             self._assigned.pop(key, None)
@@ -198,6 +207,10 @@ class Recorder:
         self._assigned.clear()
         self._active = ()
         self.departures.clear()
+
+    def events(self) -> list[Event]:
+        """The events that are known still, in order."""
+        return above([value for _, value in self._values.values()])
 
     def knows(self, tensor: Any) -> bool:
         """Whether something that was recorded made a tensor, or it was recorded in a graph."""
@@ -302,7 +315,7 @@ class Recorder:
             if hasattr(x, "handle"):
                 self.accessed(x)
                 x = x.handle
-            known.watched.add(identity_of(x))
+            known.watched.setdefault(identity_of(x), now())
             if isinstance(x, internals.EagerTensor):
                 self._begin_at(x, known)
 
@@ -341,9 +354,10 @@ class Recorder:
             name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
             if name in ("Variable", f"sources[{i}]"):  # It has no name of its own.
                 name = called_by_user(one) or name
+            held = not getattr(one, "trainable", True)
             some = None if zeros else gradient is not None
             variable = one if hasattr(one, "handle") else None
-            found.append(Source(name, self.place_in_record(source), some, variable))
+            found.append(Source(name, self.place_in_record(source), some, held, variable))
         losses = tuple([self.place_in_record(target) for target in targets])
         asking = Asking(kind, losses, tuple(found), place, tape)
         self.askings.append(asking)

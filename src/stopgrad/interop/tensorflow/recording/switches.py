@@ -270,8 +270,11 @@ def _accessing(access: Original) -> Original:
 
 def _leaving(convert: Original) -> Original:
     def _numpy(tensor: Any) -> Any:
-        for recorder in _RUNNING.recorders:
-            recorder.departed(tensor, ".numpy()")
+        if _RUNNING.recorders:
+            method = sys._getframe(1).f_code.co_name  # numpy, __float__, __int__
+            call = f"{method.strip('_')}()" if method.startswith("_") else f".{method}()"
+            for recorder in _RUNNING.recorders:
+                recorder.departed(tensor, call)
         return convert(tensor)
 
     return _numpy

@@ -66,7 +66,7 @@ def no_gradient(known: _Known, recorder: Recorder) -> Iterator[Problem]:
         if not names or not (known.stepping or known.arriving):
             continue
         asking = point.asking
-        flow = explained("explain", recorder, asking.losses, subjects_asked(recorder, asking), None, asking)
+        flow = explained("explain", recorder, asking.losses, subjects_asked(asking), None, asking)
         apart: dict[tuple[Any, ...], list[str]] = {}
         for name in names:
             lines = tuple((site.location.file, site.location.line) for site in cutting(flow, [name]))
