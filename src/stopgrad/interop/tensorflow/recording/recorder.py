@@ -73,7 +73,8 @@ class Recorder:
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
         try:
-            self._operation(kind, inputs, attrs, outputs, op_name, graph)
+            # Where TensorFlow falls back from its fast path, the kind comes in bytes.
+            self._operation(tf.compat.as_str(kind), inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
             self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
 
