@@ -21,6 +21,7 @@ from programs.tensorflows import CALLED, Tensorflow, TensorflowModel, arguments,
 from stopgrad.interop.tensorflow import watching
 from stopgrad.interop.tensorflow.recording.passing import FLAT
 
+DIFFER = watching._wrong
 OUTSIDE = (
     "tape.stop_recording()",
     "computed before the tape was opened",
@@ -92,10 +93,18 @@ def complaints_of_tensorflow(program: Program) -> Complaints:
     with sgtf.watch() as seen:
         tape, results = run_program(written, given)
         truth = gradients_of(tape, results, sources)
-    with mock.patch.object(watching, "_found_by", side_effect=watching._found_by) as fallback:
+    differing = []
+
+    def wrong(*about: Any) -> list[str]:
+        differing.extend(DIFFER(*about))
+        return []
+
+    with mock.patch.object(watching, "_wrong", wrong):
         flow = seen.explain(results, sources)
-    if fallback.called:
-        yield "the report had to be made of what TensorFlow gave"
+    for name in differing:
+        zeros = truth[name] is not None and not truth[name].any()
+        gave = "zeros" if zeros else arriving(truth[name])
+        yield f"{name}: {flow[name].status!r}, but {gave} ends in the report that is made of what TensorFlow gave"
     said = said_of(flow, program, written)
     yield from against_model(said, program, TENSORFLOW, TensorflowModel)
     unwatched = truth_of(program)
@@ -127,6 +136,10 @@ def one_against_tape(name: str, arrives: bool, status: str, gradient: Any, when:
         yield f"{when}{name}: {status!r}, and TensorFlow gives no gradient"
     elif not arrives and gradient is not None and gradient.any():
         yield f"{when}{name}: {status!r}, and TensorFlow gives a gradient"
+
+
+def arriving(gradient: object) -> str:
+    return "no gradient" if gradient is None else "a gradient"
 
 
 def is_removable(program: Program, end: End) -> bool:

@@ -213,6 +213,8 @@ class Building:
     def _custom(self, event: Event, inputs: Sequence[Output]) -> list[Output]:
         """What has a gradient function of its own: a function that was called, or a custom gradient."""
         if event.call == "tape.watch":
+            if self.tape not in event.tapes:  # Another tape's paths pass.
+                return list(inputs)
             made = self.make.stop(
                 inputs[0], "tf.GradientTape.watch", "a tape's paths begin at what it watches", event.place
             )
