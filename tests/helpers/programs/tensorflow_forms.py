@@ -116,9 +116,10 @@ OWN = {
     "sequence": form(
         "f->f", "o", "seq({0}[None])[0]", parts="seq.first.kernel seq.second.kernel seq.second.bias"
     ),
-    "functional": form("f->f", "o", "fun({0}[None])[0]", parts="net.kernel net.bias", weight=1.0),
+    "functional": form("f->f", "o|s", "fun({0}[None])[0]", parts="net.kernel net.bias", weight=1.0),
     "frozen": form("f->f", "o", "frozen({0}[None])[0]", parts="frozen.kernel frozen.bias", weight=2.0),
     "biased": form("f->f", "o", "{0} + unwatched", parts="un.watched"),
+    "held": form("f->f", "o", "{0} + held * 0.5", parts="held.variable"),
     "looked_up": form(
         "fi->f", "o o", "{0} + table(tf.clip_by_value({1}, 0, 2))[0]", parts="table.embeddings"
     ),
@@ -134,7 +135,6 @@ OWN = {
         "f->f",
         "x",
         "tf.reshape(tf.numpy_function(np.tanh, [{0}], tf.float32), [3])",
-        opened="tf.tanh({0})",
     ),
     "slope": form("ff->f", "o o", "slope(lambda t: tf.tanh(t) * {1}, {0})"),
     "slope_with_stop": form(

@@ -19,7 +19,6 @@ from programs.reach import STATUSES, End
 from programs.tensorflow_forms import LIBRARY, TENSORFLOW
 from programs.tensorflows import CALLED, Tensorflow, TensorflowModel, arguments, sources_of, tensorflow_program
 from stopgrad.interop.tensorflow import watching
-from stopgrad.interop.tensorflow.recording.passing import FLAT
 
 DIFFER = watching._wrong
 OUTSIDE = (
@@ -111,17 +110,14 @@ def complaints_of_tensorflow(program: Program) -> Complaints:
     for name, g in truth.items():
         if (g is None) != (unwatched[name] is None) or (g is not None and not np.array_equal(g, unwatched[name])):
             yield f"{name}: another gradient than without a watch"
-    yield from against_tape(flow, said, truth, program)
+    yield from against_tape(said, truth, program)
     return said
 
 
-def against_tape(flow: Any, said: Said, truth: dict[str, Any], program: Program) -> Iterator[str]:
+def against_tape(said: Said, truth: dict[str, Any], program: Program) -> Iterator[str]:
     """Where a report and TensorFlow differ about the program, and about it without each end."""
     for name, (status, _) in said.items():
         yield from one_against_tape(name, status in ARRIVES, status, truth[name], "")
-        if truth[name] is not None and status not in ARRIVES:
-            if not any(FLAT in cut.reason for cut in flow[name].cuts):
-                yield f"{name}: {status!r}, and TensorFlow gives zeros"
     labels = dict.fromkeys([end.label for _, ends in said.values() for end in ends if is_removable(program, end)])
     for label in labels:
         opened = truth_of(program, label)

@@ -39,15 +39,17 @@ __all__ = [
 
 BEFORE, AFTER = "before", "after"
 """The names of blocks that stand before and after the tape."""
-MODULES = ("net", "seq", "fun", "frozen", "unwatched", "table", "rows", "norm", "store", "own_linear")
-HELD = ("frozen.kernel", "frozen.bias")
-"""Weights that are not trainable."""
+MODULES = ("net", "seq", "fun", "frozen", "unwatched", "table", "rows", "norm", "store", "own_linear", "held")
+HELD = ("held.variable",)
+"""Variables that are not trainable; Keras' own word for it, of a layer, does not keep tapes from them."""
 PARAMETERS = (
     "net.kernel",
     "net.bias",
     "seq.first.kernel",
     "seq.second.kernel",
     "seq.second.bias",
+    "frozen.kernel",
+    "frozen.bias",
     *HELD,
     "un.watched",
     "table.embeddings",
@@ -85,7 +87,8 @@ def arguments(seed: int) -> dict[str, Any]:
         return x * weight, grad
 
     own_linear.weight = weight
-    modules = (net, seq, fun, frozen, drawn(3), table, rows, norm, store, own_linear)
+    held = tf.Variable(drawn(3), trainable=False, name="held")
+    modules = (net, seq, fun, frozen, drawn(3), table, rows, norm, store, own_linear, held)
     return given | dict(zip(MODULES, modules, strict=True))
 
 
@@ -93,11 +96,9 @@ def sources_of(given: dict[str, Any]) -> dict[str, Any]:
     """What is asked about."""
     net, seq, frozen, norm = given["net"], given["seq"], given["frozen"], given["norm"]
     first, second = seq.layers
-    found = [net.kernel, net.bias, first.kernel, second.kernel, second.bias, frozen.kernel, frozen.bias]
-    found = [one.value if not isinstance(one, tf.Variable) else one for one in found]
     plain = lambda one: getattr(one, "_value", one)
     found = [plain(one) for one in (net.kernel, net.bias, first.kernel, second.kernel, second.bias)]
-    found += [plain(frozen.kernel), plain(frozen.bias), given["unwatched"]]
+    found += [plain(frozen.kernel), plain(frozen.bias), given["held"], given["unwatched"]]
     found += [plain(given["table"].embeddings), given["rows"], plain(norm.gamma), plain(norm.beta)]
     found.append(given["own_linear"].weight)
     inputs = {name: given[name] for name in ("f0", "f1", "f2")}
@@ -204,20 +205,26 @@ class Tensorflow(Writer):
         self.line(f"from {self.module} import *")
         self.line(f"def program({', '.join(self.inputs)}):")
         self._indent += 1
-        statements = list(self.program.statements)
+        statements, results = list(self.program.statements), list(self.program.results)
         if not (statements and self._is_outside(statements[0], BEFORE)):
             self._open()
         for statement in statements:
             if self._is_outside(statement, AFTER):
+                outside = {name for inner in statement.inside for name in inner.makes}
+                for k, name in enumerate(results):
+                    if name not in outside:
+                        results[k] = f"{name}_too"
+                        self.line(f"{name}_too = {name} * 1.0")
                 self._indent -= 1
             self.statement(statement)
             if self._is_outside(statement, BEFORE):
                 self._open()
-        self.line(f"results = ({''.join([f'{name} * 1.0, ' for name in self.program.results])})")
         if not (statements and self._is_outside(statements[-1], AFTER)):
+            results = [f"{name} * 1.0" for name in results]
+            self.line(f"results = ({', '.join(results)},)")
             self._indent -= 1
-        self._where["results"] = len(self._lines)
-        self.line("return tape, results")
+            results = ["*results"]
+        self.line(f"return tape, ({', '.join(results)},)")
         return Written("\n".join(self._lines) + "\n", self._where)
 
     def _open(self) -> None:
@@ -399,6 +406,8 @@ class TensorflowModel(Model):
 
     def _made(self, statement: Statement, scope: Scope) -> list[Tensor]:
         """Tapes never record a stop, so that in a block it is what it takes that has no record."""
+        if statement.form == "numpy" and not self.in_graph:  # What comes back from Python is new.
+            return [Tensor(True, frozenset(), frozenset(), self.here)]
         made = super()._made(statement, scope)
         if not self.here or statement.form not in self.forms:
             return made

@@ -32,7 +32,6 @@ class Reading:
     def __init__(self, graph: Any, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
         self.made: dict[tuple[str, int], Output] = {}
-        self._order = {op.name: i for i, op in enumerate(graph.get_operations())}
         self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
 
     def captured(self, op: Any) -> Any:
@@ -40,17 +39,23 @@ class Reading:
         return self._outside.get(op.name)
 
     def missing(self, tensors: Sequence[Any]) -> list[Any]:
-        """The operations that led to tensors and are not read yet, in order."""
-        stack = [tensor.op for tensor in tensors]
+        """The operations that led to tensors and are not read yet, each behind those whose results it takes.
+
+        The order in which they were made is another: a loop's gradient adds to what the loop takes.
+        """
+        stack = [(tensor.op, False) for tensor in tensors]
         found: dict[str, Any] = {}
         while stack:
-            op = stack.pop()
+            op, is_done = stack.pop()
             if op.name in found or (op.name, 0) in self.made:
                 continue
-            found[op.name] = op
-            stack += [x.op for x in op.inputs]
-            stack += [x.op for one in _written_before(op) for x in one.inputs]
-        return sorted(found.values(), key=lambda op: self._order.get(op.name, 0))
+            if is_done:
+                found[op.name] = op
+                continue
+            stack.append((op, True))
+            taken = [*op.inputs, *[x for one in _written_before(op) for x in one.inputs]]
+            stack += [(x.op, False) for x in taken]
+        return list(found.values())
 
 
 def _written_before(op: Any) -> Iterator[Any]:
@@ -69,6 +74,9 @@ class Bodies:
         recorder: what was recorded.
         tape: the tape that differentiates; None if every operation counts as recorded.
         outer: finds what stands for a tensor outside of a graph.
+
+    Attributes:
+        filled: what branches and loops took, for which TensorFlow gives zeros where it has no gradient.
     """
 
     def __init__(
@@ -81,6 +89,7 @@ class Bodies:
         self._make, self._recorder, self._tape, self._outer = make, recorder, tape, outer
         self._readings: dict[int, Reading] = {}
         self._outside: dict[Output, Output] = {}
+        self.filled: dict[Output, None] = {}
 
     def symbol(self, symbol: Symbol) -> Output:
         """What stands for a tensor of a graph that is not called, but traced."""
@@ -127,6 +136,8 @@ class Bodies:
             return self._source(reading, op)
         if kind in CALLS:
             return self._called(reading, op, op.get_attr("f").name, inputs)
+        if kind in BRANCHES or kind in CASES or kind in LOOPS:
+            self.filled.update(dict.fromkeys(inputs))
         if kind in BRANCHES:
             names = [op.get_attr(name).name for name in BRANCHES[kind]]
             return self._branches(reading, op, names, inputs)

@@ -52,8 +52,8 @@ def report_of(
     xs: Mapping[str, Subject],
     tape: Tape | None,
     sizes: Mapping[str, Magnitude] | None = None,
-) -> Flow:
-    """The report on what was recorded.
+) -> tuple[Flow, frozenset[str]]:
+    """The report on what was recorded, and the subjects for which TensorFlow may give zeros for no gradient.
 
     Args:
         losses: what is differentiated.
@@ -69,7 +69,7 @@ def report_of(
     recorded = Recorded(building.frozen, building.unwritten, set())
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
-    return flow_of(question, (), findings, measured)
+    return flow_of(question, (), findings, measured), building.filled(asked)
 
 
 def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str, Subject]) -> list[Finding]:
@@ -151,6 +151,17 @@ class Building:
             return self._bodies.symbol(value)
         self.output(value)
         return self._made[value.event, value.number]
+
+    def filled(self, asked: Mapping[str, Output]) -> frozenset[str]:
+        """The subjects from which a path leads into a branch or loop of a graph."""
+        stack = [made.op for made in self._bodies.filled]
+        led = set(stack)
+        while stack:
+            for x in stack.pop().inputs:
+                if x.op not in led:
+                    led.add(x.op)
+                    stack.append(x.op)
+        return frozenset([key for key, made in asked.items() if made.op in led])
 
     def used(self, value: Value) -> Output:
         """What stands for a value where it is used: behind a stop if no tape recorded how it was made."""

@@ -93,7 +93,8 @@ class Recorder:
                 self._notes.setdefault(graph, {})[op_name] = tapes
             return
         if any(identity_of(x) not in self._values for x in inputs):
-            self._read_within(inputs, tapes)
+            # TensorFlow stops recording for a stop, and reads the variable then.
+            self._read_within(inputs, self._active if kind == "StopGradient" else tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
             self._write(kind, taken, inputs, tapes)
