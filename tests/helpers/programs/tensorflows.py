@@ -353,7 +353,8 @@ def tensorflow_program(seed: int, attempt: int = 0) -> Program:
 
 def _apart(statements: list[Statement], where: str) -> list[Statement]:
     """The first statements, as far as they are plain ones, in a block."""
-    plain = [s.form in TENSORFLOW and s.form not in ELSEWHERE for s in statements]
+    left_out = ELSEWHERE if where == BEFORE else (*ELSEWHERE, *LAST)  # Without a stop it is of no use there.
+    plain = [s.form in TENSORFLOW and s.form not in left_out for s in statements]
     count = plain.index(False) if False in plain else len(plain)
     count = min(count, 3, len(statements) - 1)
     if count < 1:
@@ -406,7 +407,8 @@ class TensorflowModel(Model):
 
     def _made(self, statement: Statement, scope: Scope) -> list[Tensor]:
         """Tapes never record a stop, so that in a block it is what it takes that has no record."""
-        if statement.form == "numpy" and not self.in_graph:  # What comes back from Python is new.
+        left = statement.form == "numpy" and not self.in_graph  # What comes back from Python is new.
+        if left or (self.here and statement.form in ASSIGNS):  # So is what is assigned while nothing records.
             return [Tensor(True, frozenset(), frozenset(), self.here)]
         made = super()._made(statement, scope)
         if not self.here or statement.form not in self.forms:
@@ -479,6 +481,8 @@ class TensorflowModel(Model):
         reader, results = read_by(self, statement.functions[0], scope, taken)
         arguments = dict(zip(reader.marks, statement.passes, strict=False))
         end = End(statement.label, BLIND)
+        variables = [scope[name] for name in self.inputs if name not in ("f1", "un.watched", *HELD)]
+        named = [one.ways for one in variables if isinstance(one, Tensor)]  # TensorFlow asks for each it reads.
         made = []
         for name, y in zip(statement.makes, results, strict=True):
             read = {way.source for way in y.ways}
@@ -486,12 +490,13 @@ class TensorflowModel(Model):
             for mark, x in reader.marks.items():
                 if arguments.get(mark) is not None:
                     ways |= x.ways
-                elif mark in arguments or mark in read:
+                elif mark in arguments or mark in read or x.ways in named:
                     ways |= self.behind(x.ways, end) if x.smooth else x.ways
             made.append(Tensor(name[0] == "f", frozenset(ways), frozenset(), self.here))
         return made
 
 
+ASSIGNS = ("assigned", "assign_added")
 LAST = ("stop", "stop_both", "stop_twice", "stop_in_keras")
 """The statements whose last operation is a stop."""
 _: tuple[Any, ...] = (Block, Form, Reader)

@@ -251,7 +251,8 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
-        if self._is_recorded(event) and not self._is_recorded(value.event):
+        gap = self._gap(value.event)
+        if gap is not None and gap != self._gap(event):
             if made not in self._outside:
                 told, place = self._why_not(value.event)
                 self._outside[made] = self.make.stop(made, told, told, place)
@@ -266,6 +267,14 @@ class Building:
         if event.call in UNRECORDED:
             return True
         return self.tape in event.tapes
+
+    def _gap(self, event: Event) -> int | None:
+        """The time in which an event was not recorded, by when it began; None for what was recorded."""
+        if self._is_recorded(event):
+            return None
+        assert self.tape is not None
+        ends = [began for began, ended, _ in self.tape.pauses if began < event.serial < ended]
+        return ends[0] if ends else 0 if event.serial < self.tape.opened else self.tape.closed
 
     def _why_not(self, event: Event) -> tuple[str, RawLocation | None]:
         """Why the tape did not record an event, and the line that says so."""

@@ -58,6 +58,8 @@ class Maker:
         """
         if not results:
             return []
+        if kind in passing.OF_SIZES:
+            return [self.leaf(sizes, None, place) for sizes in results]
         whole = tuple([known(sizes) for sizes in results])
         types = tuple([type_of(sizes) for sizes in whole])
         within = f", in {scope}" if scope else ""
