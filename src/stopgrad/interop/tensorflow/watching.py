@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import tensorflow as tf
@@ -158,12 +158,12 @@ def explained(
         subjects = {name: subjects[name] for name in matching(f"{what}: only", only, subjects)}
     sizes = None if asking is None else _sizes(asking, subjects)
     tape = asking.tape if asking is not None else _tape_of(losses)
-    flow = without_gc(report_of, recorder, losses, subjects, tape, sizes)
-    wrong = [] if asking is None else _wrong(flow, subjects, asking)
+    flow, filled = without_gc(report_of, recorder, losses, subjects, tape, sizes)
+    wrong = [] if asking is None else _wrong(flow, subjects, asking, filled)
     if not wrong:
         return flow
     assert asking is not None
-    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)
+    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)[0]
 
 
 def _sizes(asking: Asking, subjects: Mapping[str, Subject]) -> dict[str, Magnitude] | None:
@@ -183,15 +183,20 @@ def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
     return None
 
 
-def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking) -> list[str]:
-    """The subjects for which TensorFlow did something else than the report says."""
+def _wrong(
+    flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: Collection[str]
+) -> list[str]:
+    """The subjects for which TensorFlow did something else than the report says.
+
+    Zeros that it gives in the place of no gradient, for what went into a branch or loop, are none.
+    """
     given = {source.value: source.some for source in asking.sources}
     wrong = []
     for name, subject in subjects.items():
         some = given.get(subject.value)
         if some is not None and some is not flow[name].arrives:
-            flat = some and any(FLAT in cut.reason for cut in flow[name].cuts)
-            if not flat:
+            flat = any(FLAT in cut.reason for cut in flow[name].cuts)
+            if not (some and (flat or name in filled)):
                 wrong.append(name)
     return wrong
 

@@ -111,7 +111,8 @@ class Recorder:
             self.variables[identity_of(outputs[0])] = None, Value(made, 0)
             return
         if any(identity_of(x) not in self._values for x in inputs):
-            self._read_within(inputs, tapes)
+            # TensorFlow stops recording for a stop, and reads the variable then.
+            self._read_within(inputs, self._active if kind == "StopGradient" else tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
             self._write(kind, taken, inputs)
@@ -323,11 +324,11 @@ class Recorder:
                 self._begin_at(x, known)
 
     def _begin_at(self, tensor: Any, tape: Tape) -> None:
-        """What a tape watches is where its paths begin, even if something made it."""
+        """What a tape watches is where its paths begin, even if something made it that it did not record."""
         value = self.value_of(tensor)
-        if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
-            event = Event(Kind.CUSTOM, "tape.watch", here(), (value,), (value.event.results[value.number],))
-            self._note(event, [tensor])
+        if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM) and tape not in value.event.tapes:
+            sizes = (value.event.results[value.number],)
+            self._note(Event(Kind.CUSTOM, "tape.watch", here(), (value,), sizes, (tape,)), [tensor])
 
     def tape_with(self, inner: Any) -> Tape | None:
         """The tape whose own record is *inner*."""
