@@ -67,7 +67,19 @@ def _of_eager(
 def of_graph(op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
     """What an operation of a graph does with gradients."""
     name = internals.custom_gradient_of(op) or op.type
-    return _asked(name, functools.partial(internals.AskedOp, op), inputs, outputs)
+    attrs = sorted((key, value.SerializeToString()) for key, value in op.node_def.attr.items())
+    key = name, tuple(attrs), tuple(inputs), tuple(outputs)
+    known = _KNOWN.get(key)
+    if known is None:
+        if len(_KNOWN) >= ANSWERS:
+            _KNOWN.clear()
+        made = functools.partial(internals.AskedOp, op)
+        known = _KNOWN[key] = _asked(name, made, inputs, outputs)
+    return known
+
+
+_KNOWN: dict[Any, Answer] = {}
+"""The answers about operations of graphs, by their names, attributes, and what they take and make."""
 
 
 def _asked(
