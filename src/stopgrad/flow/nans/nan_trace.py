@@ -114,7 +114,7 @@ class NanSite:
         if self.source is not None:
             return f"{what}: the {self.source} {self.name} holds {'it' if not at else 'one'}{at}{more}"
         place = "in the gradient" if self.where == "gradient" else "in the values"
-        return f"{what}: made {place}, by {self.operation.type} {self.name!r}{at}{more}"
+        return f"{what}: made {place}, by {_shown_as(self.operation, self.name)}{at}{more}"
 
 
 @dataclass(frozen=True)
@@ -214,12 +214,18 @@ def _line(*pieces: Piece, indent: int = 0) -> Paragraph:
     return Paragraph(*pieces, indent=indent, hang=0)
 
 
+def _shown_as(op: Operation, name: str | None) -> str:
+    """An operation by its kind and name; one of another framework as it is called there."""
+    called = op.definition.called(op)
+    return f"{called} {name!r}" if called == op.type else called
+
+
 def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
     yield _line((site.headline(), Status.STOPPED))
     if site.origin is not None:
         times = f" of order {site.order}" if site.order > 1 else ""
         again = "" if site.order else "computed again "
-        yield _line(f"{again}for the gradient{times} of {site.origin.type} {site.origin_name!r}", indent=2)
+        yield _line(f"{again}for the gradient{times} of {_shown_as(site.origin, site.origin_name)}", indent=2)
     for op, step in site.around:
         which = f"in step {step} of" if step is not None else "inside"
         yield Paragraph(f"{which} {op.type}{_of(op.location, ', {}')}", indent=2)

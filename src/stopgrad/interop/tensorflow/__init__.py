@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         explain as explain,
     )
     from stopgrad.interop.tensorflow.monitoring import monitor as monitor
+    from stopgrad.interop.tensorflow.nans import trace_nan as trace_nan
     from stopgrad.interop.tensorflow.watching import (
         GradientCall as GradientCall,
         Watch as Watch,
@@ -38,6 +39,7 @@ LIVE = {
     "assert_flows": "asking",
     "explain": "asking",
     "monitor": "monitoring",
+    "trace_nan": "nans",
     "watch": "watching",
 }
 """The names that need TensorFlow, and their modules."""

@@ -81,26 +81,26 @@ def explain(
             asked = network if model is None else model
             fit = functools.partial(loss, network)
             return explain(fit, *args, model=asked, only=only, magnitudes=magnitudes)
-    given = _arguments(f, args, kwargs)
+    given = arguments_of(f, args, kwargs)
     with Watch() as seen, tf.GradientTape(persistent=True) as tape:
         tape.watch(list(given.values()))
         made = call(f, *args, **kwargs)
     losses = losses_in("explain", made)
     recorder = seen._recorder
-    xs = model if model is not None else {**_variables(recorder), **given}
+    xs = model if model is not None else {**variables_of(recorder), **given}
     if model is None and not xs:
         raise ArgumentError(
             "explain: the function reads no trainable variable and has no tensor of floating-point numbers "
             "among its arguments; say with model= what is asked about"
         )
-    sources = {**_variables(recorder), **given}
+    sources = {**variables_of(recorder), **given}
     recorder.measures = flag(magnitudes, "explain: magnitudes")
     with seen:
         tape.gradient(losses, list(sources.values()))
     return asked_about("explain", recorder, losses, xs, only)
 
 
-def _variables(recorder: Recorder) -> dict[str, Any]:
+def variables_of(recorder: Recorder) -> dict[str, Any]:
     """The trainable variables that were read, by name."""
     found: dict[str, Any] = {}
     for known, value in recorder.variables.values():
@@ -114,7 +114,7 @@ def _variables(recorder: Recorder) -> dict[str, Any]:
     return found
 
 
-def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors of floating-point numbers among the arguments of a call, by their paths."""
     given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
     found: dict[str, Any] = {}

@@ -40,6 +40,7 @@ _CALLERS = 4
 """So many callers is the function of an operation away from what looks at its arguments."""
 
 Backward = Callable[..., Any]
+Looks = Callable[[Event, Sequence[Any], Sequence[Any]], None]
 Explains = Callable[["Recorder", BaseException, "RawLocation | None"], None]
 
 
@@ -55,6 +56,7 @@ class Recorder:
         askings: the gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
+        look: looks at the values of an operation that has run.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
     """
@@ -72,6 +74,7 @@ class Recorder:
         self.departures: dict[RawLocation, Departure] = {}
         self.measures = False
         self.explain: Explains = _explain_nothing
+        self.look: Looks | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
     # -------------------------------------------------------------------------------------------- operations
@@ -133,6 +136,8 @@ class Recorder:
         )
         event.graph, event.scope = graph, internals.scope()
         self._note(event, outputs)
+        if self.look is not None:
+            self.look(event, inputs, outputs)
 
     def _read_within(self, inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
         """Note the variables that TensorFlow read within an operation, for which nothing calls back.
