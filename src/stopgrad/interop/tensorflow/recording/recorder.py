@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,9 @@ ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariab
 _FEWEST = 4096
 """So many values are kept at least before those whose tensors have been freed are dropped."""
 
+ASKED = 256
+"""The last so many gradients that were asked for are kept, with all that led to them."""
+
 Backward = Callable[..., Any]
 
 
@@ -42,7 +46,7 @@ class Recorder:
 
     Attributes:
         variables: the variables that were read or watched, by the numbers of their handles.
-        askings: the gradients that were asked for, in order.
+        askings: the last gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
         lost: what could not be recorded, in sentences.
     """
@@ -56,7 +60,7 @@ class Recorder:
         self._tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Any, dict[str, tuple[Tape, ...]]] = weakref.WeakKeyDictionary()
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        self.askings: list[Asking] = []
+        self.askings: deque[Asking] = deque(maxlen=ASKED)
         self.departures: dict[RawLocation, Departure] = {}
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
@@ -153,7 +157,9 @@ class Recorder:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the values whose tensors have been freed."""
+        """Drop the values whose tensors have been freed, and variables that are gone."""
+        gone = lambda known: known is not None and known() is None
+        self.variables = {key: kept for key, kept in self.variables.items() if not gone(kept[0])}
         self._values = {key: kept for key, kept in self._values.items() if kept[0]() is not None}
         self._limit = max(_FEWEST, 2 * len(self._values))
 
