@@ -179,9 +179,7 @@ def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
     return None
 
 
-def _wrong(
-    flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: Collection[str]
-) -> list[str]:
+def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: Collection[str]) -> list[str]:
     """The subjects for which TensorFlow did something else than the report says.
 
     Zeros that it gives in the place of no gradient, for what went into a branch or loop, are none.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 from programs.comparing import held
 from programs.tensorflow_holding import WORLD
 

@@ -158,8 +158,9 @@ class Recorder:
 
     def _sweep(self) -> None:
         """Drop the values whose tensors have been freed, and variables that are gone."""
-        gone = lambda known: known is not None and known() is None
-        self.variables = {key: kept for key, kept in self.variables.items() if not gone(kept[0])}
+        self.variables = {
+            key: kept for key, kept in self.variables.items() if kept[0] is None or kept[0]() is not None
+        }
         self._values = {key: kept for key, kept in self._values.items() if kept[0]() is not None}
         self._limit = max(_FEWEST, 2 * len(self._values))
 
