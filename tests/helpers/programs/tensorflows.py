@@ -106,7 +106,7 @@ def sources_of(given: dict[str, Any]) -> dict[str, Any]:
     return inputs | dict(zip(PARAMETERS, found, strict=True))
 
 
-# ------------------------------------------------------------------------------- what the text of programs uses
+# ------------------------------------------------------------------------ what the text of programs uses
 
 
 def decided(condition: Any, choice: int) -> Any:
