@@ -11,9 +11,7 @@ from programs.language import Form
 LIBRARY = "tensorflow"
 
 
-def form(
-    kinds: str, ways: str, text: str, *, opened: str = "", weight: float = 1.0, parts: str = ""
-) -> Form:
+def form(kinds: str, ways: str, text: str, *, opened: str = "", weight: float = 1.0, parts: str = "") -> Form:
     """A form of TensorFlow's alone."""
     takes, makes = kinds.split("->")
     every = tuple([tuple(part.split()) for part in ways.split(";")])
@@ -109,7 +107,8 @@ OWN = {
     "array_stopped": form(
         "ff->f",
         "o s",
-        "tf.reduce_sum(tf.TensorArray(tf.float32, 2).write(0, {0}).write(1, tf.stop_gradient({1})).stack(), 0)",
+        "tf.reduce_sum("
+        "tf.TensorArray(tf.float32, 2).write(0, {0}).write(1, tf.stop_gradient({1})).stack(), 0)",
         opened="tf.reduce_sum(tf.TensorArray(tf.float32, 2).write(0, {0}).write(1, {1}).stack(), 0)",
     ),
     "linear": form("f->f", "o", "net({0}[None])[0]", parts="net.kernel net.bias", weight=2.0),

@@ -77,6 +77,7 @@ def said_of(flow: Any, program: Program, written: Written) -> Said:
         for inner in everything(s.inside)
     }
     found = {}
+    of_blocks: dict[End, set[str]] = {}  # A block is the end of each value that leaves it.
     for name in TensorflowModel.inputs:
         ends: dict[End, frozenset[str]] = {}
         for cut in flow[name].cuts:
@@ -87,8 +88,11 @@ def said_of(flow: Any, program: Program, written: Written) -> Said:
                 end = end._replace(why=name)
             elif label is not None and cut.reason.startswith(OUTSIDE):
                 end = end._replace(label=blocks.get(label, label))
+                of_blocks.setdefault(end, set()).update(cut.opens)
             ends[end] = ends.get(end, frozenset()) | frozenset(cut.opens)
         found[name] = str(flow[name].status), ends
+    for _, ends in found.values():
+        ends.update({end: frozenset(of_blocks[end]) for end in ends if end in of_blocks})
     return found
 
 
@@ -110,12 +114,14 @@ def complaints_of_tensorflow(program: Program) -> Complaints:
     for name in differing:
         zeros = truth[name] is not None and not truth[name].any()
         gave = "zeros" if zeros else arriving(truth[name])
-        yield f"{name}: {flow[name].status!r}, but {gave} ends in the report that is made of what TensorFlow gave"
+        yield f"{name}: {flow[name].status!r}, but TensorFlow gives {gave}: a report without lines"
     said = said_of(flow, program, written)
     yield from against_model(said, program, TENSORFLOW, TensorflowModel)
     unwatched = truth_of(program)
     for name, g in truth.items():
-        if (g is None) != (unwatched[name] is None) or (g is not None and not np.array_equal(g, unwatched[name])):
+        if (g is None) != (unwatched[name] is None) or (
+            g is not None and not np.array_equal(g, unwatched[name])
+        ):
             yield f"{name}: another gradient than without a watch"
     yield from against_tape(said, truth, program)
     return said
@@ -125,7 +131,9 @@ def against_tape(said: Said, truth: dict[str, Any], program: Program) -> Iterato
     """Where a report and TensorFlow differ about the program, and about it without each end."""
     for name, (status, _) in said.items():
         yield from one_against_tape(name, status in ARRIVES, status, truth[name], "")
-    labels = dict.fromkeys([end.label for _, ends in said.values() for end in ends if is_removable(program, end)])
+    labels = dict.fromkeys(
+        [end.label for _, ends in said.values() for end in ends if is_removable(program, end)]
+    )
     for label in labels:
         opened = truth_of(program, label)
         opens = {x for _, ends in said.values() for end, xs in ends.items() if end.label == label for x in xs}

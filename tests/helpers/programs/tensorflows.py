@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from programs.drawing import DEEPEST, Drawing, UnfitError
-from programs.language import Form, Function, Program, Statement, Writer, Written
-from programs.reach import BLIND, STOPPED, Block, Closure, End, Model, Reader, Scope, Tensor, Ways, read_by
+from programs.language import Function, Program, Statement, Writer, Written
+from programs.reach import BLIND, STOPPED, Closure, End, Model, Scope, Tensor, Ways, read_by
 from programs.tensorflow_forms import TENSORFLOW
 
 __all__ = [
@@ -97,7 +97,8 @@ def sources_of(given: dict[str, Any]) -> dict[str, Any]:
     net, seq, frozen, norm = given["net"], given["seq"], given["frozen"], given["norm"]
     first, second = seq.layers
     plain = lambda one: getattr(one, "_value", one)
-    found = [plain(one) for one in (net.kernel, net.bias, first.kernel, second.kernel, second.bias)]
+    weights = (net.kernel, net.bias, first.kernel, second.kernel, second.bias)
+    found = [plain(one) for one in weights]
     found += [plain(frozen.kernel), plain(frozen.bias), given["held"], given["unwatched"]]
     found += [plain(given["table"].embeddings), given["rows"], plain(norm.gamma), plain(norm.beta)]
     found.append(given["own_linear"].weight)
@@ -105,7 +106,7 @@ def sources_of(given: dict[str, Any]) -> dict[str, Any]:
     return inputs | dict(zip(PARAMETERS, found, strict=True))
 
 
-# ------------------------------------------------------------------------------- what the text of programs uses
+# ------------------------------------------------------------------------ what the text of programs uses
 
 
 def decided(condition: Any, choice: int) -> Any:
@@ -330,18 +331,25 @@ class TensorflowDrawing(Drawing):
 
     def _custom(self) -> Statement:
         """For an argument there is a gradient or not, whichever result is differentiated."""
-        drawn = super()._custom()
+        kinds = self.kinds
+        self.kinds = [name for name in kinds if name not in CLOSED]
+        try:
+            drawn = super()._custom()
+        finally:
+            self.kinds = kinds
         results = tuple(range(len(drawn.makes)))
         return replace(drawn, passes=tuple([None if some is None else results for some in drawn.passes]))
 
 
+CLOSED = ("biased", "held")
+"""The statements with tensors, and variables that are not trainable, which tapes do not see in there."""
 ELSEWHERE = ("slope", "slope_with_stop", "own_scale", "own_forget", "own_linear")
 """The statements whose results are made in lines that are not theirs."""
 
 
 def tensorflow_program(seed: int, attempt: int = 0) -> Program:
     """A program, some of whose statements may stand before the tape or after it."""
-    drawing = TensorflowDrawing(1000 * seed + attempt, TENSORFLOW, CONSTRUCTS, alone=0.7)
+    drawing = TensorflowDrawing(1000 * seed + attempt, TENSORFLOW, CONSTRUCTS, alone=1.0)
     program = drawing.program()
     statements, r = list(program.statements), drawing.random
     if r.random() < 0.25:
@@ -482,7 +490,9 @@ class TensorflowModel(Model):
         arguments = dict(zip(reader.marks, statement.passes, strict=False))
         end = End(statement.label, BLIND)
         variables = [scope[name] for name in self.inputs if name not in ("f1", "un.watched", *HELD)]
-        named = [one.ways for one in variables if isinstance(one, Tensor)]  # TensorFlow asks for each it reads.
+        named = [
+            one.ways for one in variables if isinstance(one, Tensor)
+        ]  # TensorFlow asks for each it reads.
         made = []
         for name, y in zip(statement.makes, results, strict=True):
             read = {way.source for way in y.ways}
@@ -499,4 +509,3 @@ class TensorflowModel(Model):
 ASSIGNS = ("assigned", "assign_added")
 LAST = ("stop", "stop_both", "stop_twice", "stop_in_keras")
 """The statements whose last operation is a stop."""
-_: tuple[Any, ...] = (Block, Form, Reader)

@@ -96,7 +96,7 @@ class Watch(Block):
 
     @property
     def gradient_calls(self) -> Sequence[GradientCall]:
-        """The gradients that were asked for inside, in order."""
+        """The last gradients that were asked for inside, 256 at most, in order."""
         return tuple([GradientCall(self._recorder, asking) for asking in self._recorder.askings])
 
     @guarded("explain")

@@ -208,8 +208,11 @@ class Bodies:
     def _loop(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for the results of a loop: what came in, or what any round of it made."""
         body = internals.function_named(reading.graph, op.get_attr("body").name)
+        if body is None:
+            sizes = [_sizes(y) for y in op.outputs]
+            return self._make.operation(op.type, inputs, sizes, passing.Answer(()), of_operation(op))
         rounds = [inputs]
-        for _ in range(0 if body is None else rounds_of(body)):
+        for _ in range(rounds_of(body)):
             rounds.append(self.inline(body, rounds[-1]))
         made = []
         for i, y in enumerate(op.outputs):

@@ -117,10 +117,26 @@ def identity_of(tensor: Any) -> int:
     return found
 
 
+_graph_of: Any = _need(
+    "tensorflow.python.framework.function_def_to_graph.function_def_to_graph",
+    "the graphs of functions that no graph holds as such",
+    None,
+)
+
+
 def function_named(graph: Any, name: str) -> Any:
-    """The graph of a function that an operation of a graph calls; None if it is not there any more."""
-    found = graph._get_function(name)
-    return None if found is None else found.graph
+    """The graph of a function that an operation of a graph calls; None if it is not there any more.
+
+    The graph that TensorFlow puts around a loop whose gradient is asked for does not hold the loop's own.
+    """
+    while graph is not None:
+        found = graph._get_function(name)
+        if found is not None:
+            return found.graph
+        graph = getattr(graph, "outer_graph", None)
+    if _graph_of is None or not context().has_function(name):
+        return None
+    return _graph_of(context().get_function_def(name))
 
 
 @contextlib.contextmanager

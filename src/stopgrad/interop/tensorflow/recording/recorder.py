@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ _FEWEST = 4096
 
 _CALLERS = 4
 """So many callers is the function of an operation away from what looks at its arguments."""
+ASKED = 256
+"""The last so many gradients that were asked for are kept, with all that led to them."""
 
 Backward = Callable[..., Any]
 Looks = Callable[[Event, Sequence[Any], Sequence[Any]], None]
@@ -53,7 +56,7 @@ class Recorder:
 
     Attributes:
         variables: the variables that were read or watched, by the numbers of their handles.
-        askings: the gradients that were asked for, in order.
+        askings: the last gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
         look: looks at the values of an operation that has run.
@@ -70,7 +73,7 @@ class Recorder:
         self._tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Any, dict[str, tuple[Tape, ...]]] = weakref.WeakKeyDictionary()
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        self.askings: list[Asking] = []
+        self.askings: deque[Asking] = deque(maxlen=ASKED)
         self.departures: dict[RawLocation, Departure] = {}
         self.measures = False
         self.explain: Explains = _explain_nothing
@@ -179,7 +182,10 @@ class Recorder:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the values whose tensors have been freed."""
+        """Drop the values whose tensors have been freed, and variables that are gone."""
+        self.variables = {
+            key: kept for key, kept in self.variables.items() if kept[0] is None or kept[0]() is not None
+        }
         self._values = {key: kept for key, kept in self._values.items() if kept[0]() is not None}
         self._limit = max(_FEWEST, 2 * len(self._values))
 

@@ -1,0 +1,152 @@
+"""Watches of live TensorFlow: what they leave behind, what they keep, and what is easily read wrongly."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow")
+import tensorflow as tf
+from stopgrad.errors import GraphError
+
+import stopgrad.tensorflow as sgtf
+from stopgrad.interop.tensorflow.recording import internals, switches
+from stopgrad.interop.tensorflow.recording.record import Event
+from stopgrad.interop.tensorflow.recording.recorder import ASKED
+
+
+def ones() -> Any:
+    return tf.Variable([1.0, 2.0, 3.0], name="w")
+
+
+def events() -> int:
+    gc.collect()
+    return sum(isinstance(x, Event) for x in gc.get_objects())
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_in_effect_by_an_exception(error: type[BaseException]) -> None:
+    callbacks = list(internals.callbacks())
+    with pytest.raises(error), sgtf.watch(), tf.GradientTape():
+        raise error
+    assert internals.callbacks() == callbacks
+    assert not switches._RUNNING.recorders
+    w = ones()
+    with tf.GradientTape() as tape:
+        loss = w * w
+    assert tape.gradient(loss, w).numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_after_an_exception_in_a_tape_a_watch_knows_that_the_tape_is_closed() -> None:
+    w = ones()
+    with sgtf.watch() as seen:
+        with pytest.raises(ValueError, match="no"), tf.GradientTape():
+            raise ValueError("no")
+        with tf.GradientTape() as tape:
+            loss = w * 2.0
+        assert not seen._recorder._active
+        assert tape.gradient(loss, w) is not None
+    assert seen.explain(loss, w)["w"].status == "flows"
+
+
+def test_a_watch_in_a_watch_sees_its_part() -> None:
+    w = ones()
+    with sgtf.watch() as outer, tf.GradientTape() as tape:
+        x = tf.stop_gradient(w)
+        with sgtf.watch() as inner:
+            y = w * 3.0
+        loss = x + y
+    assert tape.gradient(loss, w) is not None
+    assert outer.explain(loss, w)["w"].status == "partly stopped"
+    assert inner.explain(y, w)["w"].status == "flows"
+
+
+def test_another_thread_is_not_watched() -> None:
+    w, made = ones(), []
+    with sgtf.watch() as seen:
+        thread = threading.Thread(target=lambda: made.append(w * 2.0))
+        thread.start()
+        thread.join()
+    with pytest.raises(GraphError, match="not computed inside"):
+        seen.explain(made[0], w)
+
+
+def test_another_tape_that_watches_a_value_stops_nothing() -> None:
+    w = ones()
+    with sgtf.watch() as seen, tf.GradientTape() as tape:
+        x = w * w
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = x * x
+        loss = inner.gradient(y, x) * x
+    assert tape.gradient(loss, w) is not None
+    assert seen.explain(loss, w)["w"].status == "flows"
+
+
+def test_a_stop_of_a_variable_is_what_opens_it() -> None:
+    w = ones()
+    with sgtf.watch() as seen, tf.GradientTape():
+        loss = tf.stop_gradient(w) * 2.0
+    (cut,) = seen.explain(loss, w)["w"].cuts
+    assert cut.opens == ("w",)
+
+
+def test_times_without_a_record_open_one_by_one() -> None:
+    w = ones()
+    with sgtf.watch() as seen, tf.GradientTape() as tape:
+        with tape.stop_recording():
+            x = w * 2.0
+        with tape.stop_recording():
+            y = x * 2.0
+        loss = y * 2.0
+    assert seen.explain(loss, w)["w"].cuts[0].opens == ()
+
+
+def test_the_loop_behind_a_gradient_is_read_round_by_round() -> None:
+    w, v = ones(), tf.Variable([1.0, 1.0, 1.0], name="v")
+
+    @tf.function(autograph=False)
+    def looped(a: Any, b: Any) -> Any:
+        return tf.while_loop(lambda n, a, b: n < 3, lambda n, a, b: (n + 1, b, tf.sin(b)), (0, a, b))[1:]
+
+    with sgtf.watch() as seen:
+        with tf.GradientTape() as tape:
+            loss, _ = looped(w * 2.0, v * 3.0)
+        w_given, v_given = tape.gradient(loss, [w, v])
+    assert v_given.numpy().any()
+    assert not w_given.numpy().any()
+    assert seen.explain(loss, v)["v"].status == "flows"
+
+
+def test_zeros_that_a_branch_gives_for_no_gradient_do_not_hide_the_line() -> None:
+    w, v = ones(), tf.Variable([1.0, 1.0, 1.0], name="v")
+
+    @tf.function(autograph=False)
+    def chosen(a: Any, b: Any) -> Any:
+        stopped = lambda: a + tf.stop_gradient(b)
+        return tf.cond(tf.reduce_any(a > 0.0), stopped, lambda: a * 2.0)
+
+    with sgtf.watch() as seen:
+        with tf.GradientTape() as tape:
+            loss = chosen(w * 1.0, v * 1.0)
+        tape.gradient(loss, [w, v])
+    flow = seen.explain(loss, [w, v])
+    assert flow["v"].status == "stopped"
+    assert flow["v"].cuts[0].reason == "tf.stop_gradient"
+
+
+def test_the_record_of_many_steps_is_bounded() -> None:
+    w, counts = ones(), []
+    with sgtf.watch() as seen:
+        for step in range(1000):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(w) * w)
+            w.assign_sub(0.01 * tape.gradient(loss, w))
+            if step in (499, 999):
+                seen._recorder._sweep()
+                counts.append(events())
+    assert len(seen.gradient_calls) == ASKED
+    assert counts[1] <= counts[0] + 10
