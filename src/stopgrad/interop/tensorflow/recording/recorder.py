@@ -74,7 +74,7 @@ class Recorder:
 
     def operation(
         self,
-        kind: str,
+        kind: str | bytes,
         inputs: Sequence[Any],
         attrs: tuple[Any, ...],
         outputs: Sequence[Any],
@@ -83,6 +83,8 @@ class Recorder:
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
         try:
+            # Where TensorFlow's fast path falls back, the name is in bytes.
+            kind = kind.decode() if isinstance(kind, bytes) else kind
             self._operation(kind, inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
             self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
