@@ -27,6 +27,8 @@ def main(out: str, packages: list[str], scripts: list[str]) -> None:
             torch = sys.modules["torch"]
             torch.set_num_threads(1)
             torch.optim.Adam([torch.ones(1, requires_grad=True)])  # It imports more when the first is made.
+        if package == "tensorflow":  # It starts its threads with the first operation, not before.
+            importlib.import_module("keras")
     for module in ("rich.console", "stopgrad.tools.cli.run"):
         importlib.import_module(module)
     for package in packages:

@@ -94,6 +94,18 @@ _is_stopped: Callable[[], bool] = _need(
 )
 
 
+_filtering: Any = _need(
+    "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
+)
+
+
+def leave_out_frames(folder: str) -> None:
+    """Let TensorFlow leave the frames of a folder out of tracebacks and messages, as it does with its own."""
+    excluded = getattr(_filtering, "_EXCLUDED_PATHS", None)
+    if excluded is not None and folder not in excluded:
+        _filtering._EXCLUDED_PATHS = (*excluded, folder)
+
+
 def install_callbacks() -> None:
     """Let operations that run eagerly call back; without callbacks it changes nothing."""
     execute.execute = execute.execute_with_callbacks
@@ -103,6 +115,18 @@ def callbacks() -> list[Any]:
     """The callbacks for operations of this thread."""
     found: list[Any] = context()._thread_local_data.op_callbacks
     return found
+
+
+@contextlib.contextmanager
+def unseen() -> Any:
+    """Operations inside run eagerly, and no tape or callback sees them."""
+    local = context()._thread_local_data
+    seen, local.invoking_op_callbacks = local.invoking_op_callbacks, True
+    try:
+        with record.stop_recording(), tf.init_scope():
+            yield
+    finally:
+        local.invoking_op_callbacks = seen
 
 
 def is_stopped() -> bool:
@@ -216,10 +240,10 @@ def scope() -> str:
 
 KERAS = "keras.src.optimizers.optimizer"
 """The module that is imported once Keras' optimizers are there."""
+OPTIMIZERS = "keras.src.optimizers.base_optimizer"
+"""The module of the class of all of Keras' optimizers."""
 
 
 def keras_optimizer() -> Any:
     """The class of Keras' optimizers that steps; None if Keras is not there, or another one."""
-    return _need(
-        "keras.src.optimizers.base_optimizer.BaseOptimizer", "what optimizers do", None, "what optimizers do"
-    )
+    return _need(f"{OPTIMIZERS}.BaseOptimizer", "what optimizers do", None, "what optimizers do")

@@ -27,6 +27,8 @@ from stopgrad.interop.tensorflow.recording.record import (
     now,
 )
 
+MAKES = "VarHandleOp"
+"""The operation that makes a variable's handle."""
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 """The operations that read a variable, whose first input is its handle."""
 ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
@@ -115,7 +117,7 @@ class Recorder:
                 taken.append(written)
         graph = self._functions.get(kind)
         event = Event(
-            Kind.OPERATION if graph is None else Kind.CALL,
+            Kind.VARIABLE if kind == MAKES else Kind.OPERATION if graph is None else Kind.CALL,
             kind,
             here(),
             tuple(taken),
@@ -262,7 +264,8 @@ class Recorder:
         if known is None or known[0] is None:
             value = known[1] if known is not None else self.value_of(handle)
             value.event.call = name_of(variable)
-            value.event.results = (sizes_of(variable.dtype, variable.shape),)
+            # Keras' own variables have the names of dtypes, and sizes in tuples.
+            value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
             self.variables[key] = weakref.ref(variable), value
 
     def variable(self, variable: Any) -> Value:

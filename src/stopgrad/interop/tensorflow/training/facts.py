@@ -126,7 +126,8 @@ class Facts:
         values = getattr(gradient, "values", gradient)
         if not isinstance(values, internals.EagerTensor):
             return
-        norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
+        with internals.unseen():
+            norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
         known.seen += 1
         known.zero += norm == 0.0
         if not np.isfinite(norm) and not known.nan:
@@ -145,7 +146,7 @@ class Facts:
     def elements(self, variable: Any) -> Any:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
-            with tf.init_scope():
+            with internals.unseen():
                 whole = np.ravel(np.asarray(tf.convert_to_tensor(variable)))
         except Exception as error:  # Of a distributed variable, for one.
             self.unknown[f"the values of {name_of(variable)} ({type(error).__name__})"] = None

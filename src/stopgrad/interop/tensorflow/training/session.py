@@ -10,9 +10,10 @@ from typing import Any
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.tensorflow.explaining import explain
-from stopgrad.interop.tensorflow.recording import switches
+from stopgrad.interop.tensorflow.recording import internals, switches
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts
@@ -56,7 +57,10 @@ class Session:
         self._token: Any = None
         self._held: Lifetime | None = None
         self._is_over = False
+        self.lost = self.recorder.lost
         switches.observe(self)
+        self._awaited = Awaited({internals.OPTIMIZERS: switches.patch_keras})
+        self._awaited.begin()
         self._record()
 
     # --------------------------------------------------------------------------- recording, and not
@@ -74,6 +78,7 @@ class Session:
         """Follow the training no more."""
         if not self._is_over:
             self._is_over = True
+            self._awaited.end()
             switches.observe_no_more(self)
             self._rest()
 

@@ -44,14 +44,18 @@ class _Known:
         }
 
     def silent(self, point: Point) -> list[str]:
-        """The trainable variables that never get a gradient, here or elsewhere, and are to be trained."""
+        """The trainable variables that never get a gradient, here or elsewhere, and are to be trained.
+
+        They are if an optimizer steps some of those for which gradients are asked for together.
+        """
+        is_stepped = bool(self.held & set(point.variables.values()))
         return [
             name
             for name, key in point.variables.items()
             if point.of[name].none
             and key not in self.arriving
             and self.is_trainable(key)
-            and (key in self.held or not self.stepping)
+            and (not self.stepping or is_stepped)
         ]
 
     def is_trainable(self, key: int) -> bool:
