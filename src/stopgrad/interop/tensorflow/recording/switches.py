@@ -48,7 +48,12 @@ class Observer(Protocol):
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
-    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+    def called(self) -> None:
+        """A function of TensorFlow's is about to run."""
+
+    def applies(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+    ) -> None:
         """An optimizer is about to step."""
 
     def applied(self, optimizer: Any) -> None:
@@ -219,10 +224,11 @@ def _making_optimizers(make: Original) -> Original:
 def _stepping(apply: Original) -> Original:
     def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
         variables: Any = None if trainable_variables is None else list(trainable_variables)
+        grads = list(grads)
         place = _line() if _RUNNING.observers or _RUNNING.recorders else None
         for observer in _RUNNING.observers:
             held = variables or getattr(optimizer, "_trainable_variables", ())
-            _safely(observer, observer.applies, optimizer, held, place)
+            _safely(observer, observer.applies, optimizer, grads, held, place)
         try:
             made = apply(optimizer, grads, variables)
         except Exception as error:
@@ -305,6 +311,8 @@ def _calling(call: Original) -> Original:
     def call_flat(function: Any, *args: Any) -> Any:
         for recorder in _RUNNING.recorders:
             _safely(recorder, recorder.called, function)
+        for observer in _RUNNING.observers:
+            _safely(observer, observer.called)
         return call(function, *args)
 
     return call_flat

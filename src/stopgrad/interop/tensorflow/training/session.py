@@ -106,9 +106,15 @@ class Session:
         """An optimizer was made."""
         self.facts.made(optimizer, place)
 
-    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+    def called(self) -> None:
+        """A function of TensorFlow's is about to run."""
+        self.facts.begin()
+
+    def applies(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+    ) -> None:
         """An optimizer is about to step."""
-        self.facts.applies(optimizer, variables, place)
+        self.facts.applies(optimizer, gradients, variables, place)
 
     def applied(self, optimizer: Any) -> None:
         """An optimizer has stepped, or its step was traced."""

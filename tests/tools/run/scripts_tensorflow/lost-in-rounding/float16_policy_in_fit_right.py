@@ -10,6 +10,6 @@ model = keras.Sequential([
     keras.layers.Dense(4, use_bias=False, kernel_initializer="ones"),
     keras.layers.Dense(1, use_bias=False, kernel_initializer="ones"),
 ])
-model.compile(keras.optimizers.SGD(1e-6), "mse")
+model.compile(keras.optimizers.Adam(1e-5), "mse")
 x = np.random.random((64, 4)).astype("float32")
 model.fit(x, x.sum(1, keepdims=True), epochs=2, batch_size=8, verbose=0)
