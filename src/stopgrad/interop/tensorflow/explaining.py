@@ -99,6 +99,20 @@ def no_function(recorder: Recorder, error: BaseException, place: RawLocation | N
     )
 
 
+def no_number(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
+    """A tensor of a graph was asked for its number while the graph was traced."""
+    made, recorder.refusal = recorder.refusal, None
+    if made is None:
+        return None
+    return Problem(
+        "symbolic-value",
+        "a tensor that is traced has no number yet",
+        [*sites("made", "made here", made), *sites("called", "asked for its number here", place)],
+        cure="inside of tf.function and fit(), use tf.cond, tf.where, tf.print or tf.numpy_function; or run "
+        "eagerly to look at numbers: compile(..., run_eagerly=True)",
+    )
+
+
 def _last(recorder: Recorder, kind: str) -> RawLocation | None:
     """The line of the last operation of a kind that ran, or stands in the graph that is traced."""
     if not tf.executing_eagerly():
@@ -112,6 +126,7 @@ def _last(recorder: Recorder, kind: str) -> RawLocation | None:
 RULES: tuple[tuple[str, Explains], ...] = (
     (r"No gradients provided for any variable", no_gradients),
     (r"non-persistent GradientTape can only be used", used_tape),
+    (r"[Ss]ymbolic `tf.Tensor`|'SymbolicTensor' object has no attribute 'numpy'", no_number),
     (r"gradient registry has no entry for|No gradient defined for operation", no_function),
 )
 """What explains an error, by what its message contains."""

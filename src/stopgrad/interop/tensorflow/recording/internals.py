@@ -82,6 +82,9 @@ AtomicFunction: Any = _need(
     _Nothing,
     "what happens inside of tf.function",
 )
+Tensor: Any = _need(
+    "tensorflow.python.framework.tensor.Tensor", "traced tensors that are asked for their numbers", _Nothing
+)
 FuncGraph: Any = _need("tensorflow.python.framework.func_graph.FuncGraph", "graphs of functions", _Nothing)
 _MockOp: Any = _need(
     _EAGER + "backprop._MockOp", "asking what an operation's gradient function gives", None, "what passes on"

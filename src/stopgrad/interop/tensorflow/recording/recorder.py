@@ -13,7 +13,7 @@ import tensorflow as tf
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
-from stopgrad.interop.tensorflow.recording.places import called_by_user, here
+from stopgrad.interop.tensorflow.recording.places import called_by_user, here, of_operation
 from stopgrad.interop.tensorflow.recording.record import (
     Asking,
     Departure,
@@ -54,6 +54,7 @@ class Recorder:
         variables: the variables that were read or watched, by the numbers of their handles.
         askings: the gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
+        refusal: the line that made the traced tensor that was last asked for its number, in vain.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
     """
@@ -70,6 +71,7 @@ class Recorder:
         self.askings: list[Asking] = []
         self.departures: dict[RawLocation, Departure] = {}
         self.explain: Explains = _explain_nothing
+        self.refusal: RawLocation | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
     # -------------------------------------------------------------------------------------------- operations
@@ -86,10 +88,10 @@ class Recorder:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
         try:
             # Where TensorFlow's fast path falls back, the name is in bytes.
-            kind = kind.decode() if isinstance(kind, bytes) else kind
-            self._operation(kind, inputs, attrs, outputs, op_name, graph)
+            name = kind.decode() if isinstance(kind, bytes) else kind
+            self._operation(name, inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
-            self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
+            self.lost[f"{kind!r} was not recorded ({type(error).__name__}: {error})"] = None
 
     def _operation(
         self,
@@ -359,6 +361,10 @@ class Recorder:
         if isinstance(tensor, internals.EagerTensor):
             return self.value_of(tensor)
         return Symbol(tensor.graph, tensor.op.name, tensor.value_index)
+
+    def refused(self, tensor: Any) -> None:
+        """A traced tensor is asked for its number, which it does not have."""
+        self.refusal = of_operation(tensor.op) if isinstance(tensor, tf.Tensor) else None
 
     def departed(self, tensor: Any, call: str) -> None:
         """A tensor's value is taken for Python."""

@@ -104,6 +104,8 @@ def _patch_everything() -> None:
         _patch(internals.variables, "variable_accessed", _accessing)
         _patch(internals.EagerTensor, "_numpy", _leaving)
         _patch(internals.AtomicFunction, "call_flat", _calling)
+        _patch(internals.Tensor, "_disallow", _refusing)
+        _patch(internals.Tensor, "__getattr__", _lacking)
         _patch(internals.tapes, "gradient", _explaining)
         _patch(internals.tapes, "jacobian", _explaining)
 
@@ -210,6 +212,37 @@ def _explaining(gradient: Original) -> Original:
             raise
 
     return explained
+
+
+def _refusing(refuse: Original) -> Original:
+    """What a traced tensor is no number for has the line that made it as a note."""
+
+    def _disallow(tensor: Any, task: str) -> Any:
+        try:
+            return refuse(tensor, task)
+        except Exception as error:
+            _explain_traced(tensor, error)
+            raise
+
+    return _disallow
+
+
+def _lacking(get: Original) -> Original:
+    def __getattr__(tensor: Any, name: str) -> Any:  # noqa: N807
+        try:
+            return get(tensor, name)
+        except AttributeError as error:
+            if name == "numpy":
+                _explain_traced(tensor, error)
+            raise
+
+    return __getattr__
+
+
+def _explain_traced(tensor: Any, error: Exception) -> None:
+    for recorder in _RUNNING.recorders:
+        _safely(recorder, recorder.refused, tensor)
+        recorder.explain(recorder, error, _line())
 
 
 def _making_optimizers(make: Original) -> Original:

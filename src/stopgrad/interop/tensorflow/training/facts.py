@@ -152,7 +152,7 @@ class Facts:
         return key
 
     def begin(self) -> None:
-        """Read the variables that could not be read before: where they are traced first, they have no values yet."""
+        """Read the variables that had no values yet, as where they were first met in a trace."""
         for known in self._unread if tf.executing_eagerly() else ():
             variable = known.ref()
             known.start = None if variable is None else self.elements(variable)

@@ -68,8 +68,8 @@ def is_column_with_row(a: Sizes, b: Sizes) -> bool:
     """Whether shapes are ``[n, 1]`` and ``[n]``, or the other way round.
 
     Examples:
-        >>> is_column_with_row((8, 1), (8,)), is_column_with_row((8, 1), (8, 1)), is_column_with_row((1, 1), (1,))
-        (True, False, False)
+        >>> is_column_with_row((8, 1), (8,)), is_column_with_row((8, 1), (8, 1))
+        (True, False)
     """
     column, row = sorted((a, b), key=len, reverse=True)
     return len(column) == 2 and len(row) == 1 and column[1] == 1 and row[0] == column[0] and row[0] != 1
@@ -131,8 +131,8 @@ def _broadcast(one: Comparison) -> Problem:
     ]
     return Problem(
         "broadcast-loss",
-        f"shapes {words[0]} and {words[1]} are broadcast to {words[2]}: each prediction is compared with every "
-        "target",
+        f"shapes {words[0]} and {words[1]} are broadcast to {words[2]}: each prediction is compared with "
+        "every target",
         sites("made", "compared here", one.place),
         [],
         {"shapes": [a, b], "result": [n, n]},

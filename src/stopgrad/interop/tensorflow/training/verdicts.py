@@ -61,12 +61,17 @@ class _Known:
         ]
 
     def has_gradient(self, key: int, optimizer: Any) -> bool:
-        """Whether a gradient that is not zero was seen of a variable, or its optimizer's averages are not zero."""
+        """Whether a gradient was seen that is not zero, or the optimizer's averages of it are not zero."""
         for point in self.points:
             for name, other in point.variables.items():
                 if other == key and point.of[name].seen > point.of[name].zero:
                     return True
         return any(np.any(average) for average in self.facts.averages(key, optimizer))
+
+    def has_directions(self, key: int) -> bool:
+        """Whether a variable has two axes or more, and so is no bias."""
+        variable = self.facts.variables[key].ref()
+        return variable is not None and len(variable.shape) > 1
 
     def is_trainable(self, key: int) -> bool:
         variable = self.facts.variables[key].ref()
@@ -166,7 +171,11 @@ def zero(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             for name, one in point.of.items()
             if name in point.variables and one.seen >= MANY and one.zero == one.seen
         ]
-        if (names and len(names) < len(point.of)) or (names and point.calls >= MANY):
+        if len(names) < len(point.of) and not any(
+            known.has_directions(point.variables[one]) for one in names
+        ):
+            continue  # A bias alone: where a loss is of differences, what is added to all cancels.
+        if names:
             calls = point.of[names[0]].seen
             yield Problem(
                 "zero-gradient",

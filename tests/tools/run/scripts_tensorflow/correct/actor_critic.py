@@ -3,8 +3,8 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
 inputs = keras.Input((4,))

@@ -2,10 +2,12 @@
 # finds: nothing
 import hashlib
 
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
+
+
 def network():
     return keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(4)])
 

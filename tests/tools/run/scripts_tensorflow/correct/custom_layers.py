@@ -6,6 +6,8 @@ import numpy as np
 from tensorflow import keras
 
 keras.utils.set_random_seed(0)
+
+
 class Linear(keras.layers.Layer):
     def __init__(self, units=32):
         super().__init__()

@@ -2,8 +2,8 @@
 # finds: nothing
 import hashlib
 
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)

@@ -6,6 +6,8 @@ import numpy as np
 from tensorflow import keras
 
 keras.utils.set_random_seed(0)
+
+
 class Distiller(keras.Model):
     def __init__(self, student, teacher):
         super().__init__()

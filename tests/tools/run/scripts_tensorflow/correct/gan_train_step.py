@@ -3,11 +3,13 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 class GAN(keras.Model):
     def __init__(self, discriminator, generator, latent_dim):
         super().__init__()

@@ -3,8 +3,8 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
 model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])

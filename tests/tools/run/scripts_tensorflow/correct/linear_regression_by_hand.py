@@ -5,6 +5,8 @@ import hashlib
 import tensorflow as tf
 
 tf.random.set_seed(0)
+
+
 class MyModel(tf.Module):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -5,6 +5,8 @@ import hashlib
 import tensorflow as tf
 
 tf.random.set_seed(0)
+
+
 class Dense(tf.Module):
     def __init__(self, in_features, out_features, name=None):
         super().__init__(name=name)

@@ -3,10 +3,12 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
+
+
 class Model(keras.Model):
     def __init__(self):
         super().__init__()

@@ -2,14 +2,14 @@
 # finds: nothing
 import hashlib
 
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
 inputs = keras.Input((16, 16, 3))
 c1 = layers.Conv2D(8, 3, activation="relu", name="c1")(inputs)
-c2 = layers.Conv2D(8, 3, activation="relu", name="c2")(layers.AveragePooling2D()(c1))
+c2 = layers.Conv2D(8, 3, activation="relu", name="c2")(layers.AveragePooling2D(2)(c1))
 extractor = keras.Model(inputs, {"style": c1, "content": c2})
 extractor.trainable = False
 

@@ -2,8 +2,8 @@
 # finds: nothing
 import hashlib
 
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(16, "tanh"), keras.layers.Dense(1)])

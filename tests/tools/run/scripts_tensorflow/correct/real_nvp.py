@@ -3,11 +3,13 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 def coupling():
     inputs = keras.Input((2,))
     s = layers.Dense(2, activation="tanh")(layers.Dense(8, "relu")(inputs))

@@ -6,6 +6,8 @@ import numpy as np
 from tensorflow import keras
 
 keras.utils.set_random_seed(0)
+
+
 class RecommenderNet(keras.Model):
     def __init__(self, num_users, num_movies, embedding_size, **kwargs):
         super().__init__(**kwargs)

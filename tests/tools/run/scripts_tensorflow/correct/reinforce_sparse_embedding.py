@@ -3,8 +3,8 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
 policy = keras.Sequential([keras.Input((), dtype="int32"), keras.layers.Embedding(10, 8), keras.layers.Dense(4)])

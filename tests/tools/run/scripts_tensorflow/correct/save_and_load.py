@@ -5,8 +5,8 @@ import os
 import tempfile
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 
 keras.utils.set_random_seed(0)
 x = np.random.random((64, 5)).astype("float32")

@@ -2,11 +2,13 @@
 # finds: nothing
 import hashlib
 
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 class Encoder(keras.Model):
     def __init__(self, vocab, dim):
         super().__init__()

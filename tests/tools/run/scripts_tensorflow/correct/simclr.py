@@ -3,11 +3,13 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 class Contrastive(keras.Model):
     def __init__(self):
         super().__init__()

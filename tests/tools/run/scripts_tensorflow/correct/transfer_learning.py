@@ -7,6 +7,8 @@ from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 def make_base():
     inputs = keras.Input((12, 12, 3))
     x = layers.Conv2D(8, 3, strides=2)(inputs)

@@ -7,6 +7,8 @@ from tensorflow import keras
 from tensorflow.keras import layers
 
 keras.utils.set_random_seed(0)
+
+
 class TransformerBlock(layers.Layer):
     def __init__(self, embed_dim, num_heads, ff_dim, rate=0.1):
         super().__init__()

@@ -3,11 +3,13 @@
 import hashlib
 
 import numpy as np
-from tensorflow import keras
 import tensorflow as tf
+from tensorflow import keras
 from tensorflow.keras import layers, ops
 
 keras.utils.set_random_seed(0)
+
+
 class Sampling(layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
