@@ -247,6 +247,17 @@ OPTIMIZERS = "keras.src.optimizers.base_optimizer"
 """The module of the class of all of Keras' optimizers."""
 
 
+LEGACY = "tf_keras.src.optimizers.optimizer"
+"""The module of the optimizers of Keras 2, which is a package beside Keras 3."""
+
+
+def legacy_optimizers() -> tuple[Any, Any]:
+    """The classes of Keras 2 whose optimizers are made, and step."""
+    purpose = "what optimizers of tf_keras do"
+    base = _need(f"{LEGACY}._BaseOptimizer", purpose, _Nothing, purpose)
+    return base, _need(f"{LEGACY}.Optimizer", purpose, _Nothing, purpose)
+
+
 def keras_optimizer() -> Any:
     """The class of Keras' optimizers that steps; None if Keras is not there, or another one."""
     return _need(f"{OPTIMIZERS}.BaseOptimizer", "what optimizers do", None, "what optimizers do")

@@ -119,6 +119,14 @@ def patch_keras() -> None:
             _patch(optimizers, "apply", _stepping)
 
 
+def patch_legacy_keras() -> None:
+    """Patch the optimizers of tf_keras, which are there."""
+    made, stepping = internals.legacy_optimizers()
+    with _LOCK:
+        _patch(made, "__init__", _making_optimizers)
+        _patch(stepping, "apply_gradients", _stepping_pairs)
+
+
 def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
     key = f"{owner.__name__}.{name}"
     if key not in _PATCHED and name in vars(owner):
@@ -273,6 +281,28 @@ def _stepping(apply: Original) -> Original:
         return made
 
     return applied
+
+
+def _stepping_pairs(apply: Original) -> Original:
+    """As :func:`_stepping`, for optimizers that are given pairs."""
+
+    def apply_gradients(optimizer: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        place = _line() if _RUNNING.observers or _RUNNING.recorders else None
+        for observer in _RUNNING.observers:
+            grads, variables = [one for one, _ in pairs], [one for _, one in pairs]
+            _safely(observer, observer.applies, optimizer, grads, variables, place)
+        try:
+            made = apply(optimizer, pairs, *args, **kwargs)
+        except Exception as error:
+            for recorder in _RUNNING.recorders:
+                recorder.explain(recorder, error, place)
+            raise
+        for observer in _RUNNING.observers:
+            _safely(observer, observer.applied, optimizer)
+        return made
+
+    return apply_gradients
 
 
 def _differentiating_graphs(differentiate: Original) -> Original:

@@ -59,7 +59,9 @@ class Session:
         self._is_over = False
         self.lost = self.recorder.lost
         switches.observe(self)
-        self._awaited = Awaited({internals.OPTIMIZERS: switches.patch_keras})
+        self._awaited = Awaited(
+            {internals.OPTIMIZERS: switches.patch_keras, internals.LEGACY: switches.patch_legacy_keras}
+        )
         self._awaited.begin()
         self._record()
 
