@@ -1,7 +1,8 @@
 """Runs scripts by ``stopgrad run``, each in a fork of a process that has imported the frameworks already.
 
 ``python run_scripts.py OUT PACKAGE... -- SCRIPT...`` writes what was found in each to OUT, as JSON by script.
-In place of a script, a list in JSON gives options, the script and its arguments.
+In place of a script, a list in JSON gives options, the script and its arguments; if the first option is
+``--plain``, it is run as by Python.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,8 @@ def main(out: str, packages: list[str], scripts: list[str]) -> None:
             torch = sys.modules["torch"]
             torch.set_num_threads(1)
             torch.optim.Adam([torch.ones(1, requires_grad=True)])  # It imports more when the first is made.
+        if package == "tensorflow":  # It starts its threads with the first operation, not before.
+            importlib.import_module("keras")
     for module in ("rich.console", "stopgrad.tools.cli.run"):
         importlib.import_module(module)
     for package in packages:
@@ -39,17 +43,21 @@ def ran(script: str) -> dict[str, Any]:
     """What ``stopgrad run`` says of a script: its findings, its exit status, and what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
-        printed = Path(folder) / "printed"
+        printed = [Path(folder) / name for name in ("stdout", "stderr")]
         child = os.fork()
         if child == 0:
             status = 70
             try:
-                with open(printed, "w") as stream:
-                    os.dup2(stream.fileno(), 1)
-                    os.dup2(stream.fileno(), 2)
+                for number, file in enumerate(printed, 1):
+                    with open(file, "w") as stream:
+                        os.dup2(stream.fileno(), number)
                 with contextlib.chdir(folder):
                     words = json.loads(script) if script.startswith("[") else [script]
-                    status = _command(["run", "--json", str(path), *words])
+                    if words[0] == "--plain":
+                        runpy.run_path(words[1], run_name="__main__")
+                        status = 0
+                    else:
+                        status = _command(["run", "--json", str(path), *words])
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 1
             except BaseException:
@@ -60,7 +68,8 @@ def ran(script: str) -> dict[str, Any]:
                 os._exit(status)
         _, ended = os.waitpid(child, 0)
         told = json.loads(path.read_text()) if path.exists() else {"findings": [], "unknown": ["no report"]}
-        return {**told, "status": os.waitstatus_to_exitcode(ended), "printed": printed.read_text()}
+        out, err = (file.read_text() for file in printed)
+        return {**told, "status": os.waitstatus_to_exitcode(ended), "printed": out + err, "stdout": out}
 
 
 def _command(arguments: list[str]) -> int:

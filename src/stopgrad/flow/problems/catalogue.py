@@ -56,6 +56,7 @@ KINDS: dict[str, KindOfProblem] = {
     "jax-concrete": KindOfProblem(ERROR, "a traced value is asked for its number", True),
     "no-gradients-provided": KindOfProblem(ERROR, "no variable receives a gradient", True),
     "tape-used-twice": KindOfProblem(ERROR, "a tape is asked twice", True),
+    "symbolic-value": KindOfProblem(ERROR, "a value that is traced is asked for its number", True),
     # ------------------------------------------------------------- what trains nothing, or wrongly
     "no-gradient": KindOfProblem(ERROR, "parameters receive no gradient"),
     "nan-gradient": KindOfProblem(ERROR, "gradients are NaN or infinite"),

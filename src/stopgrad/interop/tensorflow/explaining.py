@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import tensorflow as tf
+
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
-from stopgrad.interop.tensorflow.recording.record import Asking, Event, Value, above
+from stopgrad.interop.tensorflow.recording.places import of_operation
+from stopgrad.interop.tensorflow.recording.record import Asking, Value, above
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.watching import explained, named_sources, subjects_asked
 
@@ -86,8 +89,7 @@ def no_function(recorder: Recorder, error: BaseException, place: RawLocation | N
     kind = re.search(r"(?:no entry for:?|operation '.*' \(op type:) (\w+)", str(error))
     if kind is None:
         return None
-    made = _last(recorder, kind[1])
-    found = [] if made is None else sites("computed", f"{kind[1]} is computed here", made.place)
+    found = sites("computed", f"{kind[1]} is computed here", _last(recorder, kind[1]))
     return Problem(
         "no-derivative",
         f"{kind[1]} has no gradient function in TensorFlow",
@@ -97,16 +99,34 @@ def no_function(recorder: Recorder, error: BaseException, place: RawLocation | N
     )
 
 
-def _last(recorder: Recorder, kind: str) -> Event | None:
-    """The last recorded operation of a kind whose results are alive."""
+def no_number(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
+    """A tensor of a graph was asked for its number while the graph was traced."""
+    made, recorder.refusal = recorder.refusal, None
+    if made is None:
+        return None
+    return Problem(
+        "symbolic-value",
+        "a tensor that is traced has no number yet",
+        [*sites("made", "made here", made), *sites("called", "asked for its number here", place)],
+        cure="inside of tf.function and fit(), use tf.cond, tf.where, tf.print or tf.numpy_function; or run "
+        "eagerly to look at numbers: compile(..., run_eagerly=True)",
+    )
+
+
+def _last(recorder: Recorder, kind: str) -> RawLocation | None:
+    """The line of the last operation of a kind that ran, or stands in the graph that is traced."""
+    if not tf.executing_eagerly():
+        traced = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == kind]
+        return of_operation(traced[-1]) if traced else None
     events = [value.event for value in recorder.living() if isinstance(value, Value)]
     found = [event for event in above([Value(event, 0) for event in events]) if event.call == kind]
-    return found[-1] if found else None
+    return found[-1].place if found else None
 
 
 RULES: tuple[tuple[str, Explains], ...] = (
     (r"No gradients provided for any variable", no_gradients),
     (r"non-persistent GradientTape can only be used", used_tape),
+    (r"[Ss]ymbolic `tf.Tensor`|'SymbolicTensor' object has no attribute 'numpy'", no_number),
     (r"gradient registry has no entry for|No gradient defined for operation", no_function),
 )
 """What explains an error, by what its message contains."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
-from stopgrad.tools.running.imports import Awaited
+from stopgrad.interop.shared.imports import Awaited
 from stopgrad.tools.running.warned import Warned
 
 SESSIONS = {

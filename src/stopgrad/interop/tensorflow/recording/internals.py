@@ -82,6 +82,9 @@ AtomicFunction: Any = _need(
     _Nothing,
     "what happens inside of tf.function",
 )
+Tensor: Any = _need(
+    "tensorflow.python.framework.tensor.Tensor", "traced tensors that are asked for their numbers", _Nothing
+)
 FuncGraph: Any = _need("tensorflow.python.framework.func_graph.FuncGraph", "graphs of functions", _Nothing)
 _MockOp: Any = _need(
     _EAGER + "backprop._MockOp", "asking what an operation's gradient function gives", None, "what passes on"
@@ -95,6 +98,18 @@ _is_stopped: Callable[[], bool] = _need(
 )
 
 
+_filtering: Any = _need(
+    "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
+)
+
+
+def leave_out_frames(folder: str) -> None:
+    """Let TensorFlow leave the frames of a folder out of tracebacks and messages, as it does with its own."""
+    excluded = getattr(_filtering, "_EXCLUDED_PATHS", None)
+    if excluded is not None and folder not in excluded:
+        _filtering._EXCLUDED_PATHS = (*excluded, folder)
+
+
 def install_callbacks() -> None:
     """Let operations that run eagerly call back; without callbacks it changes nothing."""
     execute.execute = execute.execute_with_callbacks
@@ -104,6 +119,18 @@ def callbacks() -> list[Any]:
     """The callbacks for operations of this thread."""
     found: list[Any] = context()._thread_local_data.op_callbacks
     return found
+
+
+@contextlib.contextmanager
+def unseen() -> Any:
+    """Operations inside run eagerly, and no tape or callback sees them."""
+    local = context()._thread_local_data
+    seen, local.invoking_op_callbacks = local.invoking_op_callbacks, True
+    try:
+        with record.stop_recording(), tf.init_scope():
+            yield
+    finally:
+        local.invoking_op_callbacks = seen
 
 
 def is_stopped() -> bool:
@@ -254,10 +281,21 @@ def scope() -> str:
 
 KERAS = "keras.src.optimizers.optimizer"
 """The module that is imported once Keras' optimizers are there."""
+OPTIMIZERS = "keras.src.optimizers.base_optimizer"
+"""The module of the class of all of Keras' optimizers."""
+
+
+LEGACY = "tf_keras.src.optimizers.optimizer"
+"""The module of the optimizers of Keras 2, which is a package beside Keras 3."""
+
+
+def legacy_optimizers() -> tuple[Any, Any]:
+    """The classes of Keras 2 whose optimizers are made, and step."""
+    purpose = "what optimizers of tf_keras do"
+    base = _need(f"{LEGACY}._BaseOptimizer", purpose, _Nothing, purpose)
+    return base, _need(f"{LEGACY}.Optimizer", purpose, _Nothing, purpose)
 
 
 def keras_optimizer() -> Any:
     """The class of Keras' optimizers that steps; None if Keras is not there, or another one."""
-    return _need(
-        "keras.src.optimizers.base_optimizer.BaseOptimizer", "what optimizers do", None, "what optimizers do"
-    )
+    return _need(f"{OPTIMIZERS}.BaseOptimizer", "what optimizers do", None, "what optimizers do")

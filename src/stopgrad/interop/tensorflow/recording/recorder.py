@@ -15,7 +15,7 @@ from stopgrad.base.source import RawLocation
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
 from stopgrad.interop.tensorflow.recording.measuring import magnitudes_of
-from stopgrad.interop.tensorflow.recording.places import called_by_user, here
+from stopgrad.interop.tensorflow.recording.places import called_by_user, here, of_operation
 from stopgrad.interop.tensorflow.recording.record import (
     Asking,
     Departure,
@@ -30,6 +30,8 @@ from stopgrad.interop.tensorflow.recording.record import (
     now,
 )
 
+MAKES = "VarHandleOp"
+"""The operation that makes a variable's handle."""
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 """The operations that read a variable, whose first input is its handle."""
 ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
@@ -60,6 +62,7 @@ class Recorder:
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
         look: looks at the values of an operation that has run.
+        refusal: the line that made the traced tensor that was last asked for its number, in vain.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
     """
@@ -78,13 +81,14 @@ class Recorder:
         self.measures = False
         self.explain: Explains = _explain_nothing
         self.look: Looks | None = None
+        self.refusal: RawLocation | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
     # -------------------------------------------------------------------------------------------- operations
 
     def operation(
         self,
-        kind: str,
+        kind: str | bytes,
         inputs: Sequence[Any],
         attrs: tuple[Any, ...],
         outputs: Sequence[Any],
@@ -96,7 +100,7 @@ class Recorder:
             # Where TensorFlow falls back from its fast path, the kind comes in bytes.
             self._operation(tf.compat.as_str(kind), inputs, attrs, outputs, op_name, graph)
         except Exception as error:  # It would look like an error of the user's operation.
-            self.lost[f"{kind} was not recorded ({type(error).__name__}: {error})"] = None
+            self.lost[f"{kind!r} was not recorded ({type(error).__name__}: {error})"] = None
 
     def _operation(
         self,
@@ -129,7 +133,7 @@ class Recorder:
                 taken.append(written)
         graph = self._functions.get(kind)
         event = Event(
-            Kind.OPERATION if graph is None else Kind.CALL,
+            Kind.VARIABLE if kind == MAKES else Kind.OPERATION if graph is None else Kind.CALL,
             kind,
             here(),
             tuple(taken),
@@ -385,6 +389,10 @@ class Recorder:
         if isinstance(tensor, internals.EagerTensor):
             return self.value_of(tensor)
         return Symbol(tensor.graph, tensor.op.name, tensor.value_index)
+
+    def refused(self, tensor: Any) -> None:
+        """A traced tensor is asked for its number, which it does not have."""
+        self.refusal = of_operation(tensor.op) if isinstance(tensor, tf.Tensor) else None
 
     def departed(self, tensor: Any, call: str) -> None:
         """A tensor's value is taken for Python."""

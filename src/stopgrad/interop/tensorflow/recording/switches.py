@@ -7,6 +7,7 @@ their thread. What a watch adds, it takes back when its ``with`` statement drops
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -33,7 +34,13 @@ class _Running(threading.local):
 
 
 class Observer(Protocol):
-    """Told what tapes and optimizers do in its thread, whether or not it is recorded."""
+    """Told what tapes and optimizers do in its thread, whether or not it is recorded.
+
+    Attributes:
+        lost: what could not be followed, in sentences.
+    """
+
+    lost: dict[str, None]
 
     def asked(self, asking: Asking, given: Sequence[Any]) -> None:
         """A recorded gradient was asked for."""
@@ -41,7 +48,12 @@ class Observer(Protocol):
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
-    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+    def called(self) -> None:
+        """A function of TensorFlow's is about to run."""
+
+    def applies(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+    ) -> None:
         """An optimizer is about to step."""
 
     def applied(self, optimizer: Any) -> None:
@@ -81,6 +93,7 @@ def is_eager() -> bool:
 def _patch_everything() -> None:
     with _LOCK:
         internals.install_callbacks()
+        internals.leave_out_frames(os.path.dirname(__file__))
         _patch(internals.tapes, "_push_tape", _pushing)
         _patch(internals.tapes, "_pop_tape", _popping)
         _patch(internals.tapes, "reset", _resetting)
@@ -91,17 +104,27 @@ def _patch_everything() -> None:
         _patch(internals.variables, "variable_accessed", _accessing)
         _patch(internals.EagerTensor, "_numpy", _leaving)
         _patch(internals.AtomicFunction, "call_flat", _calling)
+        _patch(internals.Tensor, "_disallow", _refusing)
+        _patch(internals.Tensor, "__getattr__", _lacking)
         _patch(internals.tapes, "gradient", _explaining)
         _patch(internals.tapes, "jacobian", _explaining)
 
 
-def _patch_keras() -> None:
-    """Patch Keras' optimizers once Keras is there: an operation runs before the first is made, or used."""
+def patch_keras() -> None:
+    """Patch Keras' optimizers, which are there."""
     optimizers = internals.keras_optimizer()
     if optimizers is not None:
         with _LOCK:
             _patch(optimizers, "__init__", _making_optimizers)
             _patch(optimizers, "apply", _stepping)
+
+
+def patch_legacy_keras() -> None:
+    """Patch the optimizers of tf_keras, which are there."""
+    made, stepping = internals.legacy_optimizers()
+    with _LOCK:
+        _patch(made, "__init__", _making_optimizers)
+        _patch(stepping, "apply_gradients", _stepping_pairs)
 
 
 def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
@@ -111,11 +134,20 @@ def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> No
         at_once([functools.partial(setattr, owner, name, made), functools.partial(_PATCHED.add, key)])
 
 
+def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) -> Any:
+    """What a recorder or an observer makes of something; where that fails, it is lost, and nothing raises."""
+    try:
+        return call(*args)
+    except Exception as error:  # It would look like an error of the user's.
+        owner.lost[f"{call.__name__} was not followed ({type(error).__name__}: {error})"] = None
+        return None
+
+
 def _pushing(push: Original) -> Original:
     def _push_tape(tape: Any) -> None:
         push(tape)
         for recorder in _RUNNING.recorders:
-            recorder.pushed(tape, here())
+            _safely(recorder, recorder.pushed, tape, here())
 
     return _push_tape
 
@@ -124,7 +156,7 @@ def _popping(pop: Original) -> Original:
     def _pop_tape(tape: Any) -> None:
         pop(tape)
         for recorder in _RUNNING.recorders:
-            recorder.popped(tape)
+            _safely(recorder, recorder.popped, tape)
 
     return _pop_tape
 
@@ -132,8 +164,8 @@ def _popping(pop: Original) -> Original:
 def _resetting(reset: Original) -> Original:
     def reset_(tape: Any) -> None:
         for recorder in _RUNNING.recorders:
-            recorder.popped(tape)
-            recorder.reset(tape)
+            _safely(recorder, recorder.popped, tape)
+            _safely(recorder, recorder.reset, tape)
         reset(tape)
 
     return reset_
@@ -143,7 +175,7 @@ def _watching(watch: Original) -> Original:
     def watch_(tape: Any, tensor: Any) -> None:
         watch(tape, tensor)
         for recorder in _RUNNING.recorders:
-            recorder.watches(tape, tf.nest.flatten(tensor))
+            _safely(recorder, recorder.watches, tape, tf.nest.flatten(tensor))
 
     return watch_
 
@@ -158,17 +190,22 @@ def _differentiating(differentiate: Original) -> Original:
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
     ) -> Any:
         recorders = list(_RUNNING.recorders)
-        tapes = [recorder.tape_with(tape) for recorder in recorders]
+        tapes = [_safely(recorder, recorder.tape_with, tape) for recorder in recorders]
         given = differentiate(tape, target, sources, output_gradients, sources_raw, unconnected_gradients)
         zeros = tf.UnconnectedGradients(unconnected_gradients) is not tf.UnconnectedGradients.NONE
         raw = sources if sources_raw is None or len(sources_raw) != len(sources) else sources_raw
         for recorder, known in zip(recorders, tapes, strict=True):
-            asking = recorder.asked("tape.gradient", target, sources, raw, given, zeros, known, _line())
-            for observer in _RUNNING.observers:
-                observer.asked(asking, given)
+            _ask(recorder, ("tape.gradient", target, sources, raw, given, zeros, known), given)
         return given
 
     return imperative_grad
+
+
+def _ask(recorder: Recorder, args: tuple[Any, ...], given: Sequence[Any]) -> None:
+    """Tell a recorder that a gradient was asked for, and observers what it made of that."""
+    asking = _safely(recorder, recorder.asked, *args, _line())
+    for observer in _RUNNING.observers if asking is not None else ():
+        _safely(observer, observer.asked, asking, given)
 
 
 def _explaining(gradient: Original) -> Original:
@@ -185,11 +222,42 @@ def _explaining(gradient: Original) -> Original:
     return explained
 
 
+def _refusing(refuse: Original) -> Original:
+    """What a traced tensor is no number for has the line that made it as a note."""
+
+    def _disallow(tensor: Any, task: str) -> Any:
+        try:
+            return refuse(tensor, task)
+        except Exception as error:
+            _explain_traced(tensor, error)
+            raise
+
+    return _disallow
+
+
+def _lacking(get: Original) -> Original:
+    def __getattr__(tensor: Any, name: str) -> Any:  # noqa: N807
+        try:
+            return get(tensor, name)
+        except AttributeError as error:
+            if name == "numpy":
+                _explain_traced(tensor, error)
+            raise
+
+    return __getattr__
+
+
+def _explain_traced(tensor: Any, error: Exception) -> None:
+    for recorder in _RUNNING.recorders:
+        _safely(recorder, recorder.refused, tensor)
+        recorder.explain(recorder, error, _line())
+
+
 def _making_optimizers(make: Original) -> Original:
     def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         make(optimizer, *args, **kwargs)
         for observer in _RUNNING.observers:
-            observer.made(optimizer, _line())
+            _safely(observer, observer.made, optimizer, _line())
 
     return __init__
 
@@ -197,9 +265,11 @@ def _making_optimizers(make: Original) -> Original:
 def _stepping(apply: Original) -> Original:
     def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
         variables: Any = None if trainable_variables is None else list(trainable_variables)
+        grads = list(grads)
         place = _line() if _RUNNING.observers or _RUNNING.recorders else None
         for observer in _RUNNING.observers:
-            observer.applies(optimizer, variables or getattr(optimizer, "_trainable_variables", ()), place)
+            held = variables or getattr(optimizer, "_trainable_variables", ())
+            _safely(observer, observer.applies, optimizer, grads, held, place)
         try:
             made = apply(optimizer, grads, variables)
         except Exception as error:
@@ -207,10 +277,32 @@ def _stepping(apply: Original) -> Original:
                 recorder.explain(recorder, error, place)
             raise
         for observer in _RUNNING.observers:
-            observer.applied(optimizer)
+            _safely(observer, observer.applied, optimizer)
         return made
 
     return applied
+
+
+def _stepping_pairs(apply: Original) -> Original:
+    """As :func:`_stepping`, for optimizers that are given pairs."""
+
+    def apply_gradients(optimizer: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        place = _line() if _RUNNING.observers or _RUNNING.recorders else None
+        for observer in _RUNNING.observers:
+            grads, variables = [one for one, _ in pairs], [one for _, one in pairs]
+            _safely(observer, observer.applies, optimizer, grads, variables, place)
+        try:
+            made = apply(optimizer, pairs, *args, **kwargs)
+        except Exception as error:
+            for recorder in _RUNNING.recorders:
+                recorder.explain(recorder, error, place)
+            raise
+        for observer in _RUNNING.observers:
+            _safely(observer, observer.applied, optimizer)
+        return made
+
+    return apply_gradients
 
 
 def _differentiating_graphs(differentiate: Original) -> Original:
@@ -221,7 +313,7 @@ def _differentiating_graphs(differentiate: Original) -> Original:
             tensors = [getattr(x, "handle", x) for x in sources]
             if all(isinstance(x, tf.Tensor) for x in (*targets, *tensors)):
                 for recorder in _RUNNING.recorders:
-                    recorder.asked("tf.gradients", targets, tensors, sources, given, False, None, _line())
+                    _ask(recorder, ("tf.gradients", targets, tensors, sources, given, False, None), given)
         return given
 
     return _GradientsHelper
@@ -237,7 +329,8 @@ def _recording(record: Original) -> Original:
         op_type: Any, output_tensors: Any, input_tensors: Any, backward_function: Any, *rest: Any, **more: Any
     ) -> None:
         for recorder in _RUNNING.recorders:
-            backward_function = recorder.recorded(op_type, output_tensors, input_tensors, backward_function)
+            args = (op_type, output_tensors, input_tensors, backward_function)
+            backward_function = _safely(recorder, recorder.recorded, *args) or backward_function
         record(op_type, output_tensors, input_tensors, backward_function, *rest, **more)
 
     return record_operation
@@ -252,7 +345,7 @@ class _Callback:
     def __call__(self, *args: Any, **more: Any) -> None:
         if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
             _PATCHED.add(_KERAS)
-            _patch_keras()
+            patch_keras()
         self._record(*args, **more)
 
 
@@ -262,7 +355,7 @@ _KERAS = "keras"
 def _accessing(access: Original) -> Original:
     def variable_accessed(variable: Any) -> None:
         for recorder in _RUNNING.recorders:
-            recorder.accessed(variable)
+            _safely(recorder, recorder.accessed, variable)
         access(variable)
 
     return variable_accessed
@@ -274,7 +367,7 @@ def _leaving(convert: Original) -> Original:
             method = sys._getframe(1).f_code.co_name  # numpy, __float__, __int__
             call = f"{method.strip('_')}()" if method.startswith("_") else f".{method}()"
             for recorder in _RUNNING.recorders:
-                recorder.departed(tensor, call)
+                _safely(recorder, recorder.departed, tensor, call)
         return convert(tensor)
 
     return _numpy
@@ -283,7 +376,9 @@ def _leaving(convert: Original) -> Original:
 def _calling(call: Original) -> Original:
     def call_flat(function: Any, *args: Any) -> Any:
         for recorder in _RUNNING.recorders:
-            recorder.called(function)
+            _safely(recorder, recorder.called, function)
+        for observer in _RUNNING.observers:
+            _safely(observer, observer.called)
         return call(function, *args)
 
     return call_flat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import name_of
+from stopgrad.interop.tensorflow.training.losses import Losses
 
 POINTS = 64
 """The most lines at which gradients are asked for that are told apart."""
@@ -68,7 +70,7 @@ class Optimizer:
         ref: the optimizer.
         made, stepped: the lines at which it was made, and at which it first stepped.
         steps: how often a step was seen, or traced.
-        held: the variables that it was given, by the numbers of their handles.
+        held: the variables that it was given gradients of, by the numbers of their handles.
     """
 
     ref: Any
@@ -85,7 +87,7 @@ class Variable:
     Attributes:
         ref: the variable.
         name: its name.
-        start: some of its elements when it was first met; None if they could not be read.
+        start: some of its elements when it was first met; None as long as they cannot be read.
     """
 
     ref: Any
@@ -102,6 +104,8 @@ class Facts:
         self.variables: dict[int, Variable] = {}
         self.norms: dict[str, list[tuple[int, float]]] = {}
         self.unknown: dict[str, None] = {}
+        self.losses = Losses()
+        self._unread: list[Variable] = []
 
     def asked(self, asking: Asking, given: Sequence[Any]) -> None:
         """A gradient was asked for."""
@@ -112,6 +116,7 @@ class Facts:
                 return
             point = self.points[key] = Point(asking)
         point.calls += 1
+        self.losses.asked(asking, key)
         for source, gradient in zip(asking.sources, given, strict=True):
             if source.variable is not None:
                 point.variables[source.name] = self.met(source.variable)
@@ -126,7 +131,8 @@ class Facts:
         values = getattr(gradient, "values", gradient)
         if not isinstance(values, internals.EagerTensor):
             return
-        norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
+        with internals.unseen():
+            norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
         known.seen += 1
         known.zero += norm == 0.0
         if not np.isfinite(norm) and not known.nan:
@@ -139,16 +145,28 @@ class Facts:
         """Note a variable; the number of its handle."""
         key = identity_of(variable.handle)
         if key not in self.variables:
-            self.variables[key] = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
+            known = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
+            self.variables[key] = known
+            if known.start is None:
+                self._unread.append(known)
         return key
+
+    def begin(self) -> None:
+        """Read the variables that had no values yet, as where they were first met in a trace."""
+        for known in self._unread if tf.executing_eagerly() else ():
+            variable = known.ref()
+            known.start = None if variable is None else self.elements(variable)
+        self._unread = [known for known in self._unread if known.start is None and known.ref() is not None]
 
     def elements(self, variable: Any) -> Any:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
-            with tf.init_scope():
+            with internals.unseen():
                 whole = np.ravel(np.asarray(tf.convert_to_tensor(variable)))
         except Exception as error:  # Of a distributed variable, for one.
             self.unknown[f"the values of {name_of(variable)} ({type(error).__name__})"] = None
+            return None
+        if whole.size != math.prod(variable.shape):  # It has no value yet.
             return None
         return whole[:: max(1, whole.size // SAMPLES)].copy()
 
@@ -156,15 +174,16 @@ class Facts:
         """An optimizer was made."""
         self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made=place)
 
-    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
-        """An optimizer is about to step."""
+    def applies(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+    ) -> None:
+        """An optimizer is about to step; it leaves out what it gets None for."""
         known = self.optimizers.setdefault(id(optimizer), Optimizer(weakref.ref(optimizer)))
         known.steps += 1
         known.stepped = known.stepped or place
-        for one in variables:
-            variable = getattr(one, "value", one) if not hasattr(one, "handle") else one
-            key = self.met(variable)
-            known.held[key] = name_of(one)
+        for gradient, one in zip(gradients, variables, strict=False):
+            if gradient is not None:
+                known.held[self.met(one)] = name_of(one)
 
     def iterations(self) -> list[int]:
         """How often each optimizer has stepped, as it says itself."""
@@ -186,6 +205,27 @@ class Facts:
             return None
         now = self.elements(variable)
         return None if now is None else not np.array_equal(now, known.start, equal_nan=True)
+
+    def dtype_of(self, key: int) -> str:
+        """The name of a variable's dtype; empty if it is gone."""
+        variable = self.variables[key].ref()
+        return "" if variable is None else str(tf.as_dtype(variable.dtype).name)
+
+    def is_small(self, key: int) -> bool:
+        """Whether a variable has 16 bits per element."""
+        return self.dtype_of(key) in ("float16", "bfloat16")
+
+    def averages(self, key: int, optimizer: Any) -> list[Any]:
+        """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
+        own = list(getattr(optimizer, "_trainable_variables", ()))
+        places = [i for i, one in enumerate(own) if identity_of(one.handle) == key]
+        beside = [kept for kept in vars(optimizer).values() if isinstance(kept, list) and kept is not own]
+        found = []
+        for kept in beside:
+            if places and len(kept) == len(own) and all(hasattr(one, "handle") for one in kept):
+                read = None if kept[places[0]] is own[places[0]] else self.elements(kept[places[0]])
+                found += [] if read is None else [read]
+        return found
 
     def is_finite(self, key: int) -> bool | None:
         """Whether a variable that was finite at first still is; None if that is not known."""

@@ -10,9 +10,10 @@ from typing import Any
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.tensorflow.explaining import explain
-from stopgrad.interop.tensorflow.recording import switches
+from stopgrad.interop.tensorflow.recording import internals, switches
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts
@@ -56,7 +57,12 @@ class Session:
         self._token: Any = None
         self._held: Lifetime | None = None
         self._is_over = False
+        self.lost = self.recorder.lost
         switches.observe(self)
+        self._awaited = Awaited(
+            {internals.OPTIMIZERS: switches.patch_keras, internals.LEGACY: switches.patch_legacy_keras}
+        )
+        self._awaited.begin()
         self._record()
 
     # --------------------------------------------------------------------------- recording, and not
@@ -74,6 +80,7 @@ class Session:
         """Follow the training no more."""
         if not self._is_over:
             self._is_over = True
+            self._awaited.end()
             switches.observe_no_more(self)
             self._rest()
 
@@ -95,15 +102,22 @@ class Session:
     def asked(self, asking: Asking, given: Sequence[Any]) -> None:
         """A gradient was asked for."""
         self.facts.asked(asking, given)
-        del self.recorder.askings[:-1]
+        while len(self.recorder.askings) > 1:
+            self.recorder.askings.popleft()
 
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.facts.made(optimizer, place)
 
-    def applies(self, optimizer: Any, variables: Sequence[Any], place: RawLocation | None) -> None:
+    def called(self) -> None:
+        """A function of TensorFlow's is about to run."""
+        self.facts.begin()
+
+    def applies(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+    ) -> None:
         """An optimizer is about to step."""
-        self.facts.applies(optimizer, variables, place)
+        self.facts.applies(optimizer, gradients, variables, place)
 
     def applied(self, optimizer: Any) -> None:
         """An optimizer has stepped, or its step was traced."""

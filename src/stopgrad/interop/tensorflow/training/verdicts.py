@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.flow.words import some
@@ -44,15 +46,32 @@ class _Known:
         }
 
     def silent(self, point: Point) -> list[str]:
-        """The trainable variables that never get a gradient, here or elsewhere, and are to be trained."""
+        """The trainable variables that never get a gradient, here or elsewhere, and are to be trained.
+
+        They are if an optimizer steps some of those for which gradients are asked for together.
+        """
+        is_stepped = bool(self.held & set(point.variables.values()))
         return [
             name
             for name, key in point.variables.items()
             if point.of[name].none
             and key not in self.arriving
             and self.is_trainable(key)
-            and (key in self.held or not self.stepping)
+            and (not self.stepping or is_stepped)
         ]
+
+    def has_gradient(self, key: int, optimizer: Any) -> bool:
+        """Whether a gradient was seen that is not zero, or the optimizer's averages of it are not zero."""
+        for point in self.points:
+            for name, other in point.variables.items():
+                if other == key and point.of[name].seen > point.of[name].zero:
+                    return True
+        return any(np.any(average) for average in self.facts.averages(key, optimizer))
+
+    def has_directions(self, key: int) -> bool:
+        """Whether a variable has two axes or more, and so is no bias."""
+        variable = self.facts.variables[key].ref()
+        return variable is not None and len(variable.shape) > 1
 
     def is_trainable(self, key: int) -> bool:
         variable = self.facts.variables[key].ref()
@@ -69,11 +88,15 @@ def no_gradient(known: _Known, recorder: Recorder) -> Iterator[Problem]:
         flow = explained("explain", recorder, asking.losses, subjects_asked(asking), None, asking)
         apart: dict[tuple[Any, ...], list[str]] = {}
         for name in names:
+            key = point.variables[name]
+            moves = bool(known.facts.has_moved(key))
+            if moves and key not in known.held:
+                continue  # The program itself moves it, such as the weights of a target.
             lines = tuple((site.location.file, site.location.line) for site in cutting(flow, [name]))
-            apart.setdefault((flow[name].status is Status.DISCONNECTED and not lines, lines), []).append(name)
-        for (is_unused, _), group in apart.items():
-            moved = [name for name in group if known.facts.has_moved(point.variables[name])]
-            yield _without(point, flow, group, is_unused, bool(moved) and len(moved) == len(group))
+            is_unused = flow[name].status is Status.DISCONNECTED and not lines
+            apart.setdefault((is_unused, moves, lines), []).append(name)
+        for (is_unused, moves, _), group in apart.items():
+            yield _without(point, flow, group, is_unused, moves)
 
 
 def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: bool) -> Problem:
@@ -85,11 +108,11 @@ def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: 
     if moves:
         return Problem(
             "moves-frozen",
-            f"no gradient arrives at {some(names, 3)}, and {it} changed all the same",
+            f"no gradient arrives at {some(names, 3)}, and the optimizer moves {it} all the same",
             lines,
             names,
             {**evidence, "moved": True},
-            "leave them out of what the optimizer steps, and of its weight decay: "
+            "leave it out of what the optimizer steps: give it None, not zeros, as a gradient; or "
             "optimizer.exclude_from_weight_decay(var_names=[...])",
         )
     if is_unused:
@@ -148,7 +171,11 @@ def zero(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             for name, one in point.of.items()
             if name in point.variables and one.seen >= MANY and one.zero == one.seen
         ]
-        if (names and len(names) < len(point.of)) or (names and point.calls >= MANY):
+        if len(names) < len(point.of) and not any(
+            known.has_directions(point.variables[one]) for one in names
+        ):
+            continue  # A bias alone: where a loss is of differences, what is added to all cancels.
+        if names:
             calls = point.of[names[0]].seen
             yield Problem(
                 "zero-gradient",
@@ -236,6 +263,38 @@ def without_rate(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             )
 
 
+def rounded(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Weights of 16 bits that get gradients and are stepped, and of which no element changes."""
+    for one in known.stepping:
+        optimizer = one.ref()
+        steps = 0 if optimizer is None else _iterations(optimizer, one)
+        rate = _rate(optimizer)
+        if steps < MANY or not rate:
+            continue
+        still = {
+            key: name
+            for key, name in one.held.items()
+            if known.facts.is_small(key) and known.facts.has_moved(key) is False
+        }
+        names = [name for key, name in still.items() if known.has_gradient(key, optimizer)]
+        if names:
+            dtype = known.facts.dtype_of(next(key for key, name in still.items() if name in names))
+            yield Problem(
+                "lost-in-rounding",
+                f"the updates of {some(names, 3)} are lost in rounding: added to {dtype} weights they change "
+                "no element",
+                sites("step", "stepped here", one.stepped),
+                names,
+                {"dtype": dtype, "learning rate": rate, "steps": steps},
+                'keep the weights in float32: keras.mixed_precision.set_global_policy("mixed_bfloat16")',
+            )
+
+
+def compared(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+    """Losses that compare each prediction with every target."""
+    return known.facts.losses.problems(known.facts.points)
+
+
 def _iterations(optimizer: Any, one: Optimizer) -> int:
     try:
         return int(optimizer.iterations)
@@ -250,5 +309,5 @@ def _rate(optimizer: Any) -> float | None:
         return None
 
 
-VERDICTS = (no_gradient, not_finite, zero, not_stepped, not_held, without_rate)
+VERDICTS = (no_gradient, not_finite, zero, not_stepped, not_held, without_rate, rounded, compared)
 """What is looked for, the worst first."""

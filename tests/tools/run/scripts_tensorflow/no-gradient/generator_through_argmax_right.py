@@ -1,0 +1,17 @@
+# They are a softmax.
+# finds: nothing
+import tensorflow as tf
+
+tf.random.set_seed(0)
+generator = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(5, name="logits")])
+critic = tf.keras.Sequential([tf.keras.layers.Input((5,)), tf.keras.layers.Dense(1, name="score")])
+optimizer = tf.keras.optimizers.Adam(1e-3)
+variables = generator.trainable_variables + critic.trainable_variables
+for step in range(4):
+    noise = tf.random.normal((8, 4))
+    with tf.GradientTape() as tape:
+        logits = generator(noise)
+        fake = tf.nn.softmax(logits)
+        loss = tf.reduce_mean(critic(fake))
+    grads = tape.gradient(loss, variables)
+    optimizer.apply_gradients(zip(grads, variables))
