@@ -9,7 +9,7 @@ TensorFlow warns that the dtype of a watched tensor must be floating, once, and 
 
 import tensorflow as tf
 
-LEARNS = ("sources[0]",)
+LEARNS = ("x",)
 
 
 def broken():

@@ -8,7 +8,7 @@ Old code calls `tf.gradients` inside of a `tf.function`; its None is the same.
 
 import tensorflow as tf
 
-LEARNS = ("sources[0]",)
+LEARNS = ("x",)
 
 
 def broken(x, w):

@@ -9,7 +9,7 @@ A tape watches variables that are read. A tensor must be named to it.
 
 import tensorflow as tf
 
-LEARNS = ("sources[0]",)
+LEARNS = ("image",)
 
 
 def broken(model, image):

@@ -9,7 +9,7 @@ The first step works. In the second the tape does not watch what `w` has become.
 
 import tensorflow as tf
 
-LEARNS = ("sources[0]",)
+LEARNS = ("w",)
 
 
 def first_step(w, x):

@@ -8,7 +8,7 @@ Seen in: tensorflow/tensorflow #31264 ("it will result in None no matter where I
 
 import tensorflow as tf
 
-LEARNS = ("sources[0]",)
+LEARNS = ("image",)
 
 
 def broken(image):

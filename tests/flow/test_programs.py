@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jax")
 from program_table import COUNT
-from programs.holding import WORLDS, example, held
+from programs.comparing import example, held
+from programs.holding import WORLDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # By torch.func.jvp.
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # As a program, too.
-from programs.holding import WORLDS, counted, example, held
+from programs.comparing import counted, example, held
+from programs.holding import WORLDS
 
 COUNT = 2000
 

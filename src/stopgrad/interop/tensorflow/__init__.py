@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         assert_flows as assert_flows,
         explain as explain,
     )
+    from stopgrad.interop.tensorflow.monitoring import monitor as monitor
     from stopgrad.interop.tensorflow.watching import (
         GradientCall as GradientCall,
         Watch as Watch,
@@ -36,6 +37,7 @@ LIVE = {
     "assert_blocked": "asking",
     "assert_flows": "asking",
     "explain": "asking",
+    "monitor": "monitoring",
     "watch": "watching",
 }
 """The names that need TensorFlow, and their modules."""

@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
@@ -95,10 +94,10 @@ def explain(
             "among its arguments; say with model= what is asked about"
         )
     sources = {**_variables(recorder), **given}
+    recorder.measures = flag(magnitudes, "explain: magnitudes")
     with seen:
-        gradients = tape.gradient(losses, list(sources.values()))
-    sizes = _sizes(sources, gradients) if magnitudes else None
-    return asked_about("explain", recorder, losses, xs, only, sizes)
+        tape.gradient(losses, list(sources.values()))
+    return asked_about("explain", recorder, losses, xs, only)
 
 
 def _variables(recorder: Recorder) -> dict[str, Any]:
@@ -129,29 +128,6 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         elif isinstance(x, (list, tuple)):
             stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
     return found
-
-
-def _sizes(sources: Mapping[str, Any], gradients: Sequence[Any]) -> dict[str, Magnitude]:
-    """How large gradients are."""
-    found = {}
-    for (name, source), gradient in zip(sources.items(), gradients, strict=True):
-        if gradient is not None:
-            array, own = _array(gradient), _array(source)
-            found[name] = Magnitude(
-                float(np.linalg.norm(array)),
-                array.size,
-                int(np.count_nonzero(array == 0)),
-                int(np.count_nonzero(np.isnan(array))),
-                int(np.count_nonzero(np.isinf(array))),
-                float(np.linalg.norm(own)),
-            )
-    return found
-
-
-def _array(x: Any) -> Any:
-    """The values of a tensor, a variable or slices of one."""
-    whole = tf.convert_to_tensor(x)
-    return np.asarray(whole.numpy(), np.complex128 if whole.dtype.is_complex else np.float64).ravel()
 
 
 @guarded("assert_flows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import tensorflow as tf
@@ -72,9 +72,10 @@ class GradientCall:
 class Watch(Block):
     """What :func:`watch` returns: a context manager, and afterwards what it saw."""
 
-    def __init__(self) -> None:
+    def __init__(self, measures: bool = False) -> None:
         super().__init__()
         self._recorder = Recorder()
+        self._recorder.measures = measures
         self._held: Lifetime | None = None
 
     def changes(self) -> dict[str, Any]:
@@ -128,7 +129,6 @@ def asked_about(
     losses: Sequence[Any],
     xs: Asked | None,
     only: Names | None,
-    sizes: Mapping[str, Magnitude] | None = None,
 ) -> Flow:
     """A recorder's report on losses, as the tape that differentiated them has it, or that saw them."""
     for loss in losses:
@@ -140,7 +140,7 @@ def asked_about(
     values = tuple([recorder.place_in_record(loss) for loss in losses])
     subjects = _seen(recorder) if xs is None else subjects_of(what, recorder, xs)
     asking = next((one for one in reversed(recorder.askings) if one.losses == values), None)
-    return explained(what, recorder, values, subjects, only, asking, sizes)
+    return explained(what, recorder, values, subjects, only, asking)
 
 
 def explained(
@@ -150,21 +150,29 @@ def explained(
     subjects: Mapping[str, Subject],
     only: Names | None,
     asking: Asking | None,
-    sizes: Mapping[str, Magnitude] | None = None,
 ) -> Flow:
     """A report on recorded losses; where TensorFlow gave other gradients than it has, TensorFlow is right."""
     if not subjects:
         raise ArgumentError(f"{what}: nothing was read or watched that a gradient could arrive at")
     if only is not None:
         subjects = {name: subjects[name] for name in matching(f"{what}: only", only, subjects)}
-    sizes = None if sizes is None else {name: size for name, size in sizes.items() if name in subjects}
+    sizes = None if asking is None else _sizes(asking, subjects)
     tape = asking.tape if asking is not None else _tape_of(losses)
-    flow = without_gc(report_of, recorder, losses, subjects, tape, sizes)
-    wrong = [] if asking is None else _wrong(flow, subjects, asking)
+    flow, filled = without_gc(report_of, recorder, losses, subjects, tape, sizes)
+    wrong = [] if asking is None else _wrong(flow, subjects, asking, filled)
     if not wrong:
         return flow
     assert asking is not None
-    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)
+    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)[0]
+
+
+def _sizes(asking: Asking, subjects: Mapping[str, Subject]) -> dict[str, Magnitude] | None:
+    """How large the gradients of subjects were; None if that was not measured."""
+    if asking.sizes is None:
+        return None
+    of = {source.value: size for source, size in zip(asking.sources, asking.sizes, strict=True)}
+    found = {name: of.get(subject.value) for name, subject in subjects.items()}
+    return {name: size for name, size in found.items() if size is not None}
 
 
 def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
@@ -175,15 +183,20 @@ def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
     return None
 
 
-def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking) -> list[str]:
-    """The subjects for which TensorFlow did something else than the report says."""
+def _wrong(
+    flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: Collection[str]
+) -> list[str]:
+    """The subjects for which TensorFlow did something else than the report says.
+
+    Zeros that it gives in the place of no gradient, for what went into a branch or loop, are none.
+    """
     given = {source.value: source.some for source in asking.sources}
     wrong = []
     for name, subject in subjects.items():
         some = given.get(subject.value)
         if some is not None and some is not flow[name].arrives:
-            flat = some and any(FLAT in cut.reason for cut in flow[name].cuts)
-            if not flat:
+            flat = any(FLAT in cut.reason for cut in flow[name].cuts)
+            if not (some and (flat or name in filled)):
                 wrong.append(name)
     return wrong
 
@@ -246,7 +259,9 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
     stack: list[tuple[str, Any]] = [("", xs)]
     while stack:
         prefix, x = stack.pop()
-        if isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
+        if keras.is_variable(x):
+            stack.append((prefix or x.path, x._value))
+        elif isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
             subject = Subject(recorder.variable(x), not x.trainable)
             found[_free(found, prefix or name_of(x))] = subject
         elif isinstance(x, tf.Tensor):
@@ -261,8 +276,6 @@ def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
     """The parts of a subject, by name."""
     if isinstance(x, Mapping):
         return [(_joined(prefix, str(key)), part) for key, part in x.items()]
-    if keras.is_variable(x):
-        return [(_joined(prefix, x.path), x._value)]
     if keras.is_layer(x):
         return [(_joined(prefix, path), one) for path, one in keras.by_path(keras.parameters_of(x)).items()]
     if isinstance(x, tf.Module):

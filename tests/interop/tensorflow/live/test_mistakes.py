@@ -39,7 +39,7 @@ FOUND = {
 SAID = {
     "head_without_a_loss_in_fit": "disconnected: box/kernel, box/bias",
     "integer_variable": "not differentiable: degree (int32 carries no gradient)",
-    "integer_watched": "not differentiable: sources[0] (int32 carries no gradient)",
+    "integer_watched": "not differentiable: x (int32 carries no gradient)",
     "layer_frozen": "backbone/kernel, backbone/bias: frozen, trainable is False",
     "variable_not_trainable": "temperature: frozen, trainable is False",
     "weights_of_another_model": "disconnected: average/kernel, average/bias",

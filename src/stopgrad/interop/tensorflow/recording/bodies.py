@@ -75,6 +75,9 @@ class Bodies:
         recorder: what was recorded.
         tape: the tape that differentiates; None if every operation counts as recorded.
         outer: finds what stands for a tensor outside of a graph.
+
+    Attributes:
+        filled: what branches and loops took, for which TensorFlow gives zeros where it has no gradient.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Bodies:
         self._make, self._recorder, self._tape, self._outer = make, recorder, tape, outer
         self._readings: dict[int, Reading] = {}
         self._outside: dict[Output, Output] = {}
+        self.filled: dict[Output, None] = {}
 
     def symbol(self, symbol: Symbol) -> Output:
         """What stands for a tensor of a graph that is not called, but traced."""
@@ -141,6 +145,8 @@ class Bodies:
             return self._source(reading, op)
         if kind in CALLS:
             return self._called(reading, op, op.get_attr("f").name, inputs)
+        if kind in BRANCHES or kind in CASES or kind in LOOPS:
+            self.filled.update(dict.fromkeys(inputs))
         if kind in BRANCHES:
             names = [op.get_attr(name).name for name in BRANCHES[kind]]
             return self._branches(reading, op, names, inputs)

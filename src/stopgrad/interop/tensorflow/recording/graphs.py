@@ -53,8 +53,8 @@ def report_of(
     xs: Mapping[str, Subject],
     tape: Tape | None,
     sizes: Mapping[str, Magnitude] | None = None,
-) -> Flow:
-    """The report on what was recorded.
+) -> tuple[Flow, frozenset[str]]:
+    """The report on what was recorded, and the subjects for which TensorFlow may give zeros for no gradient.
 
     Args:
         losses: what is differentiated.
@@ -70,7 +70,7 @@ def report_of(
     recorded = Recorded(building.frozen, building.unwritten, set(), NOT_TRAINED)
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))
-    return flow_of(question, (), findings, measured)
+    return flow_of(question, (), findings, measured), building.filled(asked)
 
 
 def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str, Subject]) -> list[Finding]:
@@ -188,6 +188,17 @@ class Building:
         self.output(value)
         return self._made[value.event, value.number]
 
+    def filled(self, asked: Mapping[str, Output]) -> frozenset[str]:
+        """The subjects from which a path leads into a branch or loop of a graph."""
+        stack = [made.op for made in self._bodies.filled]
+        led = set(stack)
+        while stack:
+            for x in stack.pop().inputs:
+                if x.op not in led:
+                    led.add(x.op)
+                    stack.append(x.op)
+        return frozenset([key for key, made in asked.items() if made.op in led])
+
     def used(self, value: Value) -> Output:
         """What stands for a value where it is used: behind a stop if no tape recorded how it was made."""
         made = self._made[value.event, value.number]
@@ -270,6 +281,8 @@ class Building:
     def _custom(self, event: Event, inputs: Sequence[Output]) -> list[Output]:
         """What has a gradient function of its own: a function that was called, or a custom gradient."""
         if event.call == "tape.watch":
+            if self.tape not in event.tapes:  # Another tape's paths pass.
+                return list(inputs)
             made = self.make.stop(
                 inputs[0], "tf.GradientTape.watch", "a tape's paths begin at what it watches", event.place
             )
@@ -301,7 +314,8 @@ class Building:
             return made
         if self._is_too_early(event, value):
             return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
-        if self.is_recorded(event) and not self.is_recorded(value.event):
+        gap = self._gap(value.event)
+        if gap is not None and gap != self._gap(event):
             if made not in self._outside:
                 is_first = value in self._names and not self._asked_above(value)
                 told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
@@ -322,6 +336,14 @@ class Building:
         if event.call in UNRECORDED:
             return True
         return self.tape in event.tapes
+
+    def _gap(self, event: Event) -> int | None:
+        """The time in which an event was not recorded, by when it began; None for what was recorded."""
+        if self.is_recorded(event):
+            return None
+        assert self.tape is not None
+        ends = [began for began, ended, _ in self.tape.pauses if began < event.serial < ended]
+        return ends[0] if ends else 0 if event.serial < self.tape.opened else self.tape.closed
 
     def _why_not(self, event: Event) -> tuple[str, RawLocation | None]:
         """Why the tape did not record an event, and the line that says so."""

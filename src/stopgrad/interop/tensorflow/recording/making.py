@@ -56,10 +56,10 @@ class Maker:
             place: the line.
             scope: the layers of Keras' in which it ran.
         """
-        if kind in passing.SHAPES:
-            return [self.leaf(sizes, place=place) for sizes in results]
         if not results:
             return []
+        if kind in passing.OF_SIZES:
+            return [self.leaf(sizes, None, place) for sizes in results]
         whole = tuple([known(sizes) for sizes in results])
         types = tuple([type_of(sizes) for sizes in whole])
         within = f", in {scope}" if scope else ""

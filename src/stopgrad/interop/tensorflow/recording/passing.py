@@ -20,8 +20,8 @@ from stopgrad.interop.tensorflow.recording.record import Shape
 FLAT = "its gradient is zero everywhere"
 NONE = "TensorFlow gives it no gradient"
 STOPPED, NOT_DIFFERENTIABLE, UNDEFINED = "stopped", "not differentiable", "undefined"
-SHAPES = frozenset({"Shape", "ShapeN", "Rank", "Size", "ZerosLike", "OnesLike"})
-"""What depends on the sizes of its inputs alone: no path of a value runs through it."""
+OF_SIZES = frozenset({"BroadcastGradientArgs", "Rank", "Shape", "ShapeN", "Size", "ZerosLike", "OnesLike"})
+"""The operations whose results depend on the sizes of what they take alone, whatever its values are."""
 ANSWERS = 4096
 """The most answers that are kept."""
 

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.magnitudes.sizes import Magnitude
 
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; only the name where these are not known."""
@@ -149,6 +150,7 @@ class Asking:
         sources: what for.
         place: the line.
         tape: the tape; None for ``tf.gradients``.
+        sizes: how large the gradients are, by source; None if that was not measured.
         serial: when.
     """
 
@@ -157,6 +159,7 @@ class Asking:
     sources: tuple[Source, ...]
     place: RawLocation | None
     tape: Tape | None
+    sizes: Sequence[Magnitude | None] | None = None
     serial: int = field(default_factory=now)
 
 

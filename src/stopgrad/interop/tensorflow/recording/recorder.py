@@ -13,6 +13,7 @@ import tensorflow as tf
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
+from stopgrad.interop.tensorflow.recording.measuring import magnitudes_of
 from stopgrad.interop.tensorflow.recording.places import called_by_user, here
 from stopgrad.interop.tensorflow.recording.record import (
     Asking,
@@ -53,6 +54,7 @@ class Recorder:
         variables: the variables that were read or watched, by the numbers of their handles.
         askings: the gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
+        measures: whether it is measured how large gradients are.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
     """
@@ -68,6 +70,7 @@ class Recorder:
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self.askings: list[Asking] = []
         self.departures: dict[RawLocation, Departure] = {}
+        self.measures = False
         self.explain: Explains = _explain_nothing
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
@@ -108,7 +111,8 @@ class Recorder:
             self.variables[identity_of(outputs[0])] = None, Value(made, 0)
             return
         if any(identity_of(x) not in self._values for x in inputs):
-            self._read_within(inputs, tapes)
+            # TensorFlow stops recording for a stop, and reads the variable then.
+            self._read_within(inputs, self._active if kind == "StopGradient" else tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
             self._write(kind, taken, inputs)
@@ -273,7 +277,7 @@ class Recorder:
         if known is None or known[0] is None:
             value = known[1] if known is not None else self.value_of(handle)
             value.event.call = name_of(variable)
-            value.event.results = (sizes_of(variable.dtype, variable.shape),)
+            value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
             self.variables[key] = weakref.ref(variable), value
 
     def variable(self, variable: Any) -> Value:
@@ -320,11 +324,11 @@ class Recorder:
                 self._begin_at(x, known)
 
     def _begin_at(self, tensor: Any, tape: Tape) -> None:
-        """What a tape watches is where its paths begin, even if something made it."""
+        """What a tape watches is where its paths begin, even if something made it that it did not record."""
         value = self.value_of(tensor)
-        if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM):
-            event = Event(Kind.CUSTOM, "tape.watch", here(), (value,), (value.event.results[value.number],))
-            self._note(event, [tensor])
+        if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM) and tape not in value.event.tapes:
+            sizes = (value.event.results[value.number],)
+            self._note(Event(Kind.CUSTOM, "tape.watch", here(), (value,), sizes, (tape,)), [tensor])
 
     def tape_with(self, inner: Any) -> Tape | None:
         """The tape whose own record is *inner*."""
@@ -360,6 +364,8 @@ class Recorder:
             found.append(Source(name, self.place_in_record(source), some, held, variable))
         losses = tuple([self.place_in_record(target) for target in targets])
         asking = Asking(kind, losses, tuple(found), place, tape)
+        if self.measures:
+            asking.sizes = magnitudes_of(raw, given)
         self.askings.append(asking)
         return asking
 
