@@ -48,6 +48,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 RUNTIME = importlib.util.find_spec("onnxruntime") is not None
 SCALE = [importlib.util.find_spec(name) for name in ("jax", "grain", "orbax")]
+TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
 
 HOW_TO = [
@@ -64,7 +65,7 @@ PAGES = [
     pytest.param("how-to/use-a-gpu.md", marks=pytest.mark.skipif(SCALE[0] is None, reason="needs JAX")),
     "habits.md",
     pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
-    "tensorflow.md",
+    pytest.param("tensorflow.md", marks=pytest.mark.skipif(not TENSORFLOW, reason="needs TensorFlow")),
     pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param("monitor.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")),
     pytest.param(

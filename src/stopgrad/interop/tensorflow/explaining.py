@@ -50,19 +50,13 @@ def no_gradients(recorder: Recorder, error: BaseException, place: RawLocation | 
     names = list(named_sources(asking))
     return Problem(
         "no-gradients-provided",
-        f"no variable receives a gradient: {told_of(asking)} gave None for {some(names, 3)}",
+        f"no variable receives a gradient: {asking.kind} gave None for {some(names, 3)}",
         [*why_none(recorder, asking, names), *sites("step", "the optimizer gets no gradient here", place)],
         names,
         {"gradients": 0, "variables": len(names)},
         "compute the loss inside of the tape, of the variables that are trained, by operations that have "
         "gradients",
     )
-
-
-def told_of(asking: Asking) -> str:
-    """How a gradient was asked for, in words."""
-    at = None if asking.place is None else decode(asking.place).own
-    return asking.kind if at is None else f"{asking.kind} at {at!r}"
 
 
 def why_none(recorder: Recorder, asking: Asking, names: Sequence[str]) -> list[Site]:
