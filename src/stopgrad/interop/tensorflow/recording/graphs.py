@@ -31,6 +31,8 @@ from stopgrad.interop.tensorflow.recording.recorder import READS, Recorder
 
 UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""
+ASKINGS = frozenset({"tape.gradient", "tf.gradients"})
+NOT_KNOWN = "TensorFlow gave None, and which line ends the gradient is not known"
 NOT_TRAINED = "trainable is False"
 UNWATCHED = "no tape watched it: tape.watch does"
 
@@ -291,8 +293,11 @@ class Building:
         call = event.beside
         if call is not None and call.graph is not None:
             return list(inputs)
+        told = f"the gradient function of {event.call} returns None for it"
+        if event.call in ASKINGS:
+            told = NOT_KNOWN
         walls = [
-            (i, passing.NOT_DIFFERENTIABLE, f"the gradient function of {event.call} returns None for it")
+            (i, passing.NOT_DIFFERENTIABLE, told)
             for i, passes in enumerate(event.passes or ())
             if not passes and i < len(inputs)
         ]
