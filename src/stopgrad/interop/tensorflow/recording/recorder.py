@@ -108,6 +108,8 @@ class Recorder:
             if written is not None:
                 taken.append(written)
         graph = self._functions.get(kind)
+        if graph is not None:  # TensorFlow stops recording for the call, and records it as one afterwards.
+            tapes = self._active
         event = Event(
             Kind.OPERATION if graph is None else Kind.CALL,
             kind,
