@@ -138,6 +138,17 @@ def test_zeros_that_a_branch_gives_for_no_gradient_do_not_hide_the_line() -> Non
     assert flow["v"].cuts[0].reason == "tf.stop_gradient"
 
 
+def test_a_function_that_takes_what_was_not_recorded_is_no_line_of_its_own() -> None:
+    w = ones()
+    doubled = tf.function(lambda x: x * 2.0, autograph=False)
+    with sgtf.watch() as seen, tf.GradientTape() as tape:
+        with tape.stop_recording():
+            x = w * 2.0
+        loss = doubled(x)
+    (cut,) = seen.explain(loss, w)["w"].cuts
+    assert cut.opens == ("w",)
+
+
 def test_the_record_of_many_steps_is_bounded() -> None:
     w, counts = ones(), []
     with sgtf.watch() as seen:

@@ -132,6 +132,8 @@ class Recorder:
             if written is not None:
                 taken.append(written)
         graph = self._functions.get(kind)
+        if graph is not None:  # TensorFlow stops recording for the call, and records it as one afterwards.
+            tapes = self._active
         event = Event(
             Kind.VARIABLE if kind == MAKES else Kind.OPERATION if graph is None else Kind.CALL,
             kind,
