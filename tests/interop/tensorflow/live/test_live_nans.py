@@ -53,9 +53,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("f", "x", "marker", "where", "kind"), CASES, ids=lambda x: getattr(x, "__name__", "")
-)
+@pytest.mark.parametrize(("f", "x", "marker", "where", "kind"), CASES, ids=[case[2] for case in CASES])
 def test_names_the_line(f: Callable[..., Any], x: list[float], marker: str, where: str, kind: str) -> None:
     found = sgtf.trace_nan(f, tf.constant(x))
     assert found.first is not None

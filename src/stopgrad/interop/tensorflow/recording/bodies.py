@@ -7,6 +7,7 @@ from typing import Any
 
 from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.recording import internals, passing
+from stopgrad.interop.tensorflow.recording.closures import CLOSED, closed_over
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
 from stopgrad.interop.tensorflow.recording.record import Symbol, Tape, Value
@@ -158,7 +159,7 @@ class Bodies:
             return self._variable(reading, op, inputs)
         answer = passing.of_graph(op, [_sizes(x) for x in op.inputs], [_sizes(y) for y in op.outputs])
         if internals.custom_gradient_of(op):
-            return self._custom(op, inputs, answer)
+            return self._custom(reading, op, inputs, answer)
         sizes = [_sizes(y) for y in op.outputs]
         return self._make.operation(kind, inputs, sizes, answer, of_operation(op), layer_of(op))
 
@@ -227,7 +228,22 @@ class Bodies:
             walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(taken)))
         return self._make.operation(call, taken, [_sizes(y)], passing.Answer(walls), of_operation(op))
 
-    def _custom(self, op: Any, inputs: list[Output], answer: passing.Answer) -> list[Output]:
+    def _closed_over(self, reading: Reading, op: Any, own: int) -> list[Output]:
+        """What the results of a custom gradient were made of beside what it was given."""
+
+        def takes(node: tuple[str, int]) -> list[tuple[str, int]]:
+            made = reading.graph.get_operation_by_name(node[0])
+            return [] if made.name in inside else [(x.op.name, x.value_index) for x in made.inputs]
+
+        inside = {x.op.name for x in op.inputs if not x.op.inputs}
+        given = {(x.op.name, x.value_index) for x in op.inputs[own:]}
+        results = [(x.op.name, x.value_index) for x in op.inputs[:own]]
+        closed = [node for node in closed_over(results, given, takes) if node in reading.made]
+        return [reading.made[node] for node in closed if reading.made[node].type.differentiable]
+
+    def _custom(
+        self, reading: Reading, op: Any, inputs: list[Output], answer: passing.Answer
+    ) -> list[Output]:
         """What stands for a custom gradient: its results depend on what it took in its own way alone.
 
         TensorFlow has the results among the inputs, in front of what it took, and hands both on.
@@ -244,8 +260,10 @@ class Bodies:
             if i >= own
         )
         sizes = [_sizes(y) for y in op.outputs[:own]]
+        closed = self._closed_over(reading, op, own)
+        walls += tuple((len(inputs) - own + i, passing.STOPPED, CLOSED) for i in range(len(closed)))
         made = self._make.operation(
-            "tf.custom_gradient", inputs[own:], sizes, passing.Answer(walls), of_operation(op)
+            "tf.custom_gradient", [*inputs[own:], *closed], sizes, passing.Answer(walls), of_operation(op)
         )
         return [*made, *inputs[own:]]
 

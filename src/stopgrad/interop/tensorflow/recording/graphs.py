@@ -16,6 +16,7 @@ from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.interop.tensorflow.recording import passing
 from stopgrad.interop.tensorflow.recording.bodies import Bodies
+from stopgrad.interop.tensorflow.recording.closures import CLOSED
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.record import (
     Departure,
@@ -33,6 +34,7 @@ UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""
 ASKINGS = frozenset({"tape.gradient", "tf.gradients"})
 NOT_KNOWN = "TensorFlow gave None, and which line ends the gradient is not known"
+
 NOT_TRAINED = "trainable is False"
 UNWATCHED = "no tape watched it: tape.watch does"
 
@@ -299,8 +301,9 @@ class Building:
         walls = [
             (i, passing.NOT_DIFFERENTIABLE, told)
             for i, passes in enumerate(event.passes or ())
-            if not passes and i < len(inputs)
+            if not passes and i < len(inputs) - event.closes
         ]
+        walls += [(len(inputs) - 1 - i, passing.STOPPED, CLOSED) for i in range(event.closes)]
         walls += [
             (i, passing.NOT_DIFFERENTIABLE, passing.NONE)
             for i, value in enumerate(event.inputs)

@@ -64,7 +64,7 @@ class Maker:
         types = tuple([type_of(sizes) for sizes in whole])
         within = f", in {scope}" if scope else ""
         call = kind if kind.startswith("tf.") else spelled(kind)
-        if [status for _, status, _ in answer.walls] == [passing.STOPPED]:
+        if len(inputs) == 1 and [status for _, status, _ in answer.walls] == [passing.STOPPED]:
             return [self.stop(inputs[0], call, f"{answer.walls[0][2]}{within}", place)]
         walls = tuple([(i, status, f"{reason}{within}") for i, status, reason in answer.walls])
         values = (call, whole, walls, (), "")

@@ -73,13 +73,15 @@ class Event:
         tapes: the tapes that recorded then.
         graph: for a call, the graph of the function; None if it is not known.
         beside: for what has its own gradient function, the call that it stands for.
+        closes: for what has its own gradient function, how many of its inputs, the last ones, are only
+            closed over.
         scope: the layers of Keras' in which it ran: ``"model/dense"``.
         passes: for what has its own gradient function, to which inputs it gave a gradient when it ran.
     """
 
     __slots__ = (
-        "attrs", "beside", "call", "graph", "inputs", "kind", "passes", "place", "results", "scope", "serial",
-        "tapes",
+        "attrs", "beside", "call", "closes", "graph", "inputs", "kind", "passes", "place", "results",
+        "scope", "serial", "tapes",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +99,7 @@ class Event:
         self.results, self.tapes, self.attrs = results, tapes, attrs
         self.graph: Any = None
         self.scope = ""
+        self.closes = 0
         self.beside: Event | None = None
         self.passes: Sequence[bool] | None = None
 

@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.tensorflow.recording import internals
+from stopgrad.interop.tensorflow.recording.closures import closed_over
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
 from stopgrad.interop.tensorflow.recording.measuring import magnitudes_of
+from stopgrad.interop.tensorflow.recording.passing import has_gradients
 from stopgrad.interop.tensorflow.recording.places import called_by_user, here, of_operation
 from stopgrad.interop.tensorflow.recording.record import (
     Asking,
@@ -270,6 +272,9 @@ class Recorder:
             event.beside = called = first[1].event
             called.tapes = event.tapes
             event.inputs = tuple([Value(called, i) for i in range(len(outputs))])
+        else:
+            closed = self._closed_over(event, outputs)
+            event.inputs, event.closes = (*event.inputs, *closed), len(closed)
         self._note(event, outputs)
 
         @functools.wraps(backward)
@@ -281,6 +286,14 @@ class Recorder:
             return given
 
         return observed
+
+    def _closed_over(self, event: Event, outputs: Sequence[Any]) -> list[Value]:
+        """What results were made of beside what a custom gradient was given, as far as it has gradients."""
+        known = [self._values.get(identity_of(y)) for y in outputs]
+        results = [one[1] for one in known if one is not None]
+        given = {*event.inputs, *[x for value in event.inputs for x in value.event.inputs if _is_variable(x)]}
+        closed = closed_over(results, given, lambda value: value.event.inputs)
+        return [value for value in closed if has_gradients(value.event.results[value.number][0])]
 
     # -------------------------------------------------------------------------------------------- variables
 
@@ -404,6 +417,10 @@ class Recorder:
         place = here()
         if place is not None:
             self.departures[place] = Departure(known[1], call, place, now())
+
+
+def _is_variable(value: Value) -> bool:
+    return value.event.kind is Kind.VARIABLE
 
 
 def name_of(variable: Any) -> str:
