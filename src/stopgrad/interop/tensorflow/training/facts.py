@@ -17,6 +17,7 @@ from stopgrad.interop.tensorflow.recording.internals import identity_of
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import name_of
 from stopgrad.interop.tensorflow.training.losses import Losses
+from stopgrad.interop.tensorflow.watching import named_sources
 
 POINTS = 64
 """The most lines at which gradients are asked for that are told apart."""
@@ -117,14 +118,16 @@ class Facts:
             point = self.points[key] = Point(asking)
         point.calls += 1
         self.losses.asked(asking, key)
+        names = {source.value: name for name, source in named_sources(asking).items()}
         for source, gradient in zip(asking.sources, given, strict=True):
+            name = names[source.value]  # Two may have one name of their own.
             if source.variable is not None:
-                point.variables[source.name] = self.met(source.variable)
-            known = point.of.setdefault(source.name, Gradients())
+                point.variables[name] = self.met(source.variable)
+            known = point.of.setdefault(name, Gradients())
             if source.some is not None:
                 known.some += source.some
                 known.none += not source.some
-            self._look(source.name, known, gradient, point.calls)
+            self._look(name, known, gradient, point.calls)
 
     def _look(self, name: str, known: Gradients, gradient: Any, call: int) -> None:
         """Look at the values of a gradient, where it has some."""
