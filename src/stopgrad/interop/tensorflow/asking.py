@@ -82,7 +82,7 @@ def explain(
             fit = functools.partial(loss, network)
             return explain(fit, *args, model=asked, only=only, magnitudes=magnitudes)
     given = arguments_of(f, args, kwargs)
-    with Watch() as seen, tf.GradientTape(persistent=True) as tape:
+    with Watch() as seen, tf.GradientTape() as tape:
         tape.watch(list(given.values()))
         made = call(f, *args, **kwargs)
     losses = losses_in("explain", made)

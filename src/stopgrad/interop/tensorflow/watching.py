@@ -192,7 +192,7 @@ def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: 
     wrong = []
     for name, subject in subjects.items():
         some = given.get(subject.value)
-        if some is not None and some is not flow[name].arrives:
+        if some is not None and some is not flow[name].arrives and not subject.held:
             flat = any(FLAT in cut.reason for cut in flow[name].cuts)
             if not (some and (flat or name in filled)):
                 wrong.append(name)
@@ -257,8 +257,9 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
     stack: list[tuple[str, Any]] = [("", xs)]
     while stack:
         prefix, x = stack.pop()
-        if keras.is_variable(x):
-            stack.append((prefix or x.path, x._value))
+        if keras.is_variable(x):  # It is trainable or not whatever TensorFlow's variable in it is.
+            subject = Subject(recorder.variable(x._value), not x.trainable)
+            found[_free(found, prefix or x.path)] = subject
         elif isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
             subject = Subject(recorder.variable(x), not x.trainable)
             found[_free(found, prefix or name_of(x))] = subject
