@@ -47,3 +47,10 @@ def test_in_a_process_without_pytorch(part: list[str]) -> None:
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: Path(part[0]).stem)
 def test_slow_ones_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("-m", "slow and not nightly", *part)
+
+
+@needs_tensorflow
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: Path(part[0]).stem)
+def test_nightly_ones_in_a_process_without_pytorch(part: list[str]) -> None:
+    passes("-m", "nightly", *part)
