@@ -2,7 +2,7 @@
 
 ``python run_scripts.py OUT PACKAGE... -- SCRIPT...`` writes what was found in each to OUT, as JSON by script.
 In place of a script, a list in JSON gives options, the script and its arguments; if the first option is
-``--plain``, it is run as by Python.
+``--plain``, it is run as by Python. With this one, or ``--apart``, ``stdout`` has the standard output alone.
 """
 
 from __future__ import annotations
@@ -43,21 +43,24 @@ def ran(script: str) -> dict[str, Any]:
     """What ``stopgrad run`` says of a script: its findings, its exit status, and what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
-        printed = [Path(folder) / name for name in ("stdout", "stderr")]
+        words = json.loads(script) if script.startswith("[") else [script]
+        ways = {"--plain": False, "--apart": True}
+        apart = words[0] in ways
+        follows = ways.get(words[0], True)
+        printed = [Path(folder) / name for name in ("stdout", "stderr" if apart else "stdout")]
         child = os.fork()
         if child == 0:
             status = 70
             try:
                 for number, file in enumerate(printed, 1):
-                    with open(file, "w") as stream:
+                    with open(file, "a") as stream:  # At its end, where it is the same for both.
                         os.dup2(stream.fileno(), number)
                 with contextlib.chdir(folder):
-                    words = json.loads(script) if script.startswith("[") else [script]
-                    if words[0] == "--plain":
+                    if follows:
+                        status = _command(["run", "--json", str(path), *words[apart:]])
+                    else:
                         runpy.run_path(words[1], run_name="__main__")
                         status = 0
-                    else:
-                        status = _command(["run", "--json", str(path), *words])
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 1
             except BaseException:
@@ -68,8 +71,9 @@ def ran(script: str) -> dict[str, Any]:
                 os._exit(status)
         _, ended = os.waitpid(child, 0)
         told = json.loads(path.read_text()) if path.exists() else {"findings": [], "unknown": ["no report"]}
-        out, err = (file.read_text() for file in printed)
-        return {**told, "status": os.waitstatus_to_exitcode(ended), "printed": out + err, "stdout": out}
+        out = printed[0].read_text()
+        whole = out + printed[1].read_text() if apart else out
+        return {**told, "status": os.waitstatus_to_exitcode(ended), "printed": whole, "stdout": out}
 
 
 def _command(arguments: list[str]) -> int:

@@ -15,7 +15,10 @@ LIVE = Path(__file__).parent / "live"
 SOURCE = ROOT / "src" / "stopgrad" / "interop" / "tensorflow"
 MODULES = sorted(file for file in SOURCE.rglob("*.py") if "\nimport tensorflow as tf\n" in file.read_text())
 """The modules that import TensorFlow; plain pytest leaves them out."""
-PARTS = [[str(file)] for file in sorted(LIVE.glob("test_*.py"))] + [list(map(str, MODULES))]
+FUZZ = LIVE / "test_live_fuzz.py"
+TESTS = [str(file) for file in sorted(LIVE.glob("test_*.py")) if file != FUZZ]
+PARTS = [TESTS, [str(FUZZ), *map(str, MODULES)]]
+"""What one process runs: to import TensorFlow takes longer than most tests."""
 
 needs_tensorflow = pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow")
 
@@ -37,20 +40,20 @@ def passes(*arguments: str) -> None:
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: Path(part[0]).stem)
+@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
 def test_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("--doctest-modules", "-m", "not slow and not nightly", *part)
 
 
 @needs_tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: Path(part[0]).stem)
+@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
 def test_slow_ones_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("-m", "slow and not nightly", *part)
 
 
 @needs_tensorflow
 @pytest.mark.nightly
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: Path(part[0]).stem)
+@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
 def test_nightly_ones_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("-m", "nightly", *part)
