@@ -45,6 +45,7 @@ def test_fit_arrives_at_the_same_weights_and_losses() -> None:
     assert not monitor.changes
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Of Keras 3.12.
 def test_fit_tells_what_gets_no_gradient(capsys: pytest.CaptureFixture[str]) -> None:
     model = network(cut=True)
     monitor = sgtf.monitor(model, every=1)
