@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
-from stopgrad.flow import explain as explain_ours
+from stopgrad.flow import explain as explain_ours, trace_nan as trace_ours
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.interop.kinds import JAX, OURS, TENSORFLOW, TORCH, kind, kinds_in, named_worlds
 
@@ -64,15 +65,44 @@ def explain(ys: Any, *args: Any, **kwargs: Any) -> Flow:
     return report("explain", ys, args, kwargs)[0]
 
 
+def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
+    """The operation that made the first NaN or infinity, in values or in the gradient, with the user's line.
+
+    Args:
+        ys, args: outputs of a graph and what is asked about, or a function and its arguments. A function may
+            be written with ``sg`` or with TensorFlow: its arguments and its code tell.
+        kwargs: the options of :func:`stopgrad.flow.nans.trace.trace_nan` or, for TensorFlow,
+            ``stopgrad.tensorflow.trace_nan``, and the function's keyword arguments.
+
+    Returns:
+        A :class:`stopgrad.flow.nans.nan_trace.NanTrace`, which is true if a NaN or infinity arrives.
+
+    Raises:
+        GraphError, FeedError: as :func:`stopgrad.flow.nans.trace.trace_nan`.
+
+    Examples:
+        >>> sg.trace_nan(lambda x: sg.log(x - x), 1.0).first.kind
+        'inf'
+    """
+    if world_of("trace_nan", ys, args, kwargs) != TENSORFLOW:
+        return trace_ours(ys, *args, **kwargs)
+    traced: NanTrace = _module(TENSORFLOW, "tracing TensorFlow code").trace_nan(ys, *args, **kwargs)
+    return traced
+
+
+def _module(world: str, purpose: str) -> Any:
+    """The module of another world, which needs its package."""
+    package, extra, module = WORLDS[world]
+    require(package, purpose, extra)
+    return require(module, purpose, extra)
+
+
 def report(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
     """The report on a question in whichever world it is, and a note on it."""
     world = world_of(what, ys, args, kwargs)
     if world == OURS:
         return explain_ours(ys, *args, **kwargs), ""
-    package, extra, module = WORLDS[world]
-    purpose = f"explaining {world} code"
-    require(package, purpose, extra)
-    answered: tuple[Flow, str] = require(module, purpose, extra).report(ys, args, kwargs)
+    answered: tuple[Flow, str] = _module(world, f"explaining {world} code").report(ys, args, kwargs)
     return answered
 
 

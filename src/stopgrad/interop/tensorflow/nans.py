@@ -102,7 +102,7 @@ class _Looking:
 
 
 @guarded("trace_nan")
-def trace_nan(f: Callable[..., Any], *args: Any, **kwargs: Any) -> NanTrace:
+def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs: Any) -> NanTrace:
     """Find the operation that makes the first NaN or infinity in what a function returns, or in its gradient.
 
     The function runs once, eagerly, also what ``tf.function`` compiles; TensorFlow's tape differentiates it.
@@ -111,6 +111,7 @@ def trace_nan(f: Callable[..., Any], *args: Any, **kwargs: Any) -> NanTrace:
         f: a function that returns a tensor or a structure with tensors.
         args, kwargs: its arguments. The gradient is with respect to the trainable variables that are read,
             and to the tensors of floating-point numbers among the arguments.
+        gradient: whether the gradient is looked at, too.
 
     Returns:
         A :class:`stopgrad.flow.nans.nan_trace.NanTrace`, which is true if a NaN or infinity arrives.
@@ -137,7 +138,7 @@ def trace_nan(f: Callable[..., Any], *args: Any, **kwargs: Any) -> NanTrace:
             losses = losses_in("trace_nan", call(f, *args, **kwargs))
         sources = {**variables_of(recorder), **given}
         with seen, internals.looked_up(looking.differentiating):
-            gradients = tape.gradient(losses, list(sources.values()))
+            gradients = tape.gradient(losses, list(sources.values())) if gradient else [None] * len(sources)
     finally:
         tf.config.run_functions_eagerly(was_eager)
     results = {"the result" if len(losses) == 1 else f"result {i}": y for i, y in enumerate(losses)}

@@ -48,8 +48,15 @@ class OnTensorflow:
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
-        """Refuses: these commands need a graph of ours."""
+        """The function itself for ``trace-nan``; other commands need a graph of ours, and are refused."""
         program = question.program
+        if command == "trace-nan":
+            f, found, _ = chosen(program, question.found, question.wanted.argnums)
+            arrays, data = with_data(program, found, question.wanted.seed or 0)
+            tensorflow = require("tensorflow", "tracing a TensorFlow function")
+            values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
+            # Whose the function is, its own code says, and not that of what calls it.
+            return Call((functools.wraps(program.value)(functools.partial(f)), *values), {}, data)
         raise ArgumentError(
             f"{line_of(program)}{program.name} is written with TensorFlow, and {command} computes on graphs "
             "of stopgrad; load the function as one (stopgrad.tensorflow.load(f, *inputs)), and name one "

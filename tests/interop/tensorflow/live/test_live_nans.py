@@ -11,7 +11,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+import stopgrad as sg  # noqa: E402
 import stopgrad.tensorflow as sgtf  # noqa: E402
+from stopgrad.tools import cli  # noqa: E402
 
 HERE = Path(__file__)
 
@@ -94,3 +96,19 @@ def test_functions_run_as_before_and_gradient_functions_are_found_as_before() ->
     sgtf.trace_nan(root, tf.constant([0.0]))
     assert ops._gradient_registry is registry
     assert not tf.config.functions_run_eagerly()
+
+
+def test_the_library_and_the_command_ask_tensorflow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import tensorflow as tf\nw = tf.Variable([0.0, 1.0], name='w')\n\n"
+        "def loss():\n    return tf.reduce_sum(tf.sqrt(w))\n\n"
+        "def fine():\n    return tf.reduce_sum(w * w)\n"
+    )
+    assert cli.main(["trace-nan", f"{path}:fine"]) == cli.OK
+    assert cli.main(["trace-nan", f"{path}:loss"]) == cli.FAILED
+    assert "train.py:5" in capsys.readouterr().out
+    assert sg.trace_nan(root, tf.constant([0.0])).first is not None
+    assert not sg.trace_nan(root, tf.constant([0.0]), gradient=False)
