@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         assert_flows as assert_flows,
         explain as explain,
     )
+    from stopgrad.interop.tensorflow.differences import check_gradients as check_gradients
     from stopgrad.interop.tensorflow.monitoring import monitor as monitor
     from stopgrad.interop.tensorflow.nans import trace_nan as trace_nan
     from stopgrad.interop.tensorflow.watching import (
@@ -37,6 +38,7 @@ LIVE = {
     "Watch": "watching",
     "assert_blocked": "asking",
     "assert_flows": "asking",
+    "check_gradients": "differences",
     "explain": "asking",
     "monitor": "monitoring",
     "trace_nan": "nans",

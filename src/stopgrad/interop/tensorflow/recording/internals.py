@@ -93,6 +93,7 @@ _registry: Any = _need(
     "tensorflow.python.framework.ops._gradient_registry", "the gradient functions", None, "what passes on"
 )
 _ops: Any = _need("tensorflow.python.framework.ops", "which gradient function runs", _Nothing)
+array_ops: Any = _need("tensorflow.python.ops.array_ops", "the stops of TensorFlow's own functions", _Nothing)
 _is_stopped: Callable[[], bool] = _need(
     "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetIsStopped", "whether recording is stopped", lambda: False
 )

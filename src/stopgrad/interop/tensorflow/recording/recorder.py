@@ -64,6 +64,7 @@ class Recorder:
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
         look: looks at the values of an operation that has run.
+        meet: looks at a variable that is accessed for the first time, before that happens.
         refusal: the line that made the traced tensor that was last asked for its number, in vain.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
         lost: what could not be recorded, in sentences.
@@ -83,6 +84,7 @@ class Recorder:
         self.measures = False
         self.explain: Explains = _explain_nothing
         self.look: Looks | None = None
+        self.meet: Callable[[Any], None] | None = None
         self.refusal: RawLocation | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
 
@@ -309,6 +311,8 @@ class Recorder:
             value.event.call = name_of(variable)
             value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
             self.variables[key] = weakref.ref(variable), value
+            if self.meet is not None:
+                self.meet(variable)
 
     def variable(self, variable: Any) -> Value:
         """The value of a variable."""
