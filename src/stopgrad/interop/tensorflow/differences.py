@@ -13,12 +13,16 @@ import tensorflow as tf
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
+from stopgrad.graph.arguments import operation_name
+from stopgrad.graph.build import named
+from stopgrad.graph.graph import Operation
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.tensorflow.asking import arguments_of, variables_of
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.record import Event, Kind
 from stopgrad.interop.tensorflow.watching import Watch, losses_in
+from stopgrad.ops.structural.foreign import ForeignStop
 
 STEP = {"float64": 1e-5, "float32": 1e-2, "bfloat16": 0.25, "float16": 0.1}
 """The step of a difference for numbers up to 1, by dtype; for larger ones it is so much larger."""
@@ -194,7 +198,6 @@ def _base(
             "check_gradients: the function gives another value each time; give it its random numbers, or a "
             "seed, and leave dropout out (training=False)"
         )
-    make = Maker()
     events = recorder.events()
     stops = [one for one in events if one.call == "StopGradient"]
     if len(stops) > len(function.stops.values):
@@ -209,12 +212,12 @@ def _base(
     return (
         sources,
         gradients,
-        _lines(make, custom, "custom_gradient"),
-        _lines(make, stops, "tf.stop_gradient"),
+        _lines(custom, "custom_gradient"),
+        _lines(stops, "tf.stop_gradient"),
     )
 
 
-def _lines(make: Maker, events: Sequence[Event], what: str) -> list[Held]:
+def _lines(events: Sequence[Event], what: str) -> list[Held]:
     """Operations by the lines that made them."""
     found: dict[Any, list[Event]] = {}
     for event in events:
@@ -222,9 +225,16 @@ def _lines(make: Maker, events: Sequence[Event], what: str) -> list[Held]:
     held = []
     for place, same in found.items():
         at: Location | None = None if place is None else decode(place)
-        marks = [make.stop(make.leaf(("float32",)), what, what, place).op for _ in same]
+        marks = [_mark(event, what) for event in same]
         held.append(Held(tuple(marks), at, what))
     return held
+
+
+def _mark(event: Event, what: str) -> Operation:
+    """An operation that stands for an event, under its name."""
+    x = Maker().leaf(("float32",))
+    name = operation_name(event.call)
+    return named(x.op.graph, "", name, None, ForeignStop, (x,), (what, what), (x.type,), event.place, None)
 
 
 def _compared(
