@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from typing import Any
 
@@ -161,3 +162,13 @@ def test_the_record_of_many_steps_is_bounded() -> None:
                 counts.append(events())
     assert len(seen.gradient_calls) == ASKED
     assert counts[1] <= counts[0] + 10
+
+
+def test_a_fork_of_the_process_watches_nothing() -> None:
+    with sgtf.watch():
+        assert switches._RUNNING.recorders
+        child = os.fork()
+        if child == 0:
+            os._exit(len(switches._RUNNING.recorders))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert switches._RUNNING.recorders

@@ -48,8 +48,7 @@ class Tape:
         opened, closed: when it first began to record, and last ceased to; 0 while it records.
         reads: whether it watches variables that are read.
         watched: when it was told to watch tensors and variables, by their numbers.
-        paused: whether it does not record, but has not been left.
-        pause: where recording was stopped.
+        pauses: the times in which it did not record, each with where it went on.
     """
 
     place: RawLocation | None

@@ -61,6 +61,15 @@ class Observer(Protocol):
 
 
 _RUNNING = _Running()
+
+
+def _forget() -> None:
+    """A fork of the process watches nothing."""
+    _RUNNING.recorders.clear()
+    _RUNNING.observers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 _PATCHED: set[str] = set()
 _LOCK = threading.RLock()
 
@@ -340,13 +349,14 @@ class _Callback:
     """Shows a recorder the operations that run, until Keras is there also its optimizers."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._record = recorder.operation
+        self._recorder, self._record = recorder, recorder.operation
 
     def __call__(self, *args: Any, **more: Any) -> None:
         if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
             _PATCHED.add(_KERAS)
             patch_keras()
-        self._record(*args, **more)
+        if self._recorder in _RUNNING.recorders:  # Else this is a fork of the process that watches.
+            self._record(*args, **more)
 
 
 _KERAS = "keras"
