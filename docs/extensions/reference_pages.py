@@ -108,6 +108,7 @@ def generated() -> dict[str, type]:
 def family_of(name: str, value: Any, made: dict[str, type]) -> str:
     """The page on which a name of ``stopgrad`` stands."""
     home = str(getattr(made.get(name, value), "__module__", "")).removeprefix("stopgrad.")
+    home = home.replace("interop.worlds", "flow")  # Where the functions of several worlds come together.
     if home == "errors" or home.startswith("base."):
         return "errors" if home.endswith("errors") else "types"
     for page, (_, package) in FAMILIES.items():
