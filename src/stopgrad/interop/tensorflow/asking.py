@@ -23,6 +23,7 @@ from stopgrad.interop.tensorflow.watching import (
     Names,
     Watch,
     asked_about,
+    free_name,
     losses_in,
 )
 
@@ -106,11 +107,7 @@ def variables_of(recorder: Recorder) -> dict[str, Any]:
     for known, value in recorder.variables.values():
         variable = None if known is None else known()
         if variable is not None and variable.trainable:
-            name, n = value.event.call, 1
-            while name in found:
-                n += 1
-                name = f"{value.event.call}_{n}"
-            found[name] = variable
+            found[free_name(found, value.event.call)] = variable
     return found
 
 

@@ -231,14 +231,14 @@ def _seen(recorder: Recorder) -> dict[str, Subject]:
     for known, value in recorder.variables.values():
         variable = None if known is None else known()
         if variable is not None and variable.trainable:
-            found[_free(found, name_of(variable))] = Subject(value)
+            found[free_name(found, name_of(variable))] = Subject(value)
     for tensor, value in recorder.watched_tensors():
         if tensor is not None:
-            found[_free(found, "watched")] = Subject(value)
+            found[free_name(found, "watched")] = Subject(value)
     return found
 
 
-def _free(found: Mapping[str, object], name: str) -> str:
+def free_name(found: Mapping[str, object], name: str) -> str:
     """A name that is not taken yet."""
     n, free = 1, name
     while free in found:
@@ -259,12 +259,12 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
         prefix, x = stack.pop()
         if keras.is_variable(x):  # It is trainable or not whatever TensorFlow's variable in it is.
             subject = Subject(recorder.variable(x._value), not x.trainable)
-            found[_free(found, prefix or x.path)] = subject
+            found[free_name(found, prefix or x.path)] = subject
         elif isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
             subject = Subject(recorder.variable(x), not x.trainable)
-            found[_free(found, prefix or name_of(x))] = subject
+            found[free_name(found, prefix or name_of(x))] = subject
         elif isinstance(x, tf.Tensor):
-            found[prefix or _free(found, "x")] = Subject(recorder.place_in_record(x))
+            found[prefix or free_name(found, "x")] = Subject(recorder.place_in_record(x))
         else:
             below = _below(what, prefix, x)
             stack.extend(reversed(below))

@@ -226,7 +226,7 @@ class Building:
             made = self._bodies.inline(event.graph, inputs)
         elif event.kind is Kind.CUSTOM:
             made = self._custom(event, inputs)
-        elif event.call in READS and event.call == "ReadVariableOp" and len(inputs) == 1:
+        elif event.call == "ReadVariableOp" and len(inputs) == 1:
             made = inputs
         else:
             taken = event.inputs[: _READ[event.call]] if event.call in READS else event.inputs

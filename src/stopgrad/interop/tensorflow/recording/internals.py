@@ -139,6 +139,16 @@ def is_stopped() -> bool:
     return bool(_is_stopped())
 
 
+def reads_variables(tape: Any) -> bool:
+    """Whether a tape watches the trainable variables that are read."""
+    return bool(tape._watch_accessed_variables)
+
+
+def record_of(tape: Any) -> Any:
+    """What a tape records in, which is another after a reset."""
+    return tape._tape
+
+
 def identity_of(tensor: Any) -> int:
     """A number that a tensor shares with no other."""
     found: int = tensor._id

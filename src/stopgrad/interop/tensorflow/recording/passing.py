@@ -106,9 +106,7 @@ def _asked(
         Exception
     ):  # Without values it does not know; what then passes on is seen when gradients are asked for.
         return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live))
-    walls = [
-        (i, NOT_DIFFERENTIABLE, reason) for i in every if (reason := _refusal(given[i])) and i < len(given)
-    ]
+    walls = [(i, NOT_DIFFERENTIABLE, reason) for i, reason in zip(every, given, strict=False) if reason]
     dead = [j for j in open_ if len(open_) > 1 and _is_dead(function, made, inputs, outputs, j)]
     return Answer(tuple(walls), tuple(dead))
 
@@ -122,7 +120,7 @@ def _is_dead(
 ) -> bool:
     """Whether a gradient of one output alone reaches no input."""
     try:
-        return all(map(_refusal, _gradients(function, made, inputs, outputs, [j])))
+        return all(_gradients(function, made, inputs, outputs, [j]))
     except Exception:  # It expects the gradients of all outputs.
         return False
 
@@ -141,10 +139,6 @@ def _gradients(
         given = function(made(taken, results), *gradients)
         given = list(given) if isinstance(given, (list, tuple)) else [given]
         return [NONE if one is None else FLAT if _is_zero(one) else "" for one in given]
-
-
-def _refusal(told: str) -> str:
-    return told
 
 
 def _placeholder(sizes: Shape) -> Any:

@@ -110,7 +110,7 @@ class Value(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Symbol:
     """A tensor of a graph: *graph* keeps it, and *name* and *index* say which it is."""
 

@@ -120,7 +120,7 @@ class Recorder:
             if tapes and op_name is not None:
                 self._notes.setdefault(graph, {})[op_name] = tapes
             return
-        if kind == "VarHandleOp":  # Its sizes are known when it is read.
+        if kind == MAKES:  # Its sizes are known when it is read.
             made = Event(Kind.VARIABLE, "Variable", here(), (), (shape_of(outputs[0]),))
             self.variables[identity_of(outputs[0])] = None, Value(made, 0)
             return
@@ -139,7 +139,7 @@ class Recorder:
         if graph is not None:  # TensorFlow stops recording for the call, and records it as one afterwards.
             tapes = self._active
         event = Event(
-            Kind.VARIABLE if kind == MAKES else Kind.OPERATION if graph is None else Kind.CALL,
+            Kind.OPERATION if graph is None else Kind.CALL,
             kind,
             here(),
             tuple(taken),
@@ -324,8 +324,8 @@ class Recorder:
     def pushed(self, tape: Any, place: RawLocation | None) -> None:
         """A tape begins to record, for the first time, again after a pause, or anew."""
         known = self._tapes.get(tape)
-        if known is None or known.closed < 0:
-            known = self._tapes[tape] = Tape(place, bool(tape._watch_accessed_variables))
+        if known is None:
+            known = self._tapes[tape] = Tape(place, internals.reads_variables(tape))
         elif known.closed:
             known.pauses.append((known.closed, now(), place))
             known.closed = 0
@@ -367,7 +367,7 @@ class Recorder:
     def tape_with(self, inner: Any) -> Tape | None:
         """The tape whose own record is *inner*."""
         for tape, known in self._tapes.items():
-            if tape._tape is inner:
+            if internals.record_of(tape) is inner:
                 return known
         return None
 
