@@ -90,13 +90,16 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
         NanSite as NanSite,
         NanTrace as NanTrace,
         Reach as Reach,
-        ablate as ablate,
         assert_blocked as assert_blocked,
         assert_flows as assert_flows,
         assert_only_flows as assert_only_flows,
-        check_gradients as check_gradients,
     )
-    from stopgrad.interop.worlds import explain as explain, trace_nan as trace_nan
+    from stopgrad.interop.worlds import (
+        ablate as ablate,
+        check_gradients as check_gradients,
+        explain as explain,
+        trace_nan as trace_nan,
+    )
     from stopgrad.ops.functions import *
     from stopgrad.ops.gates.stopping import StopGradient as StopGradient
     from stopgrad.ops.namespaces import (
@@ -177,9 +180,9 @@ _LATER = {
     "": "data distributed engines flow ops optimizers xp",
     "base.trees": "tree_flatten tree_leaves tree_map tree_map_with_path tree_reduce tree_structure "
     "tree_unflatten",
-    "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach ablate assert_blocked "
-    "assert_flows assert_only_flows check_gradients",
-    "interop.worlds": "explain trace_nan",
+    "flow": "Ablation Checked Cut Flow NanInput NanNote NanSite NanTrace Reach assert_blocked "
+    "assert_flows assert_only_flows",
+    "interop.worlds": "ablate check_gradients explain trace_nan",
     "ops.gates.stopping": "StopGradient",
     "ops.namespaces": "fft linalg losses nn random tree",
     "ops.xp": "astype bitwise_invert bitwise_left_shift bitwise_right_shift broadcast_arrays "

@@ -5,12 +5,19 @@ Each world answers in a module of its own folder, which is imported when a quest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
-from stopgrad.flow import explain as explain_ours, trace_nan as trace_ours
+from stopgrad.flow import (
+    ablate as ablate_ours,
+    check_gradients as check_ours,
+    explain as explain_ours,
+    trace_nan as trace_ours,
+)
+from stopgrad.flow.ablation.ablation import Ablation
+from stopgrad.flow.checking.gradient_check import GradientCheck
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.graph.graph import Operation, Output
@@ -23,7 +30,8 @@ class World(NamedTuple):
     Attributes:
         package: the package that is needed.
         extra: what of ours installs it; empty if nothing does.
-        module: the module with its ``report(ys, args, kwargs)``, which gives a report and a note on it.
+        module: the module with its ``report(ys, args, kwargs)``, which gives a report and a note on it, and
+            its ``trace_nan``, ``check_gradients`` and ``ablate``.
     """
 
     package: str
@@ -70,9 +78,10 @@ def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
 
     Args:
         ys, args: outputs of a graph and what is asked about, or a function and its arguments. A function may
-            be written with ``sg`` or with TensorFlow: its arguments and its code tell.
-        kwargs: the options of :func:`stopgrad.flow.nans.trace.trace_nan` or, for TensorFlow,
-            ``stopgrad.tensorflow.trace_nan``, and the function's keyword arguments.
+            be written with ``sg`` or with PyTorch, JAX or TensorFlow: its arguments and its code tell, and
+            the gradient judged is the framework's own.
+        kwargs: the options of :func:`stopgrad.flow.nans.trace.trace_nan`, or of another world's
+            ``trace_nan``, and the function's keyword arguments.
 
     Returns:
         A :class:`stopgrad.flow.nans.nan_trace.NanTrace`, which is true if a NaN or infinity arrives.
@@ -84,10 +93,74 @@ def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
         >>> sg.trace_nan(lambda x: sg.log(x - x), 1.0).first.kind
         'inf'
     """
-    if world_of("trace_nan", ys, args, kwargs) != TENSORFLOW:
-        return trace_ours(ys, *args, **kwargs)
-    traced: NanTrace = _module(TENSORFLOW, "tracing TensorFlow code").trace_nan(ys, *args, **kwargs)
+    traced: NanTrace = _question("trace_nan", ys, args, kwargs)(ys, *args, **kwargs)
     return traced
+
+
+def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
+    """Compare gradients with finite differences of the function that stops leave.
+
+    Args:
+        ys, args: outputs of a graph and what is asked about, or a function and its arguments. A function may
+            be written with ``sg`` or with PyTorch, JAX or TensorFlow: then the framework's own gradient is
+            what is judged.
+        kwargs: the options of :func:`stopgrad.flow.checking.check.check_gradients`, or of another world's
+            ``check_gradients``, and the function's keyword arguments.
+
+    Returns:
+        A :class:`stopgrad.flow.checking.gradient_check.GradientCheck`, which is true if all agree.
+
+    Raises:
+        GradientError: they differ, unless ``raises=False``.
+        ArgumentError, DTypeError, GraphError, FeedError: the arguments do not fit.
+
+    Examples:
+        >>> sg.check_gradients(lambda x: sg.exp(x) * sg.stop_gradient(x), 1.0).passed
+        True
+    """
+    checked: GradientCheck = _question("check_gradients", ys, args, kwargs)(ys, *args, **kwargs)
+    return checked
+
+
+def ablate(ys: Any, *args: Any, **kwargs: Any) -> Ablation:
+    """What each stop does to a gradient on real data, and where a stop would only save work.
+
+    Args:
+        ys, args: outputs of a graph and what is asked about, or a function and its arguments. A function may
+            be written with ``sg`` or with PyTorch, JAX or TensorFlow: then the framework differentiates it,
+            with and without each stop.
+        kwargs: the options of :func:`stopgrad.flow.ablation.ablate.ablate`, or of another world's ``ablate``,
+            and the function's keyword arguments.
+
+    Returns:
+        An :class:`stopgrad.flow.ablation.ablation.Ablation`, with a verdict for each line that stops.
+
+    Raises:
+        GradientError, GraphError, FeedError: as :func:`stopgrad.flow.ablation.ablate.ablate`.
+
+    Examples:
+        >>> sg.ablate(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0, repeats=0).stops[0].verdict
+        'changes the gradient'
+    """
+    ablated: Ablation = _question("ablate", ys, args, kwargs)(ys, *args, **kwargs)
+    return ablated
+
+
+_OURS: Mapping[str, Callable[..., Any]] = {
+    "ablate": ablate_ours,
+    "check_gradients": check_ours,
+    "trace_nan": trace_ours,
+}
+"""What answers a question about a graph or a function of ours, by the question's name."""
+
+
+def _question(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function that answers a question in whichever world it is."""
+    world = world_of(what, ys, args, kwargs)
+    if world == OURS:
+        return _OURS[what]
+    answer: Callable[..., Any] = getattr(_module(world, f"{what} of {world} code"), what)
+    return answer
 
 
 def _module(world: str, purpose: str) -> Any:
