@@ -120,7 +120,7 @@ def test_a_stop_of_a_traced_tape_opens_what_arrives_without_it(paused: bool) -> 
     w = tf.Variable([1.0, 2.0, 3.0], name="w")
     opens = []
 
-    @tf.function
+    @tf.function(autograph=False)
     def step() -> Any:
         with tf.GradientTape() as tape:
             if paused:

@@ -327,18 +327,28 @@ class Building:
 
         A stop computes nothing: it stands in front of what it took as if that were used in its place.
         """
-        made = self.used(value)
-        if self._is_passed(value.event):
-            before = value.event.inputs[0]
-            inner = self._across(before, here)
-            if inner is self.used(before):
-                return made
-            if made is self.used(before):
-                return inner
-            if (made, inner) not in self._again:
-                self._again[made, inner] = self.make.again(made, inner)
-            return self._again[made, inner]
-        gap = self._gap(value.event)
+        passed = []
+        while self._is_passed(value.event):
+            passed.append(value)
+            value = value.event.inputs[0]
+        made, before = self._computed(value, here), self.used(value)
+        for one in reversed(passed):
+            plain = self.used(one)
+            if made is before:
+                made = plain
+            elif plain is not before:
+                made = self._stopped_again(plain, made)
+            before = plain
+        return made
+
+    def _stopped_again(self, stop: Output, x: Output) -> Output:
+        if (stop, x) not in self._again:
+            self._again[stop, x] = self.make.again(stop, x)
+        return self._again[stop, x]
+
+    def _computed(self, value: Value, here: int | None) -> Output:
+        """What stands in a time for a value that something computed."""
+        made, gap = self.used(value), self._gap(value.event)
         if gap is None or gap == here:
             return made
         if made not in self._outside:
