@@ -7,14 +7,13 @@ import gc
 import random
 import signal
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from fault_tools import Injection  # noqa: E402
+from fault_tools import Injection, Interrupt  # noqa: E402
 
 import stopgrad.tensorflow as sgtf  # noqa: E402
 from stopgrad.interop.shared import lifetimes  # noqa: E402
@@ -35,10 +34,9 @@ def loss_in_a_graph(x: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _patched() -> Iterator[None]:
+def _patched() -> None:
     with sgtf.watch():
         loss_in_a_graph(tf.ones(3))  # TensorFlow is patched once for the process, and traces once.
-    yield
 
 
 def state() -> tuple[object, ...]:
@@ -85,34 +83,23 @@ def watched() -> None:
     assert seen.explain(loss, W)["w"].status == "partly stopped"
 
 
-@pytest.mark.parametrize(
-    "stride", [997, pytest.param(101, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.nightly)]
-)
-def test_an_interrupt_anywhere_in_a_watch_leaves_tensorflow_as_it_was(stride: int) -> None:
-    watched()
-    before = state()
-    places = Injection(FILES)
-    places(watched)
-    assert places.met > 1000
-    for at in range(0, places.met, stride):
-        injection = Injection(FILES, at)
-        with contextlib.suppress(AssertionError):
-            injection(watched)
-        assert state() == before, injection.place
-        assert not open_tapes(), injection.place
+STRIDES = [
+    1499,
+    pytest.param(101, marks=pytest.mark.slow),
+    pytest.param(3, marks=pytest.mark.nightly),
+]
 
 
-@pytest.mark.parametrize("error", [MemoryError, ValueError])
-@pytest.mark.parametrize(
-    "stride", [1499, pytest.param(101, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.nightly)]
-)
-def test_an_error_anywhere_in_a_watch_leaves_tensorflow_as_it_was(
-    stride: int, error: type[Exception]
+@pytest.mark.parametrize("error", [Interrupt, MemoryError, ValueError])
+@pytest.mark.parametrize("stride", STRIDES)
+def test_an_exception_anywhere_in_a_watch_leaves_tensorflow_as_it_was(
+    stride: int, error: type[BaseException]
 ) -> None:
     watched()
     before = state()
     places = Injection(FILES)
     places(watched)
+    assert places.met > 1000
     for at in range(0, places.met, stride):
         injection = Injection(FILES, at, error)
         with contextlib.suppress(AssertionError):
