@@ -58,10 +58,10 @@ TEXTS = {
 OPENED = {
     "floor": "tf.tanh({0})",
     "round": "tf.tanh({0})",
-    "stop": "{0} * 1.0",
+    "stop": "{0}",
     "stop_twice": "tf.tanh({0})",
     "stop_one": "{0} * {1} + {0}",
-    "stop_both": "({0} * 1.0, {1} * 1.0)",
+    "stop_both": "({0}, {1})",
 }
 
 SHARED = {
@@ -126,7 +126,7 @@ OWN = {
         "fi->f", "o o", "{0} + tf.gather(rows, tf.clip_by_value({1}, 0, 2))[1]", parts="rows.variable"
     ),
     "normed": form("f->f", "o", "{0} + norm(tf.ones((1, 3)))[0]", parts="norm.gamma norm.beta"),
-    "stop_in_keras": form("f->f", "s", "keras.ops.stop_gradient({0})", opened="{0} * 1.0"),
+    "stop_in_keras": form("f->f", "s", "keras.ops.stop_gradient({0})", opened="{0}"),
     "assigned": form("f->f", "s", "store.assign({0}) + 0.1", opened="{0} + 0.1", weight=2.0),
     "assign_added": form("f->f", "s", "store.assign_add({0}) * 0.5", opened="{0} * 0.5"),
     "python": form("f->f", "o", "tf.reshape(tf.py_function(tf.tanh, [{0}], tf.float32), [3])"),

@@ -432,7 +432,8 @@ class TensorflowModel(Model):
                         continue
                     x = self.seen(scope[taken])
                     inner = self.through(way[1:], x, True, statement.label) if way[1:] else x.ways
-                    inner = self.left(replace(x, ways=inner), ()).ways
+                    block = self.here if way[1:] else x.block  # What is between two stops is made here.
+                    inner = self.left(replace(x, ways=inner, block=block), ()).ways
                     behind |= self.behind(inner, end)
                 y = replace(y, ways=behind, block=())
             found.append(y)

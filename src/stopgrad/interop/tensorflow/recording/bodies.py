@@ -11,7 +11,7 @@ from stopgrad.interop.tensorflow.recording.closures import CLOSED, closed_over
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
 from stopgrad.interop.tensorflow.recording.record import Symbol, Tape, Value
-from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, Recorder, sizes_of
+from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, READS, Recorder, sizes_of
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
@@ -78,7 +78,8 @@ class Bodies:
         outer: finds what stands for a tensor outside of a graph.
 
     Attributes:
-        filled: what branches and loops took, for which TensorFlow gives zeros where it has no gradient.
+        filled: what branches and loops took, and what functions returned: where TensorFlow has no gradient
+            for one of these and has one for another, it goes on with zeros.
     """
 
     def __init__(
@@ -103,12 +104,8 @@ class Bodies:
 
     def loss(self, symbol: Symbol) -> Output:
         """What stands for a loss in such a graph: behind a stop if the tape does not know it."""
-        made, op = self.symbol(symbol), symbol.tensor.op
-        if self._tape is None or not op.inputs or op.type == "StopGradient":
-            return made
-        if self._tape in self._recorder.tapes_at(symbol.graph, op.name):
-            return made
-        return self._make.stop(made, UNTAPED, UNTAPED, of_operation(op))
+        made = self.symbol(symbol)
+        return made if self._tape is None else self._recorded(self._readings[id(symbol.graph)], symbol.tensor)
 
     def inline(self, graph: Any, inputs: Sequence[Output]) -> list[Output]:
         """The results of a function of TensorFlow's for some arguments."""
@@ -116,7 +113,9 @@ class Bodies:
         for inner, x in zip(graph.inputs, inputs, strict=False):
             reading.made[inner.op.name, 0] = x
         self._read(reading, graph.outputs)
-        return [reading.made[y.op.name, y.value_index] for y in graph.outputs]
+        results = [reading.made[y.op.name, y.value_index] for y in graph.outputs]
+        self.filled.update(dict.fromkeys(results))
+        return results
 
     def _read(self, reading: Reading, tensors: Sequence[Any]) -> None:
         for op in reading.missing(tensors):
@@ -125,19 +124,27 @@ class Bodies:
                 reading.made[op.name, i] = made
 
     def _taken(self, reading: Reading, op: Any, x: Any) -> Output:
-        """What stands for a tensor where an operation takes it: behind a stop if no tape knows it."""
-        made = reading.made[x.op.name, x.value_index]
+        """What stands for a tensor where an operation takes it."""
         tape = self._tape
-        if reading.is_inside or tape is None or not x.op.inputs:
+        if reading.is_inside or tape is None or tape not in self._recorder.tapes_at(reading.graph, op.name):
+            return reading.made[x.op.name, x.value_index]
+        return self._recorded(reading, x)
+
+    def _recorded(self, reading: Reading, x: Any) -> Output:
+        """What stands for a tensor where the tape records: behind a stop if the tape does not know it.
+
+        Tapes never record a stop: what it took is used in its place.
+        """
+        made = reading.made[x.op.name, x.value_index]
+        if not x.op.inputs or self._tape in self._recorder.tapes_at(reading.graph, x.op.name):
             return made
-        tapes_at = self._recorder.tapes_at
-        if x.op.type == "StopGradient":  # Tapes never record it.
-            return made
-        if tape in tapes_at(reading.graph, op.name) and tape not in tapes_at(reading.graph, x.op.name):
-            if made not in self._outside:
+        if made not in self._outside:
+            if x.op.type == "StopGradient":
+                inner = self._recorded(reading, x.op.inputs[0])
+                self._outside[made] = made if inner is made.op.inputs[0] else self._make.again(made, inner)
+            else:
                 self._outside[made] = self._make.stop(made, UNTAPED, UNTAPED, of_operation(x.op))
-            return self._outside[made]
-        return made
+        return self._outside[made]
 
     def _operation(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for the results of an operation."""
@@ -178,7 +185,7 @@ class Bodies:
         why = "a variable holds what is assigned to it, not what that was made of"
         held = [
             self._make.stop(
-                reading.made[one.inputs[1].op.name, one.inputs[1].value_index],
+                self._taken(reading, op, one.inputs[1]),
                 "tf.Variable.assign",
                 why,
                 of_operation(one),
@@ -236,7 +243,8 @@ class Bodies:
             return [] if made.name in inside else [(x.op.name, x.value_index) for x in made.inputs]
 
         inside = {x.op.name for x in op.inputs if not x.op.inputs}
-        given = {(x.op.name, x.value_index) for x in op.inputs[own:]}
+        handles = [one for x in op.inputs[own:] if x.op.type in READS for one in x.op.inputs[:1]]
+        given = {(x.op.name, x.value_index) for x in (*op.inputs[own:], *handles)}
         results = [(x.op.name, x.value_index) for x in op.inputs[:own]]
         closed = [node for node in closed_over(results, given, takes) if node in reading.made]
         return [reading.made[node] for node in closed if reading.made[node].type.differentiable]

@@ -14,6 +14,7 @@ from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import some
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.graph import Operation, Output
+from stopgrad.graph.op import NoGradient
 from stopgrad.interop.tensorflow.recording import passing
 from stopgrad.interop.tensorflow.recording.bodies import Bodies
 from stopgrad.interop.tensorflow.recording.closures import CLOSED
@@ -159,6 +160,7 @@ class Building:
         }
         self._held = {x.value.event for x in xs.values() if x.held and isinstance(x.value, Value)}
         self._outside: dict[Output, Output] = {}
+        self._again: dict[tuple[Output, Output], Output] = {}
         self._guarded: dict[Output, Output] = {}
         self._since: dict[Event, int] = {}
         self._bodies = Bodies(self.make, recorder, tape, self.output)
@@ -178,11 +180,8 @@ class Building:
         """What stands for a loss: behind a stop if the tape does not know how it was made."""
         if isinstance(value, Symbol):
             return self._bodies.loss(value)
-        made = self.output(value)
-        if self.is_recorded(value.event):
-            return made
-        told, place = self._why_not(value.event)
-        return self.make.stop(made, told, told, place)
+        self.output(value)
+        return self._across(value, None)
 
     def subject(self, key: str) -> Output:
         """What stands for something that is asked about, before a stop that holds it."""
@@ -193,12 +192,13 @@ class Building:
         return self._made[value.event, value.number]
 
     def filled(self, asked: Mapping[str, Output]) -> frozenset[str]:
-        """The subjects from which a path leads into a branch or loop of a graph."""
+        """The subjects to which a gradient of zeros passes that branches, loops or functions go on with."""
         stack = [made.op for made in self._bodies.filled]
         led = set(stack)
         while stack:
-            for x in stack.pop().inputs:
-                if x.op not in led:
+            op = stack.pop()
+            for i, x in enumerate(op.inputs):
+                if x.op not in led and _passes_zeros(op, i):
                     led.add(x.op)
                     stack.append(x.op)
         return frozenset([key for key, made in asked.items() if made.op in led])
@@ -316,21 +316,53 @@ class Building:
     def _taken(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
         made = self.used(value)
-        if event.call in UNRECORDED:
-            return made
-        if event.kind is Kind.ASSIGNED:  # What is written is a stop by itself.
+        if self._is_passed(event):  # What it took counts where its result is used.
             return made
         if self._is_too_early(event, value):
             return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
-        gap = self._gap(value.event)
-        if gap is not None and gap != self._gap(event):
-            if made not in self._outside:
-                is_first = value in self._names and not self._asked_above(value)
-                told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
-                self._outside[made] = self.make.stop(made, told, told, place)
-                self.unwritten.discard(self._outside[made].op)
-            return self._outside[made]
+        return self._across(value, self._gap(event))
+
+    def _across(self, value: Value, here: int | None) -> Output:
+        """What stands for a value in a time: behind a stop if it was computed in another without a record.
+
+        A stop computes nothing: it stands in front of what it took as if that were used in its place.
+        """
+        passed = []
+        while self._is_passed(value.event):
+            passed.append(value)
+            value = value.event.inputs[0]
+        made, before = self._computed(value, here), self.used(value)
+        for one in reversed(passed):
+            plain = self.used(one)
+            if made is before:
+                made = plain
+            elif plain is not before:
+                made = self._stopped_again(plain, made)
+            before = plain
         return made
+
+    def _stopped_again(self, stop: Output, x: Output) -> Output:
+        if (stop, x) not in self._again:
+            self._again[stop, x] = self.make.again(stop, x)
+        return self._again[stop, x]
+
+    def _computed(self, value: Value, here: int | None) -> Output:
+        """What stands in a time for a value that something computed."""
+        made, gap = self.used(value), self._gap(value.event)
+        if gap is None or gap == here:
+            return made
+        if made not in self._outside:
+            is_first = value in self._names and not self._asked_above(value)
+            told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
+            self._outside[made] = self.make.stop(made, told, told, place)
+            self.unwritten.discard(self._outside[made].op)
+        return self._outside[made]
+
+    def _is_passed(self, event: Event) -> bool:
+        """Whether an event only hands on what it took: as a stop, or since another tape watches that."""
+        if event.call == "tape.watch":
+            return self.tape not in event.tapes
+        return event.kind is Kind.ASSIGNED or event.call == "StopGradient"
 
     def _asked_above(self, value: Value) -> bool:
         """Whether something else that is asked about led to a value."""
@@ -365,6 +397,14 @@ class Building:
         if tape.closed and event.serial > tape.closed:
             return "computed after the tape was closed", event.place
         return "computed while recording was stopped", event.place
+
+
+def _passes_zeros(op: Operation, i: int) -> bool:
+    """Whether a gradient of zeros passes to an input."""
+    rule = op.definition.rule(op, i)
+    return op.inputs[i].type.differentiable and not (
+        isinstance(rule, NoGradient) and passing.FLAT not in rule.reason
+    )
 
 
 _UNWATCHED = "its tape does not watch variables that are read: tape.watch does"

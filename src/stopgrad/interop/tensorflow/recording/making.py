@@ -80,6 +80,10 @@ class Maker:
         """A stop behind a tensor."""
         return Operation(self.graph, ForeignStop, (x,), (call, why), (x.type,), "", place).outputs[0]
 
+    def again(self, stop: Output, x: Output) -> Output:
+        """The same stop behind another tensor."""
+        return Operation.like(stop.op, self.graph, (x,), (x.type,)).outputs[0]
+
 
 def known(sizes: Shape) -> Shape:
     """A dtype of ours for one of TensorFlow's, and the sizes.

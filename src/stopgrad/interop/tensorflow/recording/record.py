@@ -26,6 +26,7 @@ class Kind(Enum):
     OPERATION = "operation"  # It ran eagerly.
     CALL = "call"  # A function of TensorFlow was called.
     CUSTOM = "custom"  # Recorded on tapes with a gradient function of its own.
+    READ = "read"  # A stop read a variable: as if what takes the stop's result had done so.
     VARIABLE = "variable"
     CONSTANT = "constant"  # A tensor that nothing recorded made.
     ASSIGNED = "assigned"  # What was written into a variable.

@@ -125,8 +125,7 @@ class Recorder:
             self.variables[identity_of(outputs[0])] = None, Value(made, 0)
             return
         if any(identity_of(x) not in self._values for x in inputs):
-            # TensorFlow stops recording for a stop, and reads the variable then.
-            self._read_within(inputs, self._active if kind == "StopGradient" else tapes)
+            self._read_within(kind, inputs, tapes)
         taken = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
             self._write(kind, taken, inputs)
@@ -152,7 +151,7 @@ class Recorder:
         if self.look is not None:
             self.look(event, inputs, outputs)
 
-    def _read_within(self, inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
+    def _read_within(self, kind: str, inputs: Sequence[Any], tapes: tuple[Tape, ...]) -> None:
         """Note the variables that TensorFlow read within an operation, for which nothing calls back.
 
         What the operation's function was called with are variables then, in the order of the inputs.
@@ -167,7 +166,8 @@ class Recorder:
             variable = self.variable(one)
             written = self._assigned.get(identity_of(one.handle))
             taken = (variable,) if written is None else (variable, written)
-            event = Event(Kind.OPERATION, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
+            read = Kind.READ if kind == "StopGradient" else Kind.OPERATION
+            event = Event(read, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
             self._note(event, [x])
 
     def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any]) -> None:

@@ -154,9 +154,9 @@ def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) ->
 
 def _pushing(push: Original) -> Original:
     def _push_tape(tape: Any) -> None:
-        push(tape)
         for recorder in _RUNNING.recorders:
             _safely(recorder, recorder.pushed, tape, here())
+        push(tape)  # An interrupt after it would leave the tape open.
 
     return _push_tape
 

@@ -1,0 +1,154 @@
+"""A watch that is interrupted, in itself or in its report, leaves TensorFlow as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from fault_tools import Injection, Interrupt  # noqa: E402
+
+import stopgrad.tensorflow as sgtf  # noqa: E402
+from stopgrad.interop.shared import lifetimes  # noqa: E402
+from stopgrad.interop.tensorflow.recording import internals, passing, switches  # noqa: E402
+
+FILES = ("interop/tensorflow", "graph/builder.py")
+W = tf.Variable([1.0, 2.0, 3.0], name="w")
+
+
+@tf.custom_gradient
+def straight_through(x: Any) -> Any:
+    return tf.round(x), lambda dy: dy
+
+
+@tf.function
+def loss_in_a_graph(x: Any) -> Any:
+    return tf.reduce_sum(tf.stop_gradient(x) * W)
+
+
+@pytest.fixture(autouse=True)
+def _patched() -> None:
+    with sgtf.watch():
+        loss_in_a_graph(tf.ones(3))  # TensorFlow is patched once for the process, and traces once.
+
+
+def state() -> tuple[object, ...]:
+    """What a watch changes, and what an end of it that does not run would leave."""
+    local, ops = internals.context()._thread_local_data, internals._ops
+    patched = [
+        (internals.tapes, ("_push_tape", "_pop_tape", "reset", "watch", "gradient", "jacobian")),
+        (internals.imperative, ("imperative_grad",)),
+        (internals.graph_gradients, ("_GradientsHelper",)),
+        (internals.record, ("record_operation",)),
+        (internals.variables, ("variable_accessed",)),
+        (internals.EagerTensor, ("_numpy",)),
+        (internals.AtomicFunction, ("call_flat",)),
+        (internals.Tensor, ("_disallow", "__getattr__")),
+        (internals.execute, ("execute",)),
+    ]
+    return (
+        tuple(internals.callbacks()),
+        local.invoking_op_callbacks,
+        local.is_eager,
+        internals.is_stopped(),
+        tuple(switches._RUNNING.recorders),
+        tuple(switches._RUNNING.observers),
+        tuple(lifetimes._LIVING),
+        len(ops._default_graph_stack.stack),
+        ops._gradient_registry,
+        gc.isenabled(),
+        *[vars(owner)[name] for owner, names in patched for name in names],
+    )
+
+
+def open_tapes() -> bool:
+    """Whether a tape records."""
+    return bool(internals.record.could_possibly_record())
+
+
+def watched() -> None:
+    passing._KNOWN.clear()  # Reports ask TensorFlow's gradient functions anew.
+    passing._of_eager.cache_clear()
+    with sgtf.watch() as seen:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(straight_through(W * 2.0)) + loss_in_a_graph(W)
+        tape.gradient(loss, W)
+    assert seen.explain(loss, W)["w"].status == "partly stopped"
+
+
+STRIDES = [
+    1499,
+    pytest.param(101, marks=pytest.mark.slow),
+    pytest.param(3, marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("error", [Interrupt, MemoryError, ValueError])
+@pytest.mark.parametrize("stride", STRIDES)
+def test_an_exception_anywhere_in_a_watch_leaves_tensorflow_as_it_was(
+    stride: int, error: type[BaseException]
+) -> None:
+    watched()
+    before = state()
+    places = Injection(FILES)
+    places(watched)
+    assert places.met > 1000
+    for at in range(0, places.met, stride):
+        injection = Injection(FILES, at, error)
+        with contextlib.suppress(AssertionError):
+            injection(watched)
+        assert state() == before, injection.place
+        assert not open_tapes(), injection.place
+
+
+def interrupted(tries: int, seed: int = 1) -> tuple[int, list[str]]:
+    """How many of so many watches left something behind after a signal; and our functions that lost one.
+
+    Python swallows what is raised in a function that it calls because an object died. A tape that
+    TensorFlow leaves open, where a signal strikes in its own ``__enter__``, is its own affair.
+    """
+    with sgtf.watch(), tf.GradientTape() as tape:
+        loss = loss_in_a_graph(straight_through(W * 2.0))
+    tape.gradient(loss, W)  # It is traced once.
+    draw, wrong, hits = random.Random(seed), 0, 0
+    swallowed: list[Any] = []
+    handler, hook = signal.signal(signal.SIGALRM, signal.default_int_handler), sys.unraisablehook
+    sys.unraisablehook = lambda told: swallowed.append((told.exc_type, told.exc_traceback.tb_frame.f_code))
+    before = state()
+    try:
+        for _ in range(tries):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 12e-3))
+                with sgtf.watch() as seen:
+                    with tf.GradientTape() as tape:
+                        loss = loss_in_a_graph(straight_through(W * 2.0))
+                    tape.gradient(loss, W)
+                seen.explain(loss, W)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except (KeyboardInterrupt, RuntimeError, SystemError):  # TensorFlow's C++ makes errors of it.
+                hits += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            wrong += state() != before
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        sys.unraisablehook = hook
+    assert hits > tries / 4
+    codes = [code for kind, code in swallowed if kind is KeyboardInterrupt]
+    return wrong, [code.co_qualname for code in codes if "stopgrad" in code.co_filename]
+
+
+def test_signals_leave_tensorflow_as_it_was() -> None:
+    assert interrupted(tries=100) == (0, [])
+
+
+@pytest.mark.nightly
+def test_many_signals_leave_tensorflow_as_it_was() -> None:
+    assert interrupted(tries=5000, seed=2) == (0, [])
