@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import torch
@@ -168,9 +169,18 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 
 _PATCHED: set[str] = set()
 _HOOK = "step"
-_PATCHES = 6 + internals.asks_for_hooks + (not internals.shows_backward)
+_OPTIMIZER: Any = torch.optim.Optimizer
+_STEPPED = [
+    one
+    for one in vars(torch.optim).values()
+    if isinstance(one, type) and issubclass(one, _OPTIMIZER) and internals.is_switched(vars(one).get("step"))
+]
+"""PyTorch's optimizers whose steps switch gradients off, and record nothing."""
+_PATCHES = 7 + len(_STEPPED) + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""
 _DYNAMO = internals.COMPILED[0]
+_OWN = frozenset(one for one in vars(torch.optim).values() if isinstance(one, type))
+_PLAIN = frozenset([_Tensor, _Parameter, NoneType])
 _LOCK = threading.RLock()
 Original = Callable[..., Any]
 
@@ -185,7 +195,10 @@ def _patch_everything() -> None:
         if internals.asks_for_hooks:
             _patch(internals.modules, "_has_any_global_hook", _asking_for_hooks)
         _patch(_torch, "compile", _compiling)
-        _patch(_torch.optim.Optimizer, "__init__", _making_optimizers)
+        _patch(_OPTIMIZER, "__init__", _making_optimizers)
+        _patch(_OPTIMIZER, "zero_grad", _zeroing)
+        for optimizer in _STEPPED:
+            _patch(optimizer, "step", _stepping)
         if _HOOK not in _PATCHED:
             _PATCHED.add(_HOOK)
             register_optimizer_step_post_hook(_stepped)
@@ -262,6 +275,53 @@ def _stepped(optimizer: Any, *_: object) -> None:
         with internals.DisableTorchFunction():  # No mode of the user's sees it.
             for recorder in _RUNNING.recorders:
                 recorder.stepped(optimizer, place)
+
+
+def _stepping(step: Original) -> Original:
+    """A step of one of PyTorch's optimizers. Nothing in it is recorded, so that it need not be shown."""
+
+    def stepping(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if _torch.compiler.is_compiling() or args or kwargs or not _is_unseen(optimizer):
+            return step(optimizer, *args, **kwargs)
+        with internals.DisableTorchFunction():
+            return step(optimizer)
+
+    return stepping
+
+
+def _zeroing(zero: Original) -> Original:
+    """To take gradients away is not recorded either; but an observer is told."""
+
+    def zero_grad(optimizer: Any, set_to_none: bool = True) -> Any:
+        if _torch.compiler.is_compiling() or not set_to_none or not _is_unseen(optimizer, observed=False):
+            return zero(optimizer, set_to_none)
+        with internals.DisableTorchFunction():
+            return zero(optimizer, set_to_none)
+
+    return zero_grad
+
+
+def _is_unseen(optimizer: Any, observed: bool = True) -> bool:
+    """Whether the one who watches is the only one who would see the operations of an optimizer.
+
+    Neither a mode of the user's nor a class of tensors may miss any, and no hook is to be run unseen.
+    """
+    recorders = _RUNNING.recorders
+    if len(recorders) != 1 or (recorders[0].observer is not None and not observed):
+        return False
+    mode = internals.current_mode() if internals.count_function_modes() == 1 else None
+    if not isinstance(mode, Mode) or mode.recorder is not recorders[0]:
+        return False
+    if type(optimizer) not in _OWN or optimizer.defaults.get("differentiable"):
+        return False
+    if internals.step_hooks(optimizer) != [_stepped]:
+        return False
+    with internals.DisableTorchFunction():
+        for group in optimizer.param_groups:
+            for x in group["params"]:
+                if type(x) not in _PLAIN or type(x.grad) not in _PLAIN:
+                    return False
+    return True
 
 
 def _asking_for_hooks(has_any: Original) -> Original:
