@@ -114,6 +114,25 @@ class Memory:
             held.root, held.content, held.needs = root, None, root.open
         return held
 
+    def begin(self, tensor: Tensor, value: Value, serial: int) -> Held | None:
+        """Note that a leaf which requires a gradient was met; None, and nothing noted, if its memory is known."""
+        try:
+            memory = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+        key, held, stores = _memory_id(memory), self._held, self._stores
+        found = stores.get(key)
+        if found is not None and found.ref() is memory:
+            return None
+        noted = held[id(tensor)] = Held(tensor, value, serial)
+        noted.root, noted.needs = value, True
+        stores[key] = Store(memory, value, serial, noted)
+        if len(held) > self._most_held:
+            self._most_held = _swept(held)
+        if len(stores) > self._most_stores:
+            self._most_stores = _swept(stores)
+        return noted
+
     def release(self, tensor: Tensor) -> None:
         """Forget the tensor's value: from now on autograd knows it."""
         self._held.pop(id(tensor), None)

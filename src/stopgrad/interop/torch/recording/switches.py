@@ -31,7 +31,8 @@ _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _Tensor = torch.Tensor
 _torch: Any = torch
-_NOTHING = Act.NOTHING  # Reading it from its class takes longer.
+_NOTHING, _GRADIENT = Act.NOTHING, Act.GRADIENT  # Reading them from their class takes longer.
+_are_gradients_on, _transformed = torch.is_grad_enabled, internals.peek_interpreter_stack
 _switch: Callable[..., Any] = internals.set_grad_enabled
 
 
@@ -56,7 +57,7 @@ class Mode(TorchFunctionMode):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self.recorder, self._run = recorder, recorder.run
+        self.recorder, self._run, self._run_plainly = recorder, recorder.run, recorder.run_plainly
 
     @property
     def has_ended(self) -> bool:
@@ -82,8 +83,12 @@ class Mode(TorchFunctionMode):
             if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
                 return self._of_containers(func, types, args, kwargs or {})
         call = CALLS.get(func) or call_of(func)
+        if call.plain and _are_gradients_on() and _transformed() is None:
+            return self._run_plainly(call, func, args, kwargs or {})
         if call.act is _NOTHING:
             return func(*args, **kwargs) if kwargs else func(*args)
+        if call.act is _GRADIENT and self.recorder.observer is None:
+            return func(*args)
         return self._run(call, func, args, kwargs or {})
 
     def _of_containers(
