@@ -7,7 +7,7 @@ an interrupt would be lost. What has died is not found any more, and is swept ou
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,9 +19,9 @@ from stopgrad.interop.torch.recording.record import Value
 Tensor = torch.Tensor
 _memory_id = internals.memory_id
 FEWEST = 256
+"""Tables with fewer entries are not swept."""
 WRITES = 16
 """The writes into one stretch of memory that are remembered."""
-"""Tables with fewer entries are not swept."""
 
 
 class Held:
@@ -80,7 +80,7 @@ class Store:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
         self.value, self.serial, self.first = value, serial, first
         self.origin = value
-        self.writes: deque[Write] | None = None  # Most memory is never written into.
+        self.writes: tuple[Write, ...] = ()
 
 
 class Memory:
@@ -177,13 +177,13 @@ class Memory:
         else:
             store.value, store.serial = value, serial
 
-    def note_write(self, tensor: Tensor, call: str, place: RawLocation | None) -> None:
-        """Note that a call wrote into the memory of a tensor, so that errors of autograd can be explained."""
-        store = self.store(tensor)
-        if store is not None:
-            if store.writes is None:
-                store.writes = deque(maxlen=WRITES)
-            store.writes.append(Write(internals.version_of(tensor), call, place))
+    def note_writes(self, tensors: Iterable[Tensor], call: str, place: RawLocation | None) -> None:
+        """Note that a call wrote into the memory of tensors, so that errors of autograd can be explained."""
+        for tensor in tensors:
+            store = self.store(tensor)
+            if store is not None:
+                write = Write(internals.version_of(tensor), call, place)
+                store.writes = (*store.writes[1 - WRITES :], write)
 
     @staticmethod
     def is_all(tensor: Tensor) -> bool:

@@ -329,7 +329,7 @@ class Recorder(Observed):
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             if into is not None:
-                self.memory.note_write(tensor, call.name, place)
+                self.memory.note_writes((tensor,), call.name, place)
             took, node = used, node_of(tensor)
             if call.apart:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)

@@ -44,6 +44,7 @@ class _Running(threading.local):
 
 
 _RUNNING = _Running()
+_END = operator.methodcaller("end")
 
 
 class _Here(threading.local):
@@ -117,20 +118,20 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     while isinstance(left := internals.current_mode(), Mode) and left.has_ended:
         internals.pop_of(left)()
     recorders, here = _RUNNING.recorders, _Here()
-    held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
-    held.do(int, recorder.ending())
     # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
     # of the attributes of all classes of modules.
     hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
-    held.do(functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None))
+    steps = [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
+    steps += [int, recorder.ending()]
+    steps += [functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None)]
     if beneath:
+        held.do(*steps)
         _rearrange([mode, *_modes()])
         return
     here.end = internals.pop_of(mode)
-    held.do(
-        functools.partial(internals.push_mode, mode), functools.partial(operator.methodcaller("end"), here)
-    )
+    steps += [functools.partial(internals.push_mode, mode), functools.partial(_END, here)]
+    held.do(*steps)
 
 
 def rest(recorder: Recorder) -> None:
