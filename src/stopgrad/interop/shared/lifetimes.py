@@ -39,6 +39,10 @@ class Lifetime(weakref.ref[Any]):
         me = id(self)
         self.do(functools.partial(_LIVING.__setitem__, me, self), functools.partial(_LIVING.pop, me, None))
 
-    def do(self, step: Callable[[], object], undo: Callable[[], object]) -> None:
-        """Take a step. Both functions are implemented in C."""
-        at_once([step, functools.partial(self._undo.append, undo)])
+    def do(self, step: Callable[[], object], undo: Callable[[], object], *more: Callable[[], object]) -> None:
+        """Take a step, and perhaps *more*: each with its undoing after it. All are implemented in C."""
+        note = self._undo.append
+        calls = [step, functools.partial(note, undo)]
+        for i in range(0, len(more), 2):
+            calls += [more[i], functools.partial(note, more[i + 1])]
+        at_once(calls)

@@ -142,6 +142,43 @@ _contextlib_file: str = _need("torch.utils._contextlib.__file__", "functions dec
 DECORATORS = _contextlib_file
 """The file in which functions run that were decorated with a context such as ``no_grad``."""
 
+# ------------------------------------------------------------------------------------------------ optimizers
+
+_switched: Any = getattr(
+    _need(
+        "torch.optim.optimizer._use_grad_for_differentiable",
+        "steps of optimizers in which nothing is to be recorded are not shown, which costs less",
+        None,
+    ),
+    "__code__",
+    None,
+)
+
+
+def is_switched(step: Any) -> bool:
+    """Whether the step of an optimizer is one of PyTorch's that switches gradients off."""
+    while hasattr(step, "__code__"):
+        if _switched is not None and step.__code__ in _switched.co_consts:
+            return True
+        step = getattr(step, "__wrapped__", None)
+    return False
+
+
+_global_hooks: tuple[Any, ...] = tuple(
+    [
+        _need(f"torch.optim.optimizer._global_optimizer_{when}_hooks", "whether a step has hooks", {None: None})
+        for when in ("pre", "post")
+    ]
+)
+_HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
+
+
+def step_hooks(optimizer: Any) -> list[Any]:
+    """The hooks that run with a step of an optimizer."""
+    own = [getattr(optimizer, name, {None: None}) for name in _HOOKS]
+    return [hook for hooks in (*_global_hooks, *own) for hook in hooks.values()]
+
+
 # -------------------------------------------------------------------------------------------------- autograd
 
 

@@ -122,7 +122,7 @@ def _leaf(context: Context, store: Store | None) -> Any:
 
 def _first_write(store: Store, stale: _Stale) -> Write | None:
     """What wrote into the memory first after the value was saved."""
-    later = [write for write in store.writes or () if stale.expected < write.version <= stale.found]
+    later = [write for write in store.writes if stale.expected < write.version <= stale.found]
     return later[0] if later else None
 
 

@@ -7,6 +7,7 @@ change nothing. They see what arrives at the results, after the user's own hooks
 from __future__ import annotations
 
 import math
+import operator
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import torch
 
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.nodes import LEAF_NODE, node_of
+from stopgrad.interop.torch.recording.nodes import LEAF_NODE, is_function, node_of
 from stopgrad.interop.torch.recording.record import Sizes, Value, elements_of
 
 Tensor = torch.Tensor
@@ -73,11 +74,8 @@ class Record(Protocol):
     def values_at(self, node: Node) -> Mapping[int, Value]:
         """The values of an autograd node's results, by their numbers."""
 
-    def leaf(self, tensor: Tensor) -> Value:
-        """The value of a leaf."""
-
-    def root(self, tensor: Tensor) -> Value:
-        """The value at which gradients with respect to a leaf arrive."""
+    def values_of_leaf(self, tensor: Tensor) -> Collection[Value]:
+        """The value of a leaf, and that at which gradients with respect to it arrive, if it is another."""
 
     def seen(self) -> dict[str, Tensor]:
         """The leaves that were seen, by name."""
@@ -150,10 +148,10 @@ class Measuring:
 
     def _note(self, tensor: Tensor, arrival: Arrival) -> None:
         try:
-            value = self._record.leaf(tensor)
+            values = self._record.values_of_leaf(tensor)
         except Exception:  # As for all that is recorded: the backward pass goes on.
             return
-        for one in {value, self._record.root(tensor)}:  # What was written into a leaf is another value.
+        for one in values:
             self._sizes.of[one] = arrival
             self._sizes.at[one] = arrival.norm
         self._suspect = self._suspect or not 0.0 < arrival.norm < math.inf
@@ -172,7 +170,7 @@ class Measuring:
             values = self._record.values_at(node)
             if values:
                 found.append((internals.number_of(node), node, values))
-            differentiates = differentiates or internals.function_of(node) is not None
+            differentiates = differentiates or is_function(node)
             for to, _ in node.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
@@ -190,7 +188,7 @@ class Measuring:
             self._values.append(values)
             keep = partial(self._kept.__setitem__, i)
             for value in values.values():
-                elements += elements_of(value.sizes)
+                elements += elements_of(value.event.results[value.index])
             if elements >= KEPT or i % TOGETHER == TOGETHER - 1:
                 elements = 0
                 keep = partial(self._keep_and_measure, i)
@@ -215,7 +213,8 @@ class Measuring:
         for value, norm in zip(values, norms, strict=False):
             if norm is not None:
                 at[value] = norm
-                self._suspect = self._suspect or not 0.0 < norm < math.inf
+                if not 0.0 < norm < math.inf:
+                    self._suspect = True
         return norms[len(values) :]
 
     def _at_leaves(self, nodes: Iterable[Node]) -> None:
@@ -328,25 +327,32 @@ def _counts(grad: Tensor, norm: float) -> tuple[int, int, int]:
     return int(torch.count_nonzero(grad)), nans, infs
 
 
-def norms_of(grads: Sequence[Tensor]) -> list[float | None]:
+def norms_of(grads: Sequence[Tensor]) -> Sequence[float | None]:
     """The norms of gradients, measured together where they can be; None for what has no numbers."""
-    found: list[float | None] = [None] * len(grads)
     together = _together(grads) if grads else ()
+    if together and SAFE[0] < min(together) and max(together) < SAFE[1] and not math.isnan(sum(together)):
+        return together
+    found: list[float | None] = [None] * len(grads)
     for i, norm in enumerate(together):
         found[i] = norm if SAFE[0] < norm < SAFE[1] or math.isnan(norm) else None
     return [measured(norm_of, x) if norm is None else norm for x, norm in zip(grads, found, strict=True)]
 
 
+_KIND = operator.attrgetter("dtype", "layout", "is_nested", "requires_grad")
+
+
 def _together(grads: Sequence[Tensor]) -> Sequence[float]:
     """The norms of dense tensors of one dtype on one device; nothing if any is of another kind."""
-    first = grads[0]
-    dtype, differentiable = first.dtype, False
-    if dtype not in WIDE or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if set(map(type, grads)) != {Tensor}:
         return ()
-    for x in grads:
-        if type(x) is not Tensor or x.dtype is not dtype or x.layout is not torch.strided or x.is_nested:
+    kinds = set(map(_KIND, grads))
+    first, differentiable = grads[0], len(kinds) > 1
+    for dtype, layout, is_nested, requires_grad in kinds:
+        if dtype is not first.dtype or layout is not torch.strided or is_nested:
             return ()
-        differentiable = differentiable or x.requires_grad
+        differentiable = differentiable or requires_grad
+    if first.dtype not in WIDE or (first.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return ()
     try:
         if not (internals.count_function_modes() or internals.count_dispatch_modes() or differentiable):
             return _norms(grads)

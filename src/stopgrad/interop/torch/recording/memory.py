@@ -7,7 +7,7 @@ an interrupt would be lost. What has died is not found any more, and is swept ou
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,9 +19,9 @@ from stopgrad.interop.torch.recording.record import Value
 Tensor = torch.Tensor
 _memory_id = internals.memory_id
 FEWEST = 256
+"""Tables with fewer entries are not swept."""
 WRITES = 16
 """The writes into one stretch of memory that are remembered."""
-"""Tables with fewer entries are not swept."""
 
 
 class Held:
@@ -80,7 +80,7 @@ class Store:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
         self.value, self.serial, self.first = value, serial, first
         self.origin = value
-        self.writes: deque[Write] | None = None  # Most memory is never written into.
+        self.writes: tuple[Write, ...] = ()
 
 
 class Memory:
@@ -113,6 +113,25 @@ class Memory:
         if root is not None:
             held.root, held.content, held.needs = root, None, root.open
         return held
+
+    def begin(self, tensor: Tensor, value: Value, serial: int) -> Held | None:
+        """Note that a leaf which requires a gradient was met; None, and nothing noted, if its memory is known."""
+        try:
+            memory = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+        key, held, stores = _memory_id(memory), self._held, self._stores
+        found = stores.get(key)
+        if found is not None and found.ref() is memory:
+            return None
+        noted = held[id(tensor)] = Held(tensor, value, serial)
+        noted.root, noted.needs = value, True
+        stores[key] = Store(memory, value, serial, noted)
+        if len(held) > self._most_held:
+            self._most_held = _swept(held)
+        if len(stores) > self._most_stores:
+            self._most_stores = _swept(stores)
+        return noted
 
     def release(self, tensor: Tensor) -> None:
         """Forget the tensor's value: from now on autograd knows it."""
@@ -158,13 +177,13 @@ class Memory:
         else:
             store.value, store.serial = value, serial
 
-    def note_write(self, tensor: Tensor, call: str, place: RawLocation | None) -> None:
-        """Note that a call wrote into the memory of a tensor, so that errors of autograd can be explained."""
-        store = self.store(tensor)
-        if store is not None:
-            if store.writes is None:
-                store.writes = deque(maxlen=WRITES)
-            store.writes.append(Write(internals.version_of(tensor), call, place))
+    def note_writes(self, tensors: Iterable[Tensor], call: str, place: RawLocation | None) -> None:
+        """Note that a call wrote into the memory of tensors, so that errors of autograd can be explained."""
+        for tensor in tensors:
+            store = self.store(tensor)
+            if store is not None:
+                write = Write(internals.version_of(tensor), call, place)
+                store.writes = (*store.writes[1 - WRITES :], write)
 
     @staticmethod
     def is_all(tensor: Tensor) -> bool:

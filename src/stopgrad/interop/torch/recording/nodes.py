@@ -96,6 +96,11 @@ def sort_of(node: Node) -> Sort:
     return found
 
 
+def is_function(node: Node) -> bool:
+    """Whether a node belongs to an ``autograd.Function``, the user's or PyTorch's."""
+    return type(node) not in _SORTS and internals.function_of(node) is not None
+
+
 class Owner(Protocol):
     """Keeps a record, says which value a leaf is, and is told what could not be found out."""
 

@@ -60,8 +60,7 @@ class Observed(Values):
     def stepped(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
         """Note that an optimizer wrote into its parameters."""
         for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                self.memory.note_write(parameter, STEP, place)
+            self.memory.note_writes(group["params"], STEP, place)
 
 
 def _explains_nothing(*_: object) -> None:

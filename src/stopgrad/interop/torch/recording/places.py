@@ -31,28 +31,29 @@ _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
 _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
 _BETWEEN = ("<string>", "<frozen ", copy.__file__, functools.__file__)
-_INTERNAL: dict[str, bool] = {}
+_INTERNAL: set[str] = set()
+_OUTSIDE: set[str] = set()
 
 
 def _is_between(file: str) -> bool:
     """Whether a file is PyTorch's or ours, and so holds no line of the user's."""
-    if len(_INTERNAL) >= FILES:
-        _INTERNAL.clear()
-    found = _INTERNAL[file] = file.startswith(_BETWEEN) or is_internal(file)
-    return found
+    is_between = file.startswith(_BETWEEN) or is_internal(file)
+    known = _INTERNAL if is_between else _OUTSIDE
+    if len(known) >= FILES:
+        known.clear()
+    known.add(file)
+    return is_between
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The first frame outside of PyTorch and of this package, starting at *frame*."""
-    known = _INTERNAL
+    between = _INTERNAL
     while frame is not None:
         file = frame.f_code.co_filename
-        between = known.get(file)
-        if between is None:
-            between = _is_between(file)
-        if not between:
+        if file in between or (file not in _OUTSIDE and _is_between(file)):
+            frame = frame.f_back
+        else:
             return frame
-        frame = frame.f_back
     return None
 
 

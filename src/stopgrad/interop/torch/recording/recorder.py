@@ -39,7 +39,7 @@ from stopgrad.interop.torch.recording.record import (
 )
 from stopgrad.interop.torch.recording.regions import transform
 from stopgrad.interop.torch.recording.sharded import whole_parameters
-from stopgrad.interop.torch.recording.used import Used, made_by, parameters_of
+from stopgrad.interop.torch.recording.used import Used, made_by, parameters_of, used_as
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
@@ -185,11 +185,79 @@ class Recorder(Observed):
                 self.observer.classified(call.name, (*args, *kwargs.values()), place)
             if act is Act.GRAD and len(args) > 1:
                 self._given(args[1], result)
-            if not (call.plain and self._made_anew(call, used, result, place, here)):
-                _ACTIONS[act](self, call, used, result, place, here)
+            _ACTIONS[act](self, call, used, result, place, here)
         except Exception as error:
             self.lose(call, place, error)
         return result
+
+    def run_plainly(
+        self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """What :meth:`run` does, for plain operations while gradients are on and no function of ``torch.func``
+        runs.
+
+        Most of them make one tensor that has a node, and write into none. To ask for nothing else takes a
+        fifth off a watched step of 20 layers.
+        """
+        place = self._callers.enter(user_frame(sys._getframe(1)))
+        tensors: list[Tensor] = []
+        try:
+            for x in (*args, *kwargs.values()) if kwargs else args:
+                kind = type(x)
+                if kind is Tensor or kind is Parameter:
+                    tensors.append(x)
+                elif kind not in ATOMS:
+                    tensors += tensors_in(x)
+            value_of = self.value_of
+            values = [value_of(x, place, None) for x in tensors]
+            versions = [version_of(x) for x in tensors]
+            if self.departures:
+                values += self.departures.returning((args, kwargs), place)
+            self._began = now()
+        except Exception as error:
+            self.lose(call, place, error)
+            return function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            self.explain(self, error, place, (*args, *kwargs.values()))
+            raise
+        try:
+            if call.classifies and self.observer is not None:
+                self.observer.classified(call.name, (*args, *kwargs.values()), place)
+            node = node_of(result) if type(result) is Tensor else None
+            if node is not None:
+                for x, version in zip(tensors, versions, strict=True):
+                    if x is result or version_of(x) != version:
+                        break
+                else:
+                    self._made_anew(call, values, result, node, place)
+                    return result
+            self._operation(call, used_as(tensors, values, versions), result, place, None)
+        except Exception as error:
+            self.lose(call, place, error)
+        return result
+
+    def _made_anew(
+        self,
+        call: Call,
+        values: Sequence[Value],
+        result: Tensor,
+        node: torch.autograd.graph.Node,
+        place: RawLocation | None,
+    ) -> None:
+        """Record an operation that made one tensor that has a node, and wrote into none."""
+        inputs = tuple(dict.fromkeys(values))
+        opens = [value for value in inputs if value.open]
+        walls: tuple[Wall, ...] = ()
+        if not opens or not self.nodes.reaches_just(node, opens):
+            inputs, walls = self._asked(call, inputs, result, node, None, place)
+        event = Event(_OPERATION, call.name, place, inputs, walls)
+        event.calls = self._callers.calls
+        sizes = sizes_of(result)
+        value = event.result(sizes, sizes[0] in FLOATS and is_open(inputs, walls))
+        self.nodes.note(node, result.output_nr, value)
+        self.memory.met(result, value, event.serial)
 
     def _call(
         self,
@@ -261,14 +329,14 @@ class Recorder(Observed):
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             if into is not None:
-                self.memory.note_write(tensor, call.name, place)
+                self.memory.note_writes((tensor,), call.name, place)
             took, node = used, node_of(tensor)
             if call.apart:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)
                 took = [one for k, one in enumerate(used) if k % count == spot]
                 took = took or [one for one in used if node is None or not one.value.open]
             if node is not None:
-                inputs, walls = self._asked(call, took, tensor, node, into, place)
+                inputs, walls = self._asked(call, [one.value for one in took], tensor, node, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not internals.is_view(tensor)):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
@@ -286,40 +354,10 @@ class Recorder(Observed):
             open = sizes[0] in FLOATS and is_open(inputs, walls)
             self._becomes(tensor, node, event.result(sizes, open), into)
 
-    def _made_anew(
-        self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
-    ) -> bool:
-        """Record what most operations do: they make one tensor that has a node, and write into none.
-
-        To do this apart takes 8 % off a watched step of 20 layers.
-        """
-        if type(result) is not Tensor:
-            return False
-        node = node_of(result)
-        if node is None or _transformed() is not None:
-            return False
-        for one in used:
-            tensor = one.tensor
-            if tensor is result or (tensor is not None and version_of(tensor) != one.version):
-                return False
-        inputs = tuple(dict.fromkeys([one.value for one in used]))
-        opens = [value for value in inputs if value.open]
-        walls: tuple[Wall, ...] = ()
-        if not opens or not self.nodes.reaches_just(node, opens):
-            inputs, walls = self._asked(call, used, result, node, None, place)
-            opens = [value for value in inputs if value.open]
-        event = Event(_OPERATION, call.name, place, inputs, walls, here)
-        event.calls = self._callers.calls
-        sizes = sizes_of(result)
-        value = event.result(sizes, sizes[0] in FLOATS and bool(opens) and is_open(inputs, walls))
-        self.nodes.note(node, result.output_nr, value)
-        self.memory.met(result, value, event.serial)
-        return True
-
     def _asked(
         self,
         call: Call,
-        used: Sequence[Used],
+        used: Sequence[Value],
         tensor: Tensor,
         node: torch.autograd.graph.Node,
         into: Used | None,
@@ -327,9 +365,7 @@ class Recorder(Observed):
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and which of them get no gradient."""
         found, zeros = self.nodes.reached(node, place)
-        inputs: dict[Value, None] = {}
-        for one in used:
-            inputs[one.value] = None
+        inputs = dict.fromkeys(used)
         if into is not None and into.value not in found and internals.is_view(tensor):
             # A view's gradient goes through its base, with all that was written into it with gradients on.
             whole = (

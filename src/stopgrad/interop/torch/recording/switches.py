@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _Tensor = torch.Tensor
 _torch: Any = torch
-_NOTHING = Act.NOTHING  # Reading it from its class takes longer.
+_NOTHING, _GRADIENT = Act.NOTHING, Act.GRADIENT  # Reading them from their class takes longer.
+_are_gradients_on, _transformed = torch.is_grad_enabled, internals.peek_interpreter_stack
 _switch: Callable[..., Any] = internals.set_grad_enabled
 
 
@@ -42,6 +44,7 @@ class _Running(threading.local):
 
 
 _RUNNING = _Running()
+_END = operator.methodcaller("end")
 
 
 class _Here(threading.local):
@@ -55,7 +58,7 @@ class Mode(TorchFunctionMode):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self.recorder, self._run = recorder, recorder.run
+        self.recorder, self._run, self._run_plainly = recorder, recorder.run, recorder.run_plainly
 
     @property
     def has_ended(self) -> bool:
@@ -81,8 +84,12 @@ class Mode(TorchFunctionMode):
             if kind is not _Tensor and kind is not _Parameter and not issubclass(kind, _Tensor):
                 return self._of_containers(func, types, args, kwargs or {})
         call = CALLS.get(func) or call_of(func)
+        if call.plain and _are_gradients_on() and _transformed() is None:
+            return self._run_plainly(call, func, args, kwargs or {})
         if call.act is _NOTHING:
             return func(*args, **kwargs) if kwargs else func(*args)
+        if call.act is _GRADIENT and self.recorder.observer is None:
+            return func(*args)
         return self._run(call, func, args, kwargs or {})
 
     def _of_containers(
@@ -111,20 +118,20 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     while isinstance(left := internals.current_mode(), Mode) and left.has_ended:
         internals.pop_of(left)()
     recorders, here = _RUNNING.recorders, _Here()
-    held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
-    held.do(int, recorder.ending())
     # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
     # of the attributes of all classes of modules.
     hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
-    held.do(functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None))
+    steps = [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
+    steps += [int, recorder.ending()]
+    steps += [functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None)]
     if beneath:
+        held.do(*steps)
         _rearrange([mode, *_modes()])
         return
     here.end = internals.pop_of(mode)
-    held.do(
-        functools.partial(internals.push_mode, mode), functools.partial(operator.methodcaller("end"), here)
-    )
+    steps += [functools.partial(internals.push_mode, mode), functools.partial(_END, here)]
+    held.do(*steps)
 
 
 def rest(recorder: Recorder) -> None:
@@ -168,9 +175,18 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 
 _PATCHED: set[str] = set()
 _HOOK = "step"
-_PATCHES = 6 + internals.asks_for_hooks + (not internals.shows_backward)
+_OPTIMIZER: Any = torch.optim.Optimizer
+_STEPPED = [
+    one
+    for one in vars(torch.optim).values()
+    if isinstance(one, type) and issubclass(one, _OPTIMIZER) and internals.is_switched(vars(one).get("step"))
+]
+"""PyTorch's optimizers whose steps switch gradients off, and record nothing."""
+_PATCHES = 7 + len(_STEPPED) + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""
 _DYNAMO = internals.COMPILED[0]
+_OWN = frozenset(one for one in vars(torch.optim).values() if isinstance(one, type))
+_PLAIN = frozenset([_Tensor, _Parameter, NoneType])
 _LOCK = threading.RLock()
 Original = Callable[..., Any]
 
@@ -185,7 +201,10 @@ def _patch_everything() -> None:
         if internals.asks_for_hooks:
             _patch(internals.modules, "_has_any_global_hook", _asking_for_hooks)
         _patch(_torch, "compile", _compiling)
-        _patch(_torch.optim.Optimizer, "__init__", _making_optimizers)
+        _patch(_OPTIMIZER, "__init__", _making_optimizers)
+        _patch(_OPTIMIZER, "zero_grad", _zeroing)
+        for optimizer in _STEPPED:
+            _patch(optimizer, "step", _stepping)
         if _HOOK not in _PATCHED:
             _PATCHED.add(_HOOK)
             register_optimizer_step_post_hook(_stepped)
@@ -262,6 +281,53 @@ def _stepped(optimizer: Any, *_: object) -> None:
         with internals.DisableTorchFunction():  # No mode of the user's sees it.
             for recorder in _RUNNING.recorders:
                 recorder.stepped(optimizer, place)
+
+
+def _stepping(step: Original) -> Original:
+    """A step of one of PyTorch's optimizers. Nothing in it is recorded, so that it need not be shown."""
+
+    def stepping(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if _torch.compiler.is_compiling() or args or kwargs or not _is_unseen(optimizer):
+            return step(optimizer, *args, **kwargs)
+        with internals.DisableTorchFunction():
+            return step(optimizer)
+
+    return stepping
+
+
+def _zeroing(zero: Original) -> Original:
+    """To take gradients away is not recorded either; but an observer is told."""
+
+    def zero_grad(optimizer: Any, set_to_none: bool = True) -> Any:
+        if _torch.compiler.is_compiling() or not set_to_none or not _is_unseen(optimizer, observed=False):
+            return zero(optimizer, set_to_none)
+        with internals.DisableTorchFunction():
+            return zero(optimizer, set_to_none)
+
+    return zero_grad
+
+
+def _is_unseen(optimizer: Any, observed: bool = True) -> bool:
+    """Whether the one who watches is the only one who would see the operations of an optimizer.
+
+    Neither a mode of the user's nor a class of tensors may miss any, and no hook is to be run unseen.
+    """
+    recorders = _RUNNING.recorders
+    if len(recorders) != 1 or (recorders[0].observer is not None and not observed):
+        return False
+    mode = internals.current_mode() if internals.count_function_modes() == 1 else None
+    if not isinstance(mode, Mode) or mode.recorder is not recorders[0]:
+        return False
+    if type(optimizer) not in _OWN or optimizer.defaults.get("differentiable"):
+        return False
+    if internals.step_hooks(optimizer) != [_stepped]:
+        return False
+    with internals.DisableTorchFunction():
+        for group in optimizer.param_groups:
+            for x in group["params"]:
+                if type(x) not in _PLAIN or type(x.grad) not in _PLAIN:
+                    return False
+    return True
 
 
 def _asking_for_hooks(has_any: Original) -> Original:

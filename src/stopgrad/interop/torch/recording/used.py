@@ -28,6 +28,12 @@ class Used:
         self.version = version
 
 
+def used_as(tensors: Sequence[Tensor], values: Sequence[Value], versions: Sequence[int]) -> list[Used]:
+    """Tensors with their values and versions, each once; further values are those of numbers."""
+    known = {id(x): Used(x, *about) for x, *about in zip(tensors, values, versions, strict=False)}
+    return [*known.values(), *[Used(None, value) for value in values[len(tensors) :]]]
+
+
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made or wrote into; the latter with their values before it."""
     before: dict[int, None] = {}

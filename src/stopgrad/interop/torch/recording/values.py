@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
@@ -28,6 +28,7 @@ from stopgrad.interop.torch.recording.regions import Regions
 
 Tensor = torch.Tensor
 _LEAF = Kind.LEAF  # Reading it from its class takes longer.
+_PARAMETER = torch.nn.Parameter
 
 
 class Values(Regions):
@@ -62,20 +63,28 @@ class Values(Regions):
             held = self._met(tensor, None)
         return held.value if held.root is None or held.needs else held.root
 
-    def root(self, tensor: Tensor) -> Value:
-        """The value at which gradients with respect to a leaf arrive, whatever was written into it since."""
+    def values_of_leaf(self, tensor: Tensor) -> Collection[Value]:
+        """The value of a leaf, and that at which gradients with respect to it arrive.
+
+        They are two if something was written into it.
+        """
         held = self.memory.held(tensor)
-        return self.leaf(tensor) if held is None or held.root is None else held.root
+        if held is None or held.root is None:
+            return (self.leaf(tensor),)
+        return (held.root,) if not held.needs or held.value is held.root else (held.value, held.root)
 
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """The present value of a tensor, as seen from a region."""
-        node = node_of(tensor)
+        node, memory = node_of(tensor), self.memory
         if node is not None:
-            value = self._made(tensor, node, place)
+            known = None if memory.rewritten else self.nodes.known(node, tensor.output_nr)
+            value = self._made(tensor, node, place) if known is None else known
         else:
-            held = self.memory.held(tensor)
+            held = memory.held(tensor)
+            if held is None and type(tensor) is _PARAMETER and tensor.requires_grad:
+                held = self._met_parameter(tensor)
             # Mostly a leaf, or data, that is as it was when it was met.
-            if held is None or held.needs is not tensor.requires_grad or self.memory.rewritten:
+            if held is None or held.needs is not tensor.requires_grad or memory.rewritten:
                 value = self._known_leaf(tensor, place)
             else:
                 value = held.value
@@ -197,6 +206,12 @@ class Values(Regions):
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
         return held
+
+    def _met_parameter(self, tensor: Tensor) -> Held | None:
+        """A parameter met for the first time; None if its memory was met before."""
+        event = Event(_LEAF, "leaf", None)
+        event.results = (sizes_of(tensor),)
+        return self.memory.begin(tensor, Value(event, 0, True), event.serial)
 
     def _met_behind_alias(self, tensor: Tensor, alias: Value, first: Held) -> Held:
         """A leaf whose memory was met before, through a tensor that was detached from it earlier."""

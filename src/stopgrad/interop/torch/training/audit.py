@@ -285,13 +285,13 @@ class Audit:
         if one.cleared_at is not None or self.recorder is None or tensor.grad is None:
             return True
         store = self.recorder.memory.store(tensor.grad)
-        writes = () if store is None else store.writes or ()
+        writes = () if store is None else store.writes
         return not writes or "zero_" in writes[-1].call or "fill_" in writes[-1].call
 
     def _writer(self, tensor: Tensor) -> RawLocation | None:
         """The line that wrote last into a tensor, other than a step of an optimizer."""
         store = None if self.recorder is None else self.recorder.memory.store(tensor)
-        writes = [] if store is None else [one for one in store.writes or () if one.call != STEP]
+        writes = [] if store is None else [one for one in store.writes if one.call != STEP]
         return writes[-1].place if writes else None
 
     def _statistics(self, module: Module) -> None:
