@@ -207,7 +207,7 @@ def assert_blocked(
 def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
-    place = _definition(f)
+    place = definition_of(f)
     told = refused(program.closed.jaxpr, place)
     if told:
         listed = "".join(f"\n  {one}" for one in told)
@@ -224,7 +224,7 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
     return graph, inputs, outputs
 
 
-def _definition(f: Callable[..., Any]) -> RawLocation | None:
+def definition_of(f: Callable[..., Any]) -> RawLocation | None:
     """The line of a function's definition, for operations that have no line; of ours, that of the call."""
     code = getattr(f, "__code__", None)
     if code is None:
