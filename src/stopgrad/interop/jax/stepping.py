@@ -134,10 +134,10 @@ class Stepping:
     ran: set[int] = field(default_factory=set)
     _around: tuple[tuple[str, RawLocation | None, int | None], ...] = ()
     _taken: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
-    _literals: dict[int, Value] = field(default_factory=dict)
+    _literals: dict[Any, Value] = field(default_factory=dict)
 
-    def held(self, array: Any, source: str, name: str) -> Value:
-        """A value that is given, which may hold NaNs and infinities itself."""
+    def held(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
+        """A value that is given, or written at a place, which may hold NaNs and infinities itself."""
         node = Node(name=name if source == "argument" else "")
         if not is_float(array):
             return Value(array, None, node)
@@ -145,7 +145,7 @@ class Stepping:
 
         def new(kind: str, some: Array, parent: int) -> Made:
             index, count = first_index(some), int(some.sum())
-            return Made((source, name), name, kind, index, count, None, source=source, result=values)
+            return Made((source, name), name, kind, index, count, place, source=source, result=values)
 
         nothing = np.zeros((), np.int32)
         return Value(array, self.events.settled(values, nothing, nothing, new), node)
@@ -169,7 +169,7 @@ class Stepping:
         """
         known: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
         for v, const in zip(jaxpr.constvars, consts, strict=True):
-            known[v] = self._constant(const)
+            known[v] = self._constant(const, around)
         wanted = {v for v, is_live in zip(jaxpr.outvars, live, strict=True) if is_live and _is_var(v)}
         own = set()
         for eqn in reversed(jaxpr.eqns):
@@ -179,21 +179,23 @@ class Stepping:
         last = _last_uses(jaxpr)
         for eqn in jaxpr.eqns:
             self.ran.add(id(eqn))
-            operands = [self._read(known, v) for v in eqn.invars]
-            made = self._equation(eqn, operands, place_of(eqn, around), id(eqn) in own, wanted)
+            place = place_of(eqn, around)
+            operands = [self._read(known, v, place) for v in eqn.invars]
+            made = self._equation(eqn, operands, place, id(eqn) in own, wanted)
             known.update(zip(eqn.outvars, made, strict=True))
             for v in last.get(id(eqn), ()):
                 known.pop(v, None)
-        return [self._read(known, v) for v in jaxpr.outvars]
+        return [self._read(known, v, around) for v in jaxpr.outvars]
 
-    def _read(self, known: Mapping[Any, Value], v: Any) -> Value:
-        return known[v] if _is_var(v) else self._constant(v.val)
+    def _read(self, known: Mapping[Any, Value], v: Any, place: RawLocation | None) -> Value:
+        return known[v] if _is_var(v) else self._constant(v.val, place)
 
-    def _constant(self, x: Any) -> Value:
-        """A constant, which is one event however often it is read."""
-        found = self._literals.get(id(x))
+    def _constant(self, x: Any, place: RawLocation | None) -> Value:
+        """A constant, which is one event however often it is read, at the line that first did."""
+        key = id(x), place
+        found = self._literals.get(key)
         if found is None:
-            found = self._literals[id(x)] = self.held(x, "constant", _short(x))
+            found = self._literals[key] = self.held(x, "constant", _short(x), place)
         return found
 
     def _equation(

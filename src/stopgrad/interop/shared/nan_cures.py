@@ -103,7 +103,7 @@ ROWS: tuple[Row, ...] = (
          "the derivative of eigenvectors (of singular vectors) divides by differences of eigenvalues, and two "
          "are equal there: make them distinct by a small perturbation, use the values alone, or stop the "
          "gradient of the vectors"),
-    _row("singular matrix", "lu triangular_solve inverse solve", None, _always,
+    _row("singular matrix", "lu triangular_solve custom_linear_solve inverse solve", None, _always,
          "the matrix is singular: add a small multiple of the identity, x + 1e-6 * {ns}.eye(n)"),
     _row("no positive definite matrix", "cholesky", None, _always,
          "the matrix has an eigenvalue that is not positive: add a small multiple of the identity, "

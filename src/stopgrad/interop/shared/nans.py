@@ -212,7 +212,7 @@ def reported(events: Events, results: Sequence[Result], cure: Cure, operations: 
     if not arriving:
         return NanTrace(None, harmless=harmless, operations=operations)
     begun = {_root(events, n) for some in ends.values() for n in some}
-    roots = sorted(begun, key=lambda n: (events[n].source == "constant", n))
+    roots = sorted(begun, key=lambda n: (events[n].deliberate, n))
     first = roots[0]
     then = [n for n in sorted(arriving) if n != first and first in _line(events, n)]
     own = [n for n in then if _same_derivative(events[first], events[n])]
