@@ -380,9 +380,7 @@ CASES: dict[str, Case] = {
     "root at 0": Case(root, root_right, (X,), "gradient", "gradient of a root at 0"),
     "norm at 0": Case(norm, norm_right, (Z,), "gradient", "gradient of a norm at 0"),
     "where and sqrt": Case(choice, choice_right, (X,), "gradient", "branch not taken"),
-    "where and division": Case(
-        quotient_chosen, quotient_chosen_right, (X,), "gradient", "branch not taken"
-    ),
+    "where and division": Case(quotient_chosen, quotient_chosen_right, (X,), "gradient", "branch not taken"),
     "log 0": Case(logarithm, logarithm_right, (X,), "forward", "logarithm of 0"),
     "log of a negative number": Case(
         negative, logarithm, (X,), "forward", "logarithm of a negative number", (X + 2,)
@@ -418,7 +416,9 @@ CASES: dict[str, Case] = {
     "custom_jvp": Case(pushed, pushed_right, (X,), "gradient", "division by 0"),
     "index out of bounds": Case(outside, outside_right, (X,), "forward", "an index out of bounds"),
     "all masked": Case(all_masked, all_masked_right, (X,), "forward", None),
-    "p log p": Case(entropy, entropy_right, (np.array([0.0, 200.0], np.float32),), "forward", "logarithm of 0"),
+    "p log p": Case(
+        entropy, entropy_right, (np.array([0.0, 200.0], np.float32),), "forward", "logarithm of 0"
+    ),
     "0 ** p": Case(
         zero_power, zero_power_right, (X, np.float32(0.5)), "gradient", "gradient of a power at 0"
     ),

@@ -1,4 +1,4 @@
-"""NaNs and infinities of JAX code: the line, forward or backward, and the cure; JAX itself says if there are any."""
+"""NaNs and infinities of JAX code: the line, and the cure; JAX itself says if there are any."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def test_the_line_at_fault_is_named_and_right_twins_are_finite(name: str) -> Non
     assert trace.found
     assert trace.first is not None
     assert trace.first.where == case.where == ("forward" if in_values else case.where)
-    assert ("the result" in trace.reaches, any("gradient" in x for x in trace.reaches)) == (in_values, in_gradient)
+    assert ("the result" in trace.reaches, any("gradient" in x for x in trace.reaches)) == (
+        in_values,
+        in_gradient,
+    )
     assert trace.first.location is not None
     assert trace.first.location.file == nans_in_jax.__file__
     assert "# here" in linecache.getline(trace.first.location.file, trace.first.location.line)
@@ -47,13 +50,15 @@ def test_the_line_at_fault_is_named_and_right_twins_are_finite(name: str) -> Non
     assert not right, str(right)
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if CASES[n].where == "forward" and n != "index out of bounds"])
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if CASES[n].where == "forward" and n != "index out of bounds"]
+)
 def test_debug_nans_finds_the_same_line(name: str) -> None:
     """JAX's own search, which runs forwards and looks for NaNs and infinities."""
     case = CASES[name]
-    with jax.debug_nans(True), jax.debug_infs(True), jax.disable_jit():
-        with pytest.raises(FloatingPointError) as caught:
-            jax.block_until_ready(case.wrong(*map(jnp.asarray, case.args)))
+    finds = pytest.raises(FloatingPointError)
+    with jax.debug_nans(True), jax.debug_infs(True), jax.disable_jit(), finds as caught:
+        jax.block_until_ready(case.wrong(*map(jnp.asarray, case.args)))
     lines = [e.lineno + 1 for e in caught.traceback if str(e.path) == nans_in_jax.__file__]
     source = linecache.getline(nans_in_jax.__file__, lines[-1])
     assert "# here" in source or name in ("all masked", "while_loop", "p log p")
@@ -104,7 +109,9 @@ def test_what_is_discarded_is_harmless() -> None:
     def loss(x: Any) -> Any:
         return jnp.sum(jnp.where(x > 0, jnp.log(x), 0.0) * 0 + x)
 
-    trace = sg.trace_nan(lambda x: jnp.sum(jnp.where(x > 0, jax.lax.stop_gradient(jnp.log(x)), x)), jnp.asarray(X))
+    trace = sg.trace_nan(
+        lambda x: jnp.sum(jnp.where(x > 0, jax.lax.stop_gradient(jnp.log(x)), x)), jnp.asarray(X)
+    )
     assert not trace
     assert trace.harmless == 1
     assert sg.trace_nan(loss, jnp.asarray(X)).found == is_bad(loss, (X,))[1]

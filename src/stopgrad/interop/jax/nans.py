@@ -19,7 +19,7 @@ from stopgrad.interop.jax.loading import definition_of
 from stopgrad.interop.jax.stepping import Node, Stepping, is_float
 from stopgrad.interop.jax.tracing import Program, chosen, program_of
 from stopgrad.interop.shared import keras
-from stopgrad.interop.shared.nan_cures import UNUSED, cure_of, meets_zero, subject_values
+from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, subject_values
 from stopgrad.interop.shared.nans import Made, Result, reported
 
 WORDS = {
@@ -73,14 +73,18 @@ def trace_nan(
     values = program.leaves(args, kwargs)
     for path, value in zip(program.paths, values, strict=True):
         if isinstance(value, jax.ShapeDtypeStruct):
-            raise ArgumentError(f"jax.trace_nan: {path} is only a shape; NaNs are those of values: give an array")
+            raise ArgumentError(
+                f"jax.trace_nan: {path} is only a shape; NaNs are those of values: give an array"
+            )
     if not program.closed.jaxpr.outvars:
         raise GradientError(f"jax.trace_nan: {program.name} returned no array; let it return the loss")
     wrt = [i for i in asked if is_float(program.closed.in_avals[i])] if gradient else []
     return _traced(program, values, wrt, definition_of(f))
 
 
-def _traced(program: Program, values: Sequence[Any], wrt: Sequence[int], place: RawLocation | None) -> NanTrace:
+def _traced(
+    program: Program, values: Sequence[Any], wrt: Sequence[int], place: RawLocation | None
+) -> NanTrace:
     """Differentiate a program, run it equation by equation, and report."""
     arrays = [_array(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
     whole = differentiated(program.closed, arrays, wrt)
@@ -156,11 +160,7 @@ def _cure(one: Made) -> tuple[str, str] | None:
     if meets_zero(one):
         choice = _choice(one.more)
         if choice is not None:
-            return "branch not taken", (
-                f"the where{choice} takes its other branch here, but the gradient runs through {kind} all the "
-                f"same, where it is 0 times an infinity, a NaN. Make the operand of {kind} safe before it, too "
-                "(the double where): safe = jnp.where(condition, x, 1.0); jnp.where(condition, f(safe), other)"
-            )
+            return "branch not taken", choice_says(kind, choice, WORDS)
         if one.forward is not None and kind not in ("eigh", "svd", "eig"):
             return "0 times an infinity", UNUSED.format_map(WORDS)
     return cure_of(one, _written_out(one, kind), WORDS)

@@ -37,11 +37,76 @@ CALLS = {
 }  # fmt: skip
 """The primitives that call a jaxpr with their operands, and which of their parameters it is."""
 ELEMENTWISE = frozenset(
-    """abs acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp complex
-    conj convert_element_type copy copy_p cos cosh digamma div erf erf_inv erfc exp exp2 expm1 floor igamma
-    igamma_grad_a igammac imag integer_pow is_finite lgamma log log1p logistic max min mul name neg nextafter
-    optimization_barrier polygamma pow random_gamma_grad real reduce_precision regularized_incomplete_beta rem
-    round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh zeta pvary""".split()
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "add_any",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bessel_i0e",
+        "bessel_i1e",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "complex",
+        "conj",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "cos",
+        "cosh",
+        "digamma",
+        "div",
+        "erf",
+        "erf_inv",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "igamma",
+        "igamma_grad_a",
+        "igammac",
+        "imag",
+        "integer_pow",
+        "is_finite",
+        "lgamma",
+        "log",
+        "log1p",
+        "logistic",
+        "max",
+        "min",
+        "mul",
+        "name",
+        "neg",
+        "nextafter",
+        "optimization_barrier",
+        "polygamma",
+        "pow",
+        "random_gamma_grad",
+        "real",
+        "reduce_precision",
+        "regularized_incomplete_beta",
+        "rem",
+        "round",
+        "rsqrt",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "square",
+        "stop_gradient",
+        "sub",
+        "tan",
+        "tanh",
+        "zeta",
+        "pvary",
+    ]
 )
 """Primitives of which each element of a result is computed from the elements at its place."""
 MOVING = {
@@ -244,7 +309,11 @@ class Stepping:
 
     def _is_clean(self, eqn: Any, operands: list[Value]) -> bool:
         """Whether a loop of many steps, run as a whole, gives finite results of finite operands."""
-        if eqn.effects or eqn.params.get("length", WHOLE) < WHOLE or any(x.marks is not None for x in operands):
+        if (
+            eqn.effects
+            or eqn.params.get("length", WHOLE) < WHOLE
+            or any(x.marks is not None for x in operands)
+        ):
             return False
         return not any(is_float(y) and is_bad(numbers(y)).any() for y in _bind(eqn, operands))
 
@@ -289,9 +358,7 @@ class Stepping:
 
     # ------------------------------------------------------------------------------ primitives
 
-    def _bound(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool
-    ) -> list[Value]:
+    def _bound(self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool) -> list[Value]:
         """Bind a primitive, and mark its results."""
         made = _bind(eqn, operands)
         written = id(eqn.source_info.traceback)
@@ -477,5 +544,3 @@ def called(primitive: str) -> str:
 def _short(x: Any) -> str:
     """A constant by its number, or its shape."""
     return f"{numbers(x).item()}" if np.size(numbers(x)) == 1 else f"of shape {list(np.shape(x))}"
-
-

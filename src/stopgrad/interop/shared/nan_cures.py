@@ -35,9 +35,7 @@ class Row(NamedTuple):
     says: str
 
 
-def _row(
-    name: str, kinds: str, gradient: bool | None, when: Callable[[Values], bool], says: str
-) -> Row:
+def _row(name: str, kinds: str, gradient: bool | None, when: Callable[[Values], bool], says: str) -> Row:
     return Row(name, frozenset(kinds.split()), gradient, when, says)
 
 
@@ -120,6 +118,8 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 """The cures, the most specific first."""
 
+KINDS = frozenset().union(*[row.kinds for row in ROWS])
+"""The operations whose operands the cures ask for."""
 _NARROW = {
     "float16": "65504",
     "bfloat16": "3.4e38",
@@ -131,6 +131,17 @@ UNUSED = (
     "harmless operand in place of the bad one before the operation, {ns}.where(ok, x, 1.0), not only behind it"
 )
 """The cure for a derivative that is infinite where nothing arrives."""
+
+
+def choice_says(kind: str, choice: str, words: dict[str, str]) -> str:
+    """The cure for a ``where`` that takes its other branch, at a line, while a gradient runs through this one."""
+    return (
+        f"the where{choice} takes its other branch here, but the gradient runs through {kind} all the same, "
+        f"where it is 0 times an infinity, a NaN. Make the operand of {kind} safe before it, too (the double "
+        "where): safe = {ns}.where(condition, x, 1.0); {ns}.where(condition, f(safe), other)".format_map(
+            words
+        )
+    )
 
 
 def subject_values(one: Made) -> list[Any]:
@@ -152,12 +163,14 @@ def _at(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
     return math.nan if found is None or isinstance(found, complex) else found
 
 
-def meets_zero(one: Made) -> bool:
-    """Whether it is 0 times an infinity, in a gradient."""
+def meets_zero(one: Made, divides: bool = False) -> bool:
+    """Whether it is 0 times an infinity, in a gradient; or 0 divided by 0, if its derivative *divides*."""
     if not one.gradient or one.kind != "nan":
         return False
     found = [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
-    return 0 in found and any(isinstance(x, float) and math.isinf(x) for x in found)
+    if any(isinstance(x, float) and math.isinf(x) for x in found):
+        return 0 in found
+    return divides and one.call.endswith(".div") and found == [0, 0]
 
 
 def cure_of(one: Made, kind: str, words: dict[str, str]) -> tuple[str, str] | None:
@@ -179,7 +192,9 @@ def _overflow(one: Made, words: dict[str, str]) -> tuple[str, str] | None:
     if one.kind != "inf" or one.source is not None or one.result is None or not one.operands:
         return None
     name = str(one.result.dtype)
-    sizes = [float(np.abs(x.astype(np.float64)).max()) for x in one.operands if x.size and x.dtype.kind in "fV"]
+    sizes = [
+        float(np.abs(x.astype(np.float64)).max()) for x in one.operands if x.size and x.dtype.kind in "fV"
+    ]
     if name not in _NARROW or not sizes:
         return None
     limit = float(_NARROW[name])
