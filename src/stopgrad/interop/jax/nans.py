@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.extend.core as jex
-import jax.numpy as jnp
 
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GradientError
@@ -15,8 +13,9 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.public import guarded
+from stopgrad.interop.jax.gradients import array_for, differentiated, is_float
 from stopgrad.interop.jax.loading import definition_of
-from stopgrad.interop.jax.stepping import Node, Stepping, is_float
+from stopgrad.interop.jax.stepping import Node, Stepping
 from stopgrad.interop.jax.tracing import Program, chosen, program_of
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, subject_values
@@ -86,7 +85,7 @@ def _traced(
     program: Program, values: Sequence[Any], wrt: Sequence[int], place: RawLocation | None
 ) -> NanTrace:
     """Differentiate a program, run it equation by equation, and report."""
-    arrays = [_array(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
+    arrays = [array_for(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
     whole = differentiated(program.closed, arrays, wrt)
     stepping = Stepping(_written(program.closed.jaxpr))
     given = [stepping.held(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
@@ -97,34 +96,6 @@ def _traced(
     for i, y in zip(wrt, made[count:], strict=False):
         results.append(Result(f"the gradient of {program.paths[i]}", y.marks, True))
     return reported(stepping.events, results, _cure, len(stepping.ran))
-
-
-def differentiated(closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence[int]) -> jex.ClosedJaxpr:
-    """The jaxpr of a program's results, and of the gradient of their sum with respect to some inputs."""
-    function = jex.jaxpr_as_fun(closed)
-    smooth = [j for j, y in enumerate(closed.out_avals) if is_float(y)]
-
-    def both(*xs: Any) -> Any:
-        def of(*some: Any) -> Any:
-            filled = list(xs)
-            for i, x in zip(wrt, some, strict=True):
-                filled[i] = x
-            made = function(*filled)
-            return [made[j] for j in smooth], made
-
-        if not wrt or not smooth:
-            return [*function(*xs)]
-        _, pull, made = jax.vjp(of, *[xs[i] for i in wrt], has_aux=True)
-        return [*made, *pull([jnp.ones_like(made[j]) for j in smooth])]
-
-    return jax.make_jaxpr(both)(*arrays)
-
-
-def _array(x: Any, aval: Any) -> Any:
-    """An argument as an array of the type that it was traced with."""
-    if isinstance(x, jax.Array):
-        return x
-    return jnp.asarray(x, aval.dtype)
 
 
 def _names(program: Program) -> list[str]:

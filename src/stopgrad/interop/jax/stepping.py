@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.jax.gradients import is_float
 from stopgrad.interop.jax.lines import place_of
 from stopgrad.interop.shared.nans import (
     MOST,
@@ -175,11 +176,6 @@ def numbers(x: Any) -> Array:
         return np.asarray(x) if dtype is None or is_bool else np.zeros(0, np.int32)
     array = np.asarray(x)
     return array.astype(np.int32) if array.dtype.kind == "V" and jnp.issubdtype(dtype, jnp.integer) else array
-
-
-def is_float(x: Any) -> bool:
-    """Whether a value may hold a NaN or infinity."""
-    return hasattr(x, "dtype") and bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
 @dataclass
